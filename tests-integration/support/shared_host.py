@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from amd_gpu_tracker.broker.client import ask, connect
-from amd_gpu_tracker.broker.people import Permission, parse_permissions
+from amd_gpu_tracker.broker.people import Permission, parse_permission
 from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.broker.terms import Terms
@@ -126,7 +126,7 @@ class Broker:
             order, access, names, idle, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
-            permissions=parse_permissions(permissions),
+            permissions=tuple(map(parse_permission, permissions)),
             order=order,
             is_reserved=access == "reserved",
             idle=int(idle),

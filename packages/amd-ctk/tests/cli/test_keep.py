@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
@@ -29,7 +31,12 @@ def served(tmp_path: Path) -> Host:
     host = build_host(tmp_path / "host", "mi210-4")
     Tracker(host).enable()
     grants = Grants(Book(State(host), Processes()), Opened(host))
-    grants.keep(f"{ALICE}/debug", "0", 3600, person=ALICE, permission=Permission(who="everyone"), rules=NO_RULES)
+    peer = Peer(uid=ALICE, gids=(), process=Processes().myself())
+    everyone = Permission(who="everyone")
+    asked = Asked(
+        peer=peer, person=ALICE, name="debug", gpus="0", permission=everyone, rules=NO_RULES, count=1, among=(0,)
+    )
+    grants.keep(asked, 3600)
     return host
 
 

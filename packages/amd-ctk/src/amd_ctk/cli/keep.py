@@ -22,9 +22,8 @@ def keep(
     can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep anyone's, without a limit.
     With or without DURATION, the time after which it counts as idle begins again.
     """
-    from amd_ctk.job.people import find_owner
+    from amd_ctk.job.service import find_owner, parse_time
     from amd_ctk.job.service import keep as keep_gpus
-    from amd_ctk.job.service import parse_time
     from amd_gpu_tracker.waiting.sentences import format_seconds
 
     seconds = keep_gpus(host_to_change(context), name, find_owner(user), parse_time(duration))

@@ -38,8 +38,7 @@ def cancel(
 
     Its command does not run. A job that has its GPUs is no longer in the queue.
     """
-    from amd_ctk.job.people import find_owner
-    from amd_ctk.job.service import cancel_job
+    from amd_ctk.job.service import cancel_job, find_owner
 
     cancel_job(host_to_change(context), name, find_owner(user))
     print(f"Job {name} has been taken out of the queue", file=sys.stderr)
@@ -57,8 +56,8 @@ def end(
     A reservation ends with all that runs in it. A job gets SIGTERM, and SIGKILL 30 seconds later, as when its time is
     over. You can end your own jobs; root can end anyone's.
     """
-    from amd_ctk.job.people import find_owner
     from amd_ctk.job.service import end as end_job
+    from amd_ctk.job.service import find_owner
 
     end_job(host_to_change(context), name, find_owner(user))
     print(f"{name} is being ended", file=sys.stderr)

@@ -16,7 +16,7 @@ def release(
     user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation; only for root.")] = "",
 ) -> None:
     """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
-    from amd_ctk.job.people import find_owner
+    from amd_ctk.job.service import find_owner
     from amd_ctk.job.service import release as release_gpus
 
     release_gpus(host_to_change(context), name, find_owner(user))

@@ -8,46 +8,46 @@ from contextlib import contextmanager
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
+from amd_gpu_tracker.broker.protocol import DONE, Answer
 from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import RequestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
+    from amd_ctk.job.words import PlannedJob
     from amd_gpu_tracker import Reservation
     from amdgpu_discovery.choices.rules import ChoiceRules
-    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 
-def reserve(host: Host, name: str, request: str, wait: str | None, *, tell: Callable[[str], None]) -> Reservation:
+def reserve(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Reservation:
     """Reserve as everywhere, in a job of Slurm among the job's GPUs; `tell` is called with what is waited for."""
-    rules = _find_rules(host, request)
+    rules = _find_rules(host, job.request)
     with _named_with_job(rules):
-        require_name(name)
+        require_name(job.name)
         tracker = Tracker(host, rules=rules, lock=CommandLock)
-        if wait is None:
-            return tracker.hold(name, request)
-        return tracker.wait(name, request, timeout=parse_duration(wait), tell=tell)
+        if job.wait is None:
+            return tracker.hold(job.name, job.request)
+        return tracker.wait(job.name, job.request, timeout=parse_duration(job.wait), tell=tell)
 
 
-def preview(
-    host: Host, name: str, request: str, *, waits: bool
-) -> tuple[Sequence[GpuLocation], dict[str, str]] | GpusRefused:
-    """Return what `reserve` would reserve now and its variables, or for what it would wait; errors as that."""
-    rules = _find_rules(host, request)
+def preview(host: Host, job: PlannedJob) -> Answer:
+    """Return what `reserve` would reserve now, or as a message for what it would wait; errors as that."""
+    rules = _find_rules(host, job.request)
     tracker = Tracker(host, rules=rules)
     with _named_with_job(rules):
-        if waits:
-            tracker.require_possible(request)
+        if job.wait is not None:
+            tracker.require_possible(job.request)
         try:
-            return tracker.preview(name, request)
+            gpus, environment = tracker.preview(job.name, job.request)
         except GpusRefused as error:
-            if waits:
-                return error
-            raise
+            if job.wait is None:
+                raise
+            return Answer(kind=DONE, message=error.message)
+    return Answer(kind=DONE, numbers=tuple(gpu.number for gpu in gpus), environment=environment)
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:

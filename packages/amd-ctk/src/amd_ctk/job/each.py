@@ -9,9 +9,9 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 
-from amd_ctk.job.run import PlannedJob, plan_job, run_job
+from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
-from amd_ctk.job.words import default_name
+from amd_ctk.job.words import PlannedJob, default_name
 from amd_ctk.parameters import lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason

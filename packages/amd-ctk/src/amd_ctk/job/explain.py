@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from amd_ctk.job.run import PlannedJob
-from amd_ctk.job.service import preview, require_service
+from amd_ctk.job.service import preview
+from amd_ctk.job.words import PlannedJob
 from amd_ctk.listing import to_json
 from amd_device_spec.slurm.filters import FILTERS
 from amd_gpu_tracker.broker.protocol import DONE, Answer
-from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
@@ -79,21 +78,13 @@ def format_job_as_json(explanation: JobExplanation) -> str:
 def _foresee(host: Host, job: PlannedJob) -> Answer:
     """Return what a job would be given now, or as a message what it would wait for; errors as where it is run."""
     require_name(job.name)
-    waits = job.wait is not None
-    if job.wait is not None:
-        parse_duration(job.wait)
-    answer = preview(host, job.name, job.request, job.reservation, waits=waits, is_spare=job.is_spare)
+    parse_duration(job.wait or "")
+    answer = preview(host, job)
     if answer is not None:
         return answer
-    if job.reservation or job.is_spare:
-        raise require_service()
     from amd_ctk.job import alone
 
-    found = alone.preview(host, job.name, job.request, waits=waits)
-    if isinstance(found, GpusRefused):
-        return Answer(kind=DONE, message=found.message)
-    gpus, environment = found
-    return Answer(kind=DONE, numbers=tuple(gpu.number for gpu in gpus), environment=environment)
+    return alone.preview(host, job)
 
 
 def _indented(text: str) -> list[str]:

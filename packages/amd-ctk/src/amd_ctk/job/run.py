@@ -5,48 +5,31 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import nullcontext
 
-from amd_ctk.job.service import ServiceHold, hold, require_service
+from amd_ctk.job.service import hold
 from amd_ctk.job.start import become, end_by, require_command, require_program
-from amd_ctk.job.words import SYSTEMD_RUN, default_name, find_run, in_unit, not_told, with_token
+from amd_ctk.job.words import SYSTEMD_RUN, PlannedJob, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
-from amd_gpu_tracker import NotPermitted, WaitRefused
+from amd_gpu_tracker import NotPermitted, Reservation, WaitRefused
+from amd_gpu_tracker.broker.protocol import Answer
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.node_access.device_filter import read_devices
 from amd_gpu_tracker.waiting.sentences import format_seconds, got
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_ctk.job.engine_options import EngineOptions
-    from amd_gpu_tracker import Reservation
     from amdgpu_discovery.host import Host
-
-    Held = Reservation | ServiceHold
 
 # What `amd-ctk run` asks for where nothing is said.
 ONE_FREE_GPU = "auto:1"
 # Of `--preempt`.
 NOW = "now"
-
-
-class PlannedJob(Value):
-    """A command that is to have GPUs, its name and what it asks for; `wait` as in the option, None where it does not.
-
-    With `is_unit` the command can open no other GPU. With `reservation` it has the GPUs of that. What is spare ends as
-    soon as somebody waits for its GPUs.
-    """
-
-    words: tuple[str, ...]
-    name: str
-    request: str
-    wait: str | None
-    reservation: str
-    is_spare: bool
-    is_unit: bool
 
 
 def plan_job(
@@ -84,15 +67,16 @@ def run_job(host: Host, job: PlannedJob) -> None:
     """Reserve the GPUs of a job and become its command."""
     options = _find_options(job.words, host, job.request)
     try:
-        held = _reserve(host, job.name, job.request, job.wait, job.reservation, is_spare=job.is_spare)
+        held = _reserve(host, job)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(job.words, options.name(held.numbers) if options else ())
-    try:
-        become(in_unit(command, held.gpus, read_devices(host)) if job.is_unit else command, held.environment)
-    except BaseException:
-        held.release()
-        raise
+    # What the service gave is given back when this process ends.
+    with held if isinstance(held, Reservation) else nullcontext():
+        if job.is_unit:
+            gpus = [gpu for gpu in locate_gpus(host) if gpu.number in held.numbers]
+            command = in_unit(command, gpus, read_devices(host))
+        become(command, held.environment)
 
 
 def _request_of(gpus: str | None, count: int | None) -> str:
@@ -132,7 +116,7 @@ def _is_spare(preempt: str | None) -> bool:
     return preempt is not None
 
 
-def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str, *, is_spare: bool) -> Held:
+def _reserve(host: Host, job: PlannedJob) -> Answer | Reservation:
     """Reserve through the service that gives GPUs to everybody, where it is there; else as this process may."""
     began, said = time.monotonic(), False
 
@@ -141,16 +125,14 @@ def _reserve(host: Host, name: str, request: str, wait: str | None, inside: str,
         said = True
         say(sentence)
 
-    held: Held | None = hold(host, name, request, wait, inside, is_spare=is_spare, tell=tell)
-    if held is None and (inside or is_spare):
-        raise require_service()
+    held: Answer | Reservation | None = hold(host, job, tell=tell)
     if held is None:
         # Those who wait through the service do without all of this.
         from amd_ctk.job.alone import reserve
 
-        held = reserve(host, name, request, wait, tell=tell)
+        held = reserve(host, job, tell=tell)
     if held.numbers:
-        seconds = held.seconds if isinstance(held, ServiceHold) else 0
+        seconds = held.seconds if isinstance(held, Answer) else 0
         limit = f" for at most {format_seconds(seconds)}" if seconds else ""
         say(f"{got(held.numbers, time.monotonic() - began if said else None)}{limit}")
     return held

@@ -28,8 +28,8 @@ from amdgpu_discovery.errors import ToolkitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
+    from amd_ctk.job.words import PlannedJob
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
@@ -41,62 +41,33 @@ class ServiceMissing(ToolkitError):
     exit_code = 3
 
 
-class ServiceHold:
-    """GPUs that this process has, for so many seconds (0 for no limit); they are given back when it ends."""
+class NoSuchUser(ToolkitError):
+    """A user whom the system does not know."""
 
-    def __init__(self, host: Host, answer: Answer) -> None:
-        self._host = host
-        self.numbers = answer.numbers
-        self.environment = dict(answer.environment)
-        self.seconds = answer.seconds
-
-    @property
-    def gpus(self) -> list[Any]:
-        """Return the GPUs."""
-        from amdgpu_discovery.numbering import locate_gpus
-
-        return [gpu for gpu in locate_gpus(self._host) if gpu.number in self.numbers]
-
-    def release(self) -> None:
-        """Do nothing: the end of this process gives them back."""
+    exit_code = 2
 
 
-def hold(
-    host: Host,
-    name: str,
-    request: str,
-    wait: str | None,
-    inside: str,
-    *,
-    is_spare: bool = False,
-    tell: Callable[[str], None],
-) -> ServiceHold | None:
-    """Return the GPUs of a request, or those of the reservation `inside`; None where there is no service.
+def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Answer | None:
+    """Return which GPUs this process was given until it ends; None where there is no service, and none is needed.
 
-    What is spare ends as soon as somebody waits for it.
+    `tell` is called with what is waited for.
     """
-    path = find_socket(host)
-    if not path:
-        return None
-    require_name(name)
-    asked = _request_for(RUN, host, name, request, inside, waits=wait is not None, is_spare=is_spare)
-    timeout = None if wait is None else parse_duration(wait)
-    try:
-        answer = ask(path, asked, timeout=timeout, tell=tell)
-    except ServiceGone:
-        if os.geteuid():
-            raise
-        # It was disabled; root needs none.
-        return None
-    return ServiceHold(host, answer) if answer else None
+    path, answer = find_socket(host), None
+    if path:
+        require_name(job.name)
+        try:
+            answer = ask(path, _request_for(RUN, host, job), timeout=parse_duration(job.wait or ""), tell=tell)
+        except ServiceGone:
+            if os.geteuid():
+                raise
+            # It was disabled; root needs none.
+    return _required(answer, job)
 
 
-def preview(host: Host, name: str, request: str, inside: str, *, waits: bool, is_spare: bool) -> Answer | None:
-    """Return what `hold` would be answered now, None where there is no service; Refused."""
+def preview(host: Host, job: PlannedJob) -> Answer | None:
+    """Return what `hold` would be answered now; Refused."""
     path = find_socket(host)
-    if not path:
-        return None
-    return ask(path, _request_for(PREVIEW, host, name, request, inside, waits=waits, is_spare=is_spare))
+    return _required(ask(path, _request_for(PREVIEW, host, job)) if path else None, job)
 
 
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
@@ -146,18 +117,38 @@ def require_service() -> ServiceMissing:
     )
 
 
-def _request_for(
-    verb: str, host: Host, name: str, request: str, inside: str, *, waits: bool, is_spare: bool
-) -> Request:
+def find_owner(user: str) -> int | None:
+    """Return the number of a user by name or number, None for ""; NoSuchUser."""
+    if not user:
+        return None
+    if user.isascii() and user.isdecimal() and len(user) <= 10:
+        return int(user)
+    # What gives out GPUs knows numbers only.
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        raise NoSuchUser(f"there is no user {user[:64]!r}", hint="name a user, or write the number") from None
+
+
+def _required(answer: Answer | None, job: PlannedJob) -> Answer | None:
+    """Return the answer of the service; ServiceMissing where there is none, and a job can do with no other's."""
+    if answer is None and (job.reservation or job.is_spare):
+        raise require_service()
+    return answer
+
+
+def _request_for(verb: str, host: Host, job: PlannedJob) -> Request:
     return Request(
         verb=verb,
-        name=name,
-        gpus=request,
-        wait=waits,
-        reservation=inside,
-        numbers=_numbers_of_job(host, request, os.environ),
+        name=job.name,
+        gpus=job.request,
+        wait=job.wait is not None,
+        reservation=job.reservation,
+        numbers=_numbers_of_job(host, job.request, os.environ),
         behind=behind_sudo(os.environ),
-        spare=is_spare or None,
+        spare=job.is_spare or None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The words of a command that is run with GPUs: an engine's, which must be told about them, and systemd's around it."""
+"""A command that is run with GPUs: its words, an engine's, which must be told of them, and systemd's around it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from amd_ctk.engine_words import ENGINE_VALUES
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices
 from amd_gpu_tracker.records.lease import TOKEN
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,22 @@ LONGEST_DEFAULT_NAME = 40
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
 # Of an engine's own options in front of its command; a job may have a hundred thousand words.
 MOST_ENGINE_WORDS = 64
+
+
+class PlannedJob(Value):
+    """A command that is to have GPUs, its name and what it asks for; `wait` as in the option, None where it does not.
+
+    With `is_unit` the command can open no other GPU. With `reservation` it has the GPUs of that. What is spare ends as
+    soon as somebody waits for its GPUs.
+    """
+
+    words: tuple[str, ...]
+    name: str
+    request: str
+    wait: str | None
+    reservation: str
+    is_spare: bool
+    is_unit: bool
 
 
 def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:

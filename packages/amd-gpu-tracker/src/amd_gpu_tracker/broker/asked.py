@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.job_processes import job_id
+from amd_gpu_tracker.broker.peer import Peer
+from amd_gpu_tracker.broker.people import ROOT, Permission
 from amd_gpu_tracker.broker.protocol import Request
 from amd_gpu_tracker.broker.terms import Terms, find_wanted_within, require_within, rules_for, rules_heard
 from amd_gpu_tracker.claims.by_name import is_contested
 from amd_gpu_tracker.errors import TrackerDisabled
 from amd_gpu_tracker.records.state import State
-from amdgpu_discovery.choices.rules import ChoiceRules
+from amd_gpu_tracker.waiting.ticket import Ticket
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.value import Value
 
@@ -19,23 +22,38 @@ class Asked(Value):
     """A request that can be met, now or later.
 
     Attributes:
+        peer: The process that asks.
+        person: Whose job it is.
+        name: Name of the job or reservation.
+        gpus: Which GPUs, in the words of the request.
         permission: What its person may.
         rules: What is said about choices.
         count: How many GPUs it wants.
         among: The numbers of those that fit.
+        is_spare: Whether it wants GPUs only as long as nobody else does.
         may_be_taken: Whether these may be another's alone.
         in_one_hive: Whether those that it gets must be in one XGMI hive.
     """
 
+    peer: Peer
+    person: int
+    name: str
+    gpus: str
     permission: Permission
     rules: ChoiceRules
     count: int
     among: Sequence[int]
-    may_be_taken: bool
+    is_spare: bool = False
+    may_be_taken: bool = True
     in_one_hive: bool = False
 
+    @property
+    def job(self) -> str:
+        """Return the id of its job or reservation."""
+        return job_id(self.peer.uid, self.name)
 
-def weigh(state: State, terms: Terms, permission: Permission, request: Request) -> Asked:
+
+def weigh(state: State, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
     """Return what somebody asks for; raise what waiting cannot change."""
     rules = rules_for(state.host, terms, permission, request.numbers)
     if terms.hears_rules and request.rules is not None:
@@ -49,10 +67,30 @@ def weigh(state: State, terms: Terms, permission: Permission, request: Request) 
     count = choice.count if choice else len(wanted)
     require_within(permission, count)
     return Asked(
+        peer=peer,
+        person=peer.person(request.behind),
+        name=request.name,
+        gpus=request.gpus,
         permission=permission,
         rules=rules,
         count=count,
         among=[gpu.number for gpu in wanted],
+        is_spare=bool(request.spare),
         may_be_taken=is_contested(policy, choice, wanted),
         in_one_hive=choice is not None and choice.in_one_hive,
+    )
+
+
+def asked_before(ticket: Ticket) -> Asked:
+    """Return what is known of a request by its ticket, until its client connects again."""
+    return Asked(
+        peer=Peer(uid=ticket.owner, gids=(), process=ticket.waiter),
+        person=ticket.person,
+        name=ticket.name,
+        gpus=ticket.request,
+        permission=ROOT,
+        rules=NO_RULES,
+        count=ticket.count,
+        among=ticket.among,
+        is_spare=ticket.is_spare,
     )

@@ -16,37 +16,31 @@ class Children:
         self.running: set[int] = set()
 
     def start(self, act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
-        """Begin to do something, as `in_child` does, and return the id of the process."""
-        pid = in_child(act, seconds=seconds, keep=keep)
-        self.running.add(pid)
-        return pid
+        """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
+
+        Of the descriptors of this one it has the log and those to `keep`, so that nobody's connection stays open by it.
+        """
+        pid = os.fork()
+        if pid:
+            self.running.add(pid)
+            return pid
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            signal.alarm(seconds)
+            _close_others({sys.stderr.fileno(), *keep})
+            act()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
 
     def collect(self) -> None:
         """Collect those that have ended."""
         for pid in list(self.running):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self.running.discard(pid)
-
-
-def in_child(act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
-    """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
-
-    Of the descriptors of this one it has the log and those to `keep`, so that nobody's connection stays open by it.
-    """
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        signal.alarm(seconds)
-        _close_others({sys.stderr.fileno(), *keep})
-        act()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
 
 
 def _close_others(kept: Iterable[int]) -> None:

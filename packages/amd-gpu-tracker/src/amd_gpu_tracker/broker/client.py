@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.protocol import (
@@ -15,16 +15,11 @@ from amd_gpu_tracker.broker.protocol import (
     WAITING,
     Answer,
     ProtocolError,
+    Request,
     format_request,
     parse_answer,
 )
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from amd_gpu_tracker.broker.protocol import Request
 
 # systemd starts a broker that was killed again in a moment; one that is gone for longer was taken away.
 PATIENCE_SECONDS = 20.0
@@ -172,9 +167,12 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
     # Who has no time gets what is free.
     until = None if deadline is None else max(deadline, time.monotonic() + FIRST_WORD_SECONDS)
     while True:
-        _wait_for(connected, request, since, until)
+        connected.settimeout(None if until is None else max(0.001, until - time.monotonic()))
+        try:
+            more = connected.recv(LARGEST_LINE)
+        except TimeoutError:
+            raise _time_over(request, since) from None
         until = deadline
-        more = connected.recv(LARGEST_LINE)
         if not more:
             return
         *lines, rest = (rest + more).split(b"\n")
@@ -183,15 +181,11 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
         yield from map(parse_answer, lines)
 
 
-def _wait_for(connected: socket.socket, request: Request, since: float, deadline: float | None) -> None:
-    poll = select.poll()
-    poll.register(connected, select.POLLIN)
-    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-    if not poll.poll(None if left is None else int(left * 1000) + 1):
-        from amd_gpu_tracker.waiting.sentences import format_seconds
+def _time_over(request: Request, since: float) -> Refused:
+    from amd_gpu_tracker.waiting.sentences import format_seconds
 
-        waited = format_seconds(time.monotonic() - since)
-        raise Refused(f"there was no GPU for {request.name} within {waited}", exit_code=CODE_OF_TIME_OVER)
+    waited = format_seconds(time.monotonic() - since)
+    return Refused(f"there was no GPU for {request.name} within {waited}", exit_code=CODE_OF_TIME_OVER)
 
 
 def with_names(answer: Answer) -> str:

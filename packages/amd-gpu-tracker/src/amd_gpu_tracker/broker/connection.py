@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import select
 import socket
+from collections.abc import Callable
 
-from amd_gpu_tracker.broker.peer import has_ended
-from amd_gpu_tracker.broker.protocol import LARGEST_LINE, ProtocolError, format_answer, parse_request
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from amd_gpu_tracker.broker.peer import Peer
-    from amd_gpu_tracker.broker.protocol import Answer, Request
+from amd_gpu_tracker.broker.peer import Peer, has_ended
+from amd_gpu_tracker.broker.protocol import (
+    LARGEST_LINE,
+    Answer,
+    ProtocolError,
+    Request,
+    format_answer,
+    parse_request,
+)
 
 # What a client may leave unread before it loses its connection: many answers.
 MOST_UNREAD = 64 * 1024
@@ -57,21 +58,15 @@ class Connection:
 
     def read(self) -> Request | None:
         """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""
-        if not self.has_asked and has_hung_up(self._socket):
-            # Nobody is there to whom an answer could go.
-            self.is_closed = True
-            return None
         try:
-            more = self._socket.recv(LARGEST_LINE)
+            # Where nobody is left to whom an answer could go, nothing is read.
+            more = b"" if not self.has_asked and has_hung_up(self._socket) else self._socket.recv(LARGEST_LINE)
         except BlockingIOError:
             return None
         except OSError:
             more = b""
-        if not more:
-            self.is_closed = True
-            return None
-        if self.has_asked:
-            # One request for each connection: who sends on and on would keep this busy.
+        # One request for each connection: who sends on and on would keep this busy.
+        if not more or self.has_asked:
             self.is_closed = True
             return None
         self._incoming += more

@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, owner_of
+from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, open_process, owner_of
+from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.restarts import own_unit
 from amd_gpu_tracker.records.lease import Lease, ProcessId
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.journal import Log
 
 # Between TERM and KILL, as Slurm's KillWait.
 GRACE_SECONDS = 30.0
@@ -38,7 +35,7 @@ ENDS_WITH = ("userdata", "-containers")
 def end_job(
     lease: Lease,
     processes: Processes,
-    log: Log,
+    log: Journal,
     *,
     grace: float = GRACE_SECONDS,
     note: Callable[[Collection[ProcessId]], object] = len,
@@ -57,15 +54,15 @@ def end_job(
     end_rest(lease, processes, log, grace=grace, known=known)
 
 
-def end_rest(lease: Lease, processes: Processes, log: Log, *, grace: float, known: Collection[ProcessId]) -> None:
+def end_rest(lease: Lease, processes: Processes, log: Journal, *, grace: float, known: Collection[ProcessId]) -> None:
     """Give the `known` processes of a job, which got TERM, time to end, and kill what is left of it."""
-    opened = [opened for each in known if (opened := _open(each, processes)) is not None]
+    opened = [opened for each in known if (opened := open_process(each, processes)) is not None]
     _wait_for(opened, grace)
     _close(opened)
     _kill_rest(lease, processes, log, known=known)
 
 
-def end_container(lease: Lease, processes: Processes, log: Log, *, grace: float = GRACE_SECONDS) -> None:
+def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
     """Stop a container through its engine; where that does not stop it, end its first process."""
     if command := _stopping(lease):
         log(OVER, f"container {lease.container_id}: {' '.join(command)}")
@@ -104,7 +101,7 @@ def _run(words: Sequence[str], seconds: float) -> None:
 
 def _end_first_process(init: ProcessId, processes: Processes, grace: float) -> None:
     """End the first process of a container, and with it the kernel ends all others in its pid namespace."""
-    opened = _open(init, processes)
+    opened = open_process(init, processes)
     if opened is None:
         return
     with suppress(ProcessLookupError):
@@ -114,7 +111,7 @@ def _end_first_process(init: ProcessId, processes: Processes, grace: float) -> N
     os.close(opened)
 
 
-def _kill_rest(lease: Lease, processes: Processes, log: Log, *, known: Iterable[ProcessId]) -> None:
+def _kill_rest(lease: Lease, processes: Processes, log: Journal, *, known: Iterable[ProcessId]) -> None:
     owner = owner_of(lease)
     for _ in range(ROUNDS):
         found = find_processes(lease, processes, tuple(known))
@@ -134,7 +131,7 @@ def _send(
     """Send signals to processes of a user; return those that got them, with pidfds that the caller closes."""
     sent = {}
     for each in targets:
-        opened = _open(each, processes)
+        opened = open_process(each, processes)
         if opened is None:
             continue
         # Asked when the pidfd is open, so that it is said of the very process that gets the signal.
@@ -152,18 +149,6 @@ def _is_sent(opened: int, signals: Iterable[int]) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-def _open(process: ProcessId, processes: Processes) -> int | None:
-    """Return a pidfd of this very process, None where it has ended, also where another one has its id now."""
-    try:
-        opened = os.pidfd_open(process.pid)
-    except OSError:
-        return None
-    if process.pid > 1 and processes.is_running(process):
-        return opened
-    os.close(opened)
-    return None
 
 
 def _wait_for(pidfds: Iterable[int], seconds: float) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from amd_gpu_tracker.records.lease import Lease, ProcessId, format_lease, parse_lease
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, read_file, replace_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from amd_gpu_tracker.records.state import State
 
 
 class EndingNote(Value):

@@ -11,24 +11,20 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.child import Children, in_child
+from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
-from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS, name_of
-from amd_gpu_tracker.broker.journal import log_of
+from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS
+from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.journal import Log
-    from amd_gpu_tracker.claims.claim import Book
 
 # How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
 WARNING_SECONDS = 600.0
@@ -39,7 +35,7 @@ AGAIN_SECONDS = 60.0
 class Endings:
     """Which jobs were warned, and which are being ended."""
 
-    def __init__(self, book: Book, log: Log, children: Children, *, grace: float = GRACE_SECONDS) -> None:
+    def __init__(self, book: Book, log: Journal, children: Children, *, grace: float = GRACE_SECONDS) -> None:
         self._book = book
         self._state = book.state
         self._processes = book.processes
@@ -101,10 +97,14 @@ class Endings:
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
-        self._children.start(partial(say_to_job, lease, sentence, self._processes), seconds=SAYING_SECONDS)
+        self._say(lease, sentence)
         self._log_of(lease)("warned", f"{lease.container_id}: its time is over in {left}")
 
-    def _log_of(self, lease: Lease) -> Log:
+    def _say(self, lease: Lease, sentence: str) -> int:
+        """Tell a job something, in a process of its own, and return the id of that."""
+        return self._children.start(partial(say_to_job, lease, sentence, self._processes), seconds=SAYING_SECONDS)
+
+    def _log_of(self, lease: Lease) -> Journal:
         return log_of(self._log, lease, self._state.host)
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
@@ -122,7 +122,7 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
             return
-        os.waitpid(in_child(partial(say_to_job, lease, self._why(lease), self._processes), seconds=SAYING_SECONDS), 0)
+        os.waitpid(self._say(lease, self._why(lease)), 0)
         self._keep(lease)
         note = partial(write_note, self._state, lease, now=self._processes.now)
         end_job(lease, self._processes, self._log_of(lease), grace=self._grace, note=note)

@@ -10,20 +10,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.grants import name_of
 from amd_gpu_tracker.broker.idle_look import MOST_SECONDS, IdleLook
-from amd_gpu_tracker.broker.journal import log_of
+from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.broker.keeping import inside
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.journal import Log
-    from amd_gpu_tracker.claims.claim import Book
 
 # Looks in the time after which somebody is warned, and how far apart they are at most.
 LOOKS = 10
@@ -33,14 +29,14 @@ MOST_BETWEEN = 60.0
 class Idle:
     """What nobody uses, look by look."""
 
-    def __init__(self, book: Book, log: Log, children: Children, *, looked_at: float) -> None:
+    def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:
         """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
         self._book = book
         self._state = book.state
         self._processes = book.processes
         self._log = log
         self._children = children
-        self._look = IdleLook(book.state.host, children)
+        self.look = IdleLook(book.state.host, children)
         self._seconds = 0
         self._looked_at = looked_at
         self._next_look: float | None = None
@@ -49,14 +45,9 @@ class Idle:
         self.is_fresh = False
 
     @property
-    def descriptors(self) -> list[int]:
-        """Return what is readable when there is something to do."""
-        return self._look.descriptors
-
-    @property
     def next_time(self) -> float | None:
         """Return when there is something to do, in seconds since boot."""
-        return self._look.deadline or self._next_look
+        return self.look.deadline or self._next_look
 
     def serve(self, leases: Sequence[Lease], seconds: int, now: float) -> bool:
         """Look, warn, and write down what is idle where that is asked for; return whether leases were changed.
@@ -65,7 +56,7 @@ class Idle:
         """
         self._seconds, self.is_fresh = seconds, False
         jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
-        unused = self._look.finish(now)
+        unused = self.look.finish(now)
         is_changed = self._note(jobs, unused, now) if unused is not None else False
         for job in jobs:
             if job.idle_since and now >= job.idle_since + seconds:
@@ -102,7 +93,7 @@ class Idle:
         if not is_needed:
             self._next_look = None
         elif self._next_look is None or now >= self._next_look:
-            self._look.start(now)
+            self.look.start(now)
             self._next_look = now + between
 
     def _note(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:

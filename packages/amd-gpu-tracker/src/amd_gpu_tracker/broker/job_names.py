@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from amd_gpu_tracker.broker.protocol import PREVIEW, RESERVE, RUN, Request
+from amd_gpu_tracker.broker.protocol import FOR_GPUS, Request
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -37,7 +37,7 @@ class JobNames:
         """
         if not self.are_private:
             return request
-        is_new = request.verb in (RUN, PREVIEW, RESERVE)
+        is_new = request.verb in FOR_GPUS
         name = self._name(uid if is_new or owner is None else owner, request.name, is_new=is_new)
         inside = request.reservation and self._name(uid if owner is None else owner, request.reservation, is_new=False)
         return request.replace(name=name, reservation=inside)

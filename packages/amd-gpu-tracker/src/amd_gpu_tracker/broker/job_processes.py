@@ -81,7 +81,7 @@ def owner_of(lease: Lease) -> int:
 
 def scope_of(job: str, process: ProcessId) -> str:
     """Return what the scope is called into which the first process of a job is put; it may have none."""
-    return f"amd-gpu-{owner_of_job(job)}-{job.rpartition('/')[2]}-{process.pid}-{process.start}.scope"
+    return f"amd-gpu-{owner_of_job(job)}-{name_of(job)}-{process.pid}-{process.start}.scope"
 
 
 def owner_of_job(job: str) -> int:
@@ -90,12 +90,37 @@ def owner_of_job(job: str) -> int:
     return int(owner) if is_users and owner.isdecimal() else 0
 
 
+def job_id(owner: int, name: str) -> str:
+    """Return the id of somebody's job or reservation: names belong to a user, and those of root are plain.
+
+    So are those of the user whose own process this is, who has a state of their own.
+    """
+    return name if owner in (0, os.geteuid()) else f"{owner}/{name}"
+
+
+def name_of(job: str) -> str:
+    """Return the name of a job without its owner."""
+    return job.rpartition("/")[2]
+
+
 def belongs_to(pid: int, owner: int, processes: Processes) -> bool:
     """Return whether a process is a user's: by its real user, or because it runs in that user's user namespace."""
     if processes.uid(pid) == owner:
         return True
     is_outside = processes.link(pid, "ns/user") == processes.link("self", "ns/user")
     return not is_outside and _maker_of_namespace(pid, processes) == owner
+
+
+def open_process(process: ProcessId, processes: Processes) -> int | None:
+    """Return a pidfd of this very process, None where it has ended, also where another one has its id now."""
+    try:
+        opened = os.pidfd_open(process.pid)
+    except OSError:
+        return None
+    if process.pid > 1 and processes.is_running(process):
+        return opened
+    os.close(opened)
+    return None
 
 
 def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) -> set[ProcessId]:

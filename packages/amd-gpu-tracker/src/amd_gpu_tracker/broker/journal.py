@@ -5,46 +5,39 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
-from amd_gpu_tracker.broker.grants import name_of
+from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.records.lease import Lease
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import read_failures
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Protocol
-
-    from amd_gpu_tracker.records.lease import Lease
-    from amdgpu_discovery.host import Host
-
-    class Log(Protocol):
-        """Takes a verdict, a sentence about it, and what of both `journalctl` can ask for."""
-
-        def __call__(
-            self, verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
-        ) -> None:
-            """Write it."""
-
 
 # Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
 JOURNAL = "/run/systemd/journal/socket"
 
 
+class Journal(Protocol):
+    """Writes what became of a job."""
+
+    def __call__(
+        self, verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
+    ) -> None:
+        """Write a verdict ("granted"), a sentence about it, and what of both `journalctl` can ask for.
+
+        `job` is the name of a job or reservation, `user` the number of the user whose it is, or who asked.
+        """
+
+
 def write_line(
     verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
 ) -> None:
-    """Write what became of a job.
-
-    Args:
-        verdict: What was decided or happened, as in "granted".
-        sentence: Of what, in words.
-        job: Name of the job or reservation.
-        user: Number of the user whose it is, or who asked.
-        gpus: Numbers of the GPUs that it is about.
-    """
+    """Write a line of the service, as `Journal` does."""
     line = one_line(f"{verdict}: {sentence}")
     # A journal that starts again must not take the service along.
     with suppress(OSError):
@@ -52,10 +45,29 @@ def write_line(
             print(line, file=sys.stderr, flush=True)
 
 
-def log_of(log: Log, lease: Lease, host: Host) -> Log:
+def log_of(log: Journal, lease: Lease, host: Host) -> Journal:
     """Return a log whose lines are about the job of a lease."""
     gpus = [gpu.number for gpu in locate_gpus(host) if gpu.key in lease.gpus]
     return partial(log, job=name_of(lease.job), user=lease.person, gpus=gpus)
+
+
+class Unrecorded:
+    """Says what cannot be recorded, once, and when it works again."""
+
+    def __init__(self, state: State, log: Journal) -> None:
+        self._state = state
+        self._log = log
+        self._said: dict[str, str] = {}
+
+    def say(self) -> None:
+        """Say what has changed."""
+        found = read_failures(self._state.run_directory)
+        for record, problem in found.items():
+            if self._said.get(record) != problem:
+                self._log("not recorded", f"{record}: {problem}")
+        for record in sorted(self._said.keys() - found.keys()):
+            self._log("recorded again", record)
+        self._said = found
 
 
 def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[int]) -> Iterator[str]:

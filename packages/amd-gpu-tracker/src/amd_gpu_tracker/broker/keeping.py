@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from amd_gpu_tracker.broker.grants import ENDING, job_id, name_of, no_reservation
-from amd_gpu_tracker.broker.job_processes import owner_of_job
+from amd_gpu_tracker.broker.grants import ENDING, no_reservation
+from amd_gpu_tracker.broker.job_processes import job_id, name_of, owner_of_job
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
 from amd_gpu_tracker.life.processes import Processes

@@ -5,15 +5,10 @@ Who comes later may go first, a limit may be extended, and a program may use a G
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import inf
 
-from amd_gpu_tracker.broker.order import numbers_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from amd_gpu_tracker.broker.order import Waiter
+from amd_gpu_tracker.broker.order import Waiter, numbers_in
 
 # Behind more than these it is not worked out: thousands may wait.
 MOST_BEFORE = 32

@@ -6,27 +6,30 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.grants import Grants, JobGrant, job_id, name_of
+from amd_gpu_tracker.broker.asked import Asked, asked_before
+from amd_gpu_tracker.broker.connection import Connection
+from amd_gpu_tracker.broker.grants import Grants
+from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.broker.latest import latest_start
 from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.people import format_held
-from amd_gpu_tracker.broker.place import Client, Place
-from amd_gpu_tracker.broker.protocol import DONE, LONGEST_MESSAGE, WAITING, Answer, refusal
+from amd_gpu_tracker.broker.place import Place
+from amd_gpu_tracker.broker.protocol import LONGEST_MESSAGE, WAITING, Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View
-from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver
+from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import boot_offset
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
+from amd_gpu_tracker.waiting.ticket import Ticket
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.journal import Log
-
+MOST_WAITING = 20_000
+MOST_WAITING_OF_ONE = 1_000
 # How often one who waits is told what for.
 TELL_SECONDS = 60.0
 # How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user or a program
@@ -38,8 +41,9 @@ class Line:
     """Everybody who waits on one host."""
 
     def __init__(
-        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: RecentUse, *, log: Log
+        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: RecentUse, *, log: Journal
     ) -> None:
+        self._processes = processes
         self._now = processes.now
         self._grants = grants
         self._scopes = scopes
@@ -48,7 +52,7 @@ class Line:
         self._tickets = Tickets(state, processes)
         self._tickets.sweep()
         found = self._tickets.waiting()
-        self._places = {each.number: Place(each, job_id(each.owner, each.name), self._now) for each in found}
+        self._places = {each.number: Place(each, asked_before(each), self._now) for each in found}
         self._order = list(self._places.values())
         # When somebody left the line last, of which the others were perhaps not told yet.
         self._changed_at = 0.0
@@ -60,10 +64,6 @@ class Line:
     def __len__(self) -> int:
         return len(self._places)
 
-    def count_of(self, owner: int) -> int:
-        """Return how many jobs of a user wait."""
-        return sum(place.ticket.owner == owner for place in self._places.values())
-
     def find(self, owner: int | None, name: str) -> list[Place]:
         """Return the places of jobs of this name, of one owner or, for None, of all."""
         return [
@@ -72,9 +72,26 @@ class Line:
             if place.ticket.name == name and owner in (None, place.ticket.owner)
         ]
 
-    def next_number(self) -> int:
-        """Return a number behind all others."""
-        return max(round(self._now() * 1e9), max(self._places, default=0) + 1)
+    def new_place(self, client: Connection, asked: Asked) -> Place:
+        """Return a place behind all others that is in no line yet; WaitRefused."""
+        owner = asked.peer.uid
+        if len(self) >= MOST_WAITING or (owner and self._count_of(owner) >= MOST_WAITING_OF_ONE):
+            raise WaitRefused("too many jobs wait already", hint="try again later")
+        ticket = Ticket(
+            number=max(round(self._now() * 1e9), max(self._places, default=0) + 1),
+            name=asked.name,
+            request=asked.gpus,
+            count=asked.count,
+            among=tuple(asked.among),
+            since=time.time(),
+            waiter=asked.peer.process,
+            boot_id=self._processes.boot_id,
+            namespace=self._processes.namespace,
+            owner=owner,
+            person=asked.person,
+            is_spare=asked.is_spare,
+        )
+        return Place(ticket, asked, self._now, client)
 
     def add(self, place: Place) -> None:
         """Let somebody wait."""
@@ -82,11 +99,10 @@ class Line:
         self._places[place.ticket.number] = place
         self._order.append(place)
 
-    def lose(self, client: Client) -> None:
+    def lose(self, client: Connection) -> None:
         """Drop the places of a client that went away."""
         for place in [place for place in self._places.values() if place.client is client]:
-            self._remove(place)
-            self._say("gave up", place)
+            self._end("gave up", place)
 
     def forget(self, owner: int, name: str) -> None:
         """Drop the place of a job that has its GPUs."""
@@ -95,20 +111,15 @@ class Line:
 
     def cancel(self, place: Place) -> None:
         """Take a job out of the line."""
-        self._remove(place)
-        if place.client:
-            place.client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
-        self._say("cancelled", place)
+        self._end("cancelled", place, _taken_out(place))
 
-    def connected(self) -> list[tuple[Place, Client]]:
+    def connected(self) -> list[tuple[Place, Connection]]:
         """Return the places whose clients are there, with these."""
         return [(place, place.client) for place in self._places.values() if place.client]
 
-    def end(self, place: Place, client: Client, error: ToolkitError) -> None:
+    def refuse(self, place: Place, error: ToolkitError) -> None:
         """End the wait of a job that cannot have GPUs any more."""
-        self._remove(place)
-        client.finish(refusal(error))
-        self._say("refused", place, f": {error.message}")
+        self._end("refused", place, error, f": {error.message}")
 
     def drop_cancelled(self) -> None:
         """Take those out of the line whose tickets somebody took away, and those who ended without a connection."""
@@ -146,9 +157,9 @@ class Line:
         is_untold = any(self._might_have(place, view) or withheld(place, view) for place in self._places.values())
         self.has_untold = self.has_untold or is_untold
 
-    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], JobGrant]) -> JobGrant | Answer:
+    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], Answer]) -> Answer:
         """Return what a job would be given that waits at a place now, by `preview`, or what it would be told."""
-        given: list[JobGrant] = []
+        given: list[Answer] = []
 
         def try_now(other: Place) -> bool:
             with suppress(GpusRefused, LockTimeout):
@@ -160,7 +171,7 @@ class Line:
         self._serve(places, view, try_now, lambda: view)
         if given:
             return given[0]
-        return self._said_to(place, places[: places.index(place)], view)[0].replace(kind=DONE)
+        return self._said_to(place, places[: places.index(place)], view)[0]
 
     def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
         waiters = sort_waiters((place.waiter for place in places.values()), self._used.by_person, order)
@@ -227,6 +238,9 @@ class Line:
         """Return whether somebody who waits has no connection."""
         return any(place.client is None for place in self._places.values())
 
+    def _count_of(self, owner: int) -> int:
+        return sum(place.ticket.owner == owner for place in self._places.values())
+
     def _tell(self, place: Place, before: list[Place], view: View, now: float) -> None:
         latest = place.latest
         answer, sentence = self._said_to(place, before, view)
@@ -278,42 +292,41 @@ class Line:
         if client.is_gone():
             self._remove(place)
             return True
-        ticket = place.ticket
         try:
-            grant = self._grants.give(
-                place.job,
-                place.request,
-                ticket.waiter,
-                person=ticket.person,
-                permission=place.permission,
-                rules=place.rules,
-                is_spare=place.waiter.is_spare,
-                is_waiting=True,
-            )
+            grant = self._grants.give(place.asked, is_waiting=True)
         except (GpusRefused, LockTimeout) as error:
             place.hint = (error.obstacle or error.hint) if isinstance(error, GpusRefused) else ""
             return False
         except ToolkitError as error:
-            self.end(place, client, error)
+            self.refuse(place, error)
             return True
         self._hand_over(place, client, grant)
         return True
 
-    def _hand_over(self, place: Place, client: Client, grant: JobGrant) -> None:
+    def _hand_over(self, place: Place, client: Connection, grant: Answer) -> None:
+        job = place.asked.job
         if not self._remove(place) or client.is_gone():
-            self._grants.take_back(place.job)
-            client.finish(refusal(WaitOver(f"the job {place.ticket.name} was taken out of the queue")))
+            self._grants.take_back(job)
+            client.finish(refusal(_taken_out(place)))
             return
-        self._scopes.hand_over(client, place.job, grant)
+        if answer := self._scopes.hand_over(client, job, grant):
+            client.finish(answer)
         if client.is_lost:
             # It gave up at this moment, and may live on.
-            self._grants.take_back(place.job)
+            self._grants.take_back(job)
             return
         self._say("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
 
     def _say(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
         ticket = place.ticket
         self._log(verdict, f"{_title(place)}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
+
+    def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
+        """End the wait of a job, and tell its client why, if it is there."""
+        self._remove(place)
+        if error and place.client:
+            place.client.finish(refusal(error))
+        self._say(verdict, place, more)
 
     def _remove(self, place: Place) -> bool:
         self._places.pop(place.ticket.number, None)
@@ -323,7 +336,7 @@ class Line:
     def _might_have(self, place: Place, view: View) -> bool:
         """Return whether GPUs are enough for one who waits: who has or wants them may be a program, or stopped."""
         # Beside others, too, unless it asks for GPUs that nobody has.
-        fitting = view.free if place.request.startswith("free:") else view.free | view.shared
+        fitting = view.free if place.asked.gpus.startswith("free:") else view.free | view.shared
         is_enough = (fitting & place.waiter.among).bit_count() >= place.ticket.count
         return is_enough and not is_over_limit(place, view)
 
@@ -341,12 +354,12 @@ def _outlook(view: View, now: float) -> Outlook:
 
 def is_over_limit(place: Place, view: View) -> bool:
     """Return whether somebody would have more GPUs than allowed."""
-    return view.is_over(place.ticket.person, place.ticket.count, place.permission)
+    return view.is_over(place.ticket.person, place.ticket.count, place.asked.permission)
 
 
 def withheld(place: Place, view: View) -> int:
     """Return the drained and sick GPUs of those that fit a job, as bits; who names a sick GPU may be given it."""
-    return place.waiter.among & (view.drained | (0 if place.rules.gives_sick else view.sick))
+    return place.waiter.among & (view.drained | (0 if place.asked.rules.gives_sick else view.sick))
 
 
 def is_impossible(place: Place, view: View) -> bool:
@@ -357,7 +370,7 @@ def is_impossible(place: Place, view: View) -> bool:
 def _latest_start(place: Place, before: Sequence[Place], view: View, now: float) -> float | None:
     """Return when a job has its GPUs at the latest, in seconds since boot; None where that is not known."""
     own = sum(other.ticket.count for other in before if _share_a_limit(other, place))
-    if place.waiter.is_spare or view.is_over(place.ticket.person, own + place.ticket.count, place.permission):
+    if place.waiter.is_spare or view.is_over(place.ticket.person, own + place.ticket.count, place.asked.permission):
         return None
     # Who would have too many GPUs may have some at any moment, when others come back.
     waiters = [each.waiter.replace(seconds=0.0) if each.is_passed_over else each.waiter for each in before]
@@ -368,9 +381,13 @@ def _latest_start(place: Place, before: Sequence[Place], view: View, now: float)
 
 def _share_a_limit(other: Place, place: Place) -> bool:
     """Return whether GPUs of another job count against the limit of this one."""
-    permission = place.permission
-    is_of_group = permission.is_together and other.permission.group == permission.group
+    permission = place.asked.permission
+    is_of_group = permission.is_together and other.asked.permission.group == permission.group
     return is_of_group or other.ticket.person == place.ticket.person
+
+
+def _taken_out(place: Place) -> WaitOver:
+    return WaitOver(f"the job {place.ticket.name} was taken out of the queue")
 
 
 def _differ(before: float | None, after: float | None) -> bool:
@@ -382,7 +399,7 @@ def _differ(before: float | None, after: float | None) -> bool:
 def _limit_hint(place: Place, view: View) -> str:
     if not is_over_limit(place, view):
         return ""
-    return format_held(place.permission, view.held(place.ticket.person, place.permission))
+    return format_held(place.asked.permission, view.held(place.ticket.person, place.asked.permission))
 
 
 def _is_held_up(place: Place, view: View) -> bool:

@@ -5,11 +5,9 @@ GPUs are bits of a number here, because thousands of waiters are gone through ea
 
 from __future__ import annotations
 
-from amdgpu_discovery.value import Value
+from collections.abc import Callable, Iterable, Mapping
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+from amdgpu_discovery.value import Value
 
 FAIR = "fair"
 FIFO = "fifo"

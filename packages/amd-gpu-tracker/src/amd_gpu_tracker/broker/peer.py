@@ -7,15 +7,12 @@ import select
 import socket
 import struct
 
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import ProcessId
-    from amdgpu_discovery.host import Host
 
 # Of asm-generic/socket.h; Python has no names for them.
 SO_PEERGROUPS = 59
@@ -58,7 +55,7 @@ class Peer(Value):
         return self.login or behind or 0
 
 
-def find_peer(connection: socket.socket, processes: Processes, host: Host) -> tuple[Peer, int]:
+def find_peer(connection: socket.socket, processes: Processes) -> tuple[Peer, int]:
     """Return who is at the other end of a connection, and a pidfd of that process. PeerRefused.
 
     A pidfd is given for a process that has ended, too, so that it has to be asked before anything is given.
@@ -66,8 +63,6 @@ def find_peer(connection: socket.socket, processes: Processes, host: Host) -> tu
     pid, uid, gid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
     if pid <= 0:
         raise PeerRefused("the process that asks is not visible from here", hint="ask on the host, not in a container")
-    if uid != os.geteuid() and (uid in NOBODY or is_subordinate(uid, host)):
-        raise no_account(uid)
     pidfd = _open_pidfd(connection, pid)
     try:
         return _found(processes, pid, uid, (gid, *_read_groups(connection, processes, pid)), pidfd), pidfd
@@ -93,13 +88,11 @@ def no_account(uid: int) -> PeerRefused:
     return PeerRefused(f"user {uid} has no account", hint="ask outside of the container")
 
 
-def is_subordinate(uid: int, host: Host) -> bool:
-    """Return whether a uid is one of those that users' containers run with."""
-    return Subordinates(host).has(uid)
-
-
 class Subordinates:
-    """The uids that users' containers run with; the file is read again where it has changed."""
+    """The uids without an account: that of nobody, and those that users' containers run with.
+
+    The file is read again where it has changed.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -107,7 +100,9 @@ class Subordinates:
         self._ranges: list[list[str]] = []
 
     def has(self, uid: int) -> bool:
-        """Return whether a uid is one of these."""
+        """Return whether a uid is one of these, and not that of this process."""
+        if uid in (*NOBODY, os.geteuid()):
+            return uid != os.geteuid()
         try:
             found = self._host.stat(SUBORDINATE_FILE)
             stamp = (found.st_mtime_ns, found.st_size) if found else None

@@ -6,14 +6,12 @@ name users and groups by number as well, because nobody looks up names when GPUs
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.waiting.sentences import parse_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
 
 EVERYONE = "everyone"
 GROUP_SIGN = "@"
@@ -102,11 +100,6 @@ def find_permission(permissions: Iterable[Permission], uid: int, gids: Collectio
     groups = [each for each in permissions if each.is_of_group and each.number in gids]
     everyone = [each for each in permissions if each.who == EVERYONE]
     return next(iter(own or sorted(groups, key=_generosity, reverse=True) or everyone), None)
-
-
-def parse_permissions(texts: Sequence[str]) -> tuple[Permission, ...]:
-    """Return what all of the administrator's words say; ValueError."""
-    return tuple(parse_permission(text) for text in texts)
 
 
 def format_held(permission: Permission, held: int) -> str:

@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from amd_gpu_tracker.broker.asked import Asked
+from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import Waiter, as_bits
-from amd_gpu_tracker.broker.peer import Peer
-from amd_gpu_tracker.broker.people import ROOT, Permission
-from amd_gpu_tracker.broker.protocol import Answer
+from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.waiting.ticket import Ticket
-from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
-
-
-class Client(Protocol):
-    """What answers go to."""
-
-    peer: Peer
-    is_lost: bool
-
-    def is_gone(self) -> bool:
-        """Return whether nobody is there any more to whom something could be given."""
-
-    def say(self, answer: Answer) -> None:
-        """Send an answer that is not the last."""
-
-    def finish(self, answer: Answer) -> None:
-        """Send the last answer."""
-
-    def pass_on(self) -> tuple[int, bytes]:
-        """Leave the last answer to another process."""
-
 
 # How long a place is kept free for a client that lost its connection, before others go first.
 ABSENCE_SECONDS = 3.0
@@ -41,45 +18,40 @@ ABSENCE_SECONDS = 3.0
 class Place:
     """One who waits."""
 
-    def __init__(self, ticket: Ticket, job: str, now: Callable[[], float]) -> None:
-        """Wait with a ticket for the GPUs of a job; `now` is a clock."""
+    def __init__(
+        self, ticket: Ticket, asked: Asked, now: Callable[[], float], client: Connection | None = None
+    ) -> None:
+        """Wait with a ticket for what was asked, also while its client is not connected; `now` is a clock."""
         self._now = now
         self.ticket = ticket
-        self.job = job
-        # Known where its client is connected.
-        self.client: Client | None = None
-        self.rules: ChoiceRules = NO_RULES
-        self.request = ""
-        self.permission = ROOT
+        self.absent_since = self._now()
         # Whether it held up nobody when it was looked at last.
         self.is_passed_over = False
         # What can be done about it that there are no GPUs for it.
         self.hint = ""
-        self.said = ""
         self.said_at = 0.0
         # When it has its GPUs at the latest, in seconds since boot, as it was told; None where that is not known.
         self.latest: float | None = None
-        self.absent_since = self._now()
-        self.waiter = Waiter(
-            number=ticket.number,
-            person=ticket.person,
-            among=as_bits(ticket.among),
-            count=ticket.count,
-            is_spare=ticket.is_spare,
-        )
+        self.connect(client, asked)
 
-    def connect(self, client: Client, request: str, asked: Asked) -> None:
+    def connect(self, client: Connection | None, asked: Asked) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
-        self.request = request
-        self.rules = asked.rules
-        self.waiter = self.waiter.replace(is_particular=asked.in_one_hive)
-        self.allow(asked.permission)
         self.said = ""
+        self.asked = asked
+        self.waiter = Waiter(
+            number=self.ticket.number,
+            person=asked.person,
+            among=as_bits(asked.among),
+            count=asked.count,
+            is_spare=asked.is_spare,
+            is_particular=asked.in_one_hive,
+        )
+        self.allow(asked.permission)
 
     def allow(self, permission: Permission) -> None:
         """Let a job have what its person may have now."""
-        self.permission = permission
+        self.asked = self.asked.replace(permission=permission)
         # What is ended has some time left after SIGTERM.
         self.waiter = self.waiter.replace(seconds=permission.seconds and permission.seconds + GRACE_SECONDS)
 

@@ -39,7 +39,9 @@ RELEASE = "release"
 CANCEL = "cancel"
 KEEP = "keep"
 END = "end"
-VERBS = (RUN, PREVIEW, RESERVE, RELEASE, CANCEL, KEEP, END)
+# What asks for GPUs.
+FOR_GPUS = (RUN, PREVIEW, RESERVE)
+VERBS = (*FOR_GPUS, RELEASE, CANCEL, KEEP, END)
 
 WAITING = "waiting"
 GRANTED = "granted"

@@ -6,7 +6,7 @@ import ctypes
 import os
 import select
 
-from amd_gpu_tracker.broker.job_processes import owner_of
+from amd_gpu_tracker.broker.job_processes import open_process, owner_of
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.plain_text import one_line
@@ -29,12 +29,11 @@ def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) 
     It is the process's own open file, with the rights with which it was opened: who points it at a file that only root
     may write gets nothing written there.
     """
-    try:
-        opened = os.pidfd_open(process.pid)
-    except OSError:
+    opened = open_process(process, processes)
+    if opened is None:
         return False
     try:
-        if not processes.is_running(process) or processes.uid(process.pid) != owner:
+        if processes.uid(process.pid) != owner:
             return False
         return _say(ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, opened, STANDARD_ERROR, 0), sentence)
     finally:

@@ -11,20 +11,16 @@ import socket
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.grants import JobGrant, name_of
-from amd_gpu_tracker.broker.job_processes import scope_of
+from amd_gpu_tracker.broker.connection import Connection
+from amd_gpu_tracker.broker.job_processes import name_of, scope_of
+from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.broker.opened import Opened
-from amd_gpu_tracker.broker.place import Client
-from amd_gpu_tracker.broker.protocol import format_answer, refusal
+from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.node_access.device_filter import allowed_devices, read_devices
 from amd_gpu_tracker.node_access.scope import start_scope
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.journal import Log
 
 # Longer than systemd is given.
 CHILD_SECONDS = 60
@@ -40,22 +36,22 @@ class NoScope(ToolkitError):
 class Scopes:
     """Who was handed GPUs and is being moved to a scope."""
 
-    def __init__(self, host: Host, opened: Opened, log: Log, children: Children) -> None:
+    def __init__(self, host: Host, opened: Opened, log: Journal, children: Children) -> None:
         self._host = host
         self._opened = opened
         self._log = log
         self._children = children
 
-    def hand_over(self, client: Client, job: str, grant: JobGrant) -> None:
-        """Tell a client what it was given, once it can use that."""
+    def hand_over(self, client: Connection, job: str, grant: Answer) -> Answer | None:
+        """Return what a client is told that can use what it was given; None where it is told from within a scope."""
         if not self._is_needed(client):
-            client.finish(grant.answer())
-            return
+            return grant
         descriptor, unsent = client.pass_on()
         act = partial(self._move_and_tell, client, job, grant, descriptor, unsent)
         self._children.start(act, seconds=CHILD_SECONDS, keep=(descriptor,))
+        return None
 
-    def _is_needed(self, client: Client) -> bool:
+    def _is_needed(self, client: Connection) -> bool:
         return (
             self._opened.is_reserved
             and client.peer.uid != 0
@@ -63,7 +59,7 @@ class Scopes:
             and not _is_in_slurm(client.peer.process.pid)
         )
 
-    def _move_and_tell(self, client: Client, job: str, grant: JobGrant, descriptor: int, unsent: bytes) -> None:
+    def _move_and_tell(self, client: Connection, job: str, grant: Answer, descriptor: int, unsent: bytes) -> None:
         process, uid = client.peer.process, client.peer.uid
         gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
         failed = start_scope(
@@ -72,13 +68,12 @@ class Scopes:
             parent=f"user-{uid}.slice",
             allowed=allowed_devices(gpus, read_devices(self._host)),
         )
-        answer = grant.answer()
         if failed:
             self._log("refused", f"{job}: no scope could be started: {failed}", job=name_of(job), user=uid)
-            answer = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
+            grant = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
         with socket.socket(fileno=os.dup(descriptor)) as connected:
             connected.settimeout(TELL_SECONDS)
-            connected.sendall(unsent + format_answer(answer))
+            connected.sendall(unsent + format_answer(grant))
 
 
 def _is_in_slurm(pid: int) -> bool:

@@ -95,10 +95,12 @@ class Server:
             if self._stop in ready:
                 # Every signal is told here, as that of a lock that was not free in time.
                 os.read(self._stop, SEVERAL_SIGNALS)
-            if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._desk.descriptors):
+            if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._desk.idle.look.descriptors):
                 self._wakes.hear()
                 self._desk.is_changed = True
-            self._hear_in_turn([client for descriptor, client in self._clients.items() if descriptor in ready])
+            # Those whose turn it is not are heard in the next round.
+            for client in _in_turn(client for descriptor, client in self._clients.items() if descriptor in ready):
+                self._hear(client)
             if self._listener.fileno() in ready:
                 self._accept()
             for connected in self._arrivals.take():
@@ -131,7 +133,7 @@ class Server:
         poll = select.poll()
         if self._now() >= self._accepts_at:
             poll.register(self._listener, select.POLLIN)
-        for descriptor in (self._stop, *self._wakes.descriptors(), *self._desk.descriptors):
+        for descriptor in (self._stop, *self._wakes.descriptors(), *self._desk.idle.look.descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
@@ -202,7 +204,7 @@ class Server:
             connected.close()
             return
         try:
-            peer, pidfd = find_peer(connected, self._processes, self._state.host)
+            peer, pidfd = find_peer(connected, self._processes)
         except ToolkitError as error:
             _send_away(connected, refusal(error))
             return
@@ -220,14 +222,6 @@ class Server:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = 2 * (len(self._clients) + len(self._arrivals)) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
         return 0 <= most < used + 2
-
-    def _hear_in_turn(self, clients: Iterable[Connection]) -> None:
-        """Hear clients that have something to say; those whose turn it is not are heard in the next round."""
-        turns: FairTurns[Connection] = FairTurns()
-        for client in clients:
-            turns.add(client.peer.uid, client)
-        for client in turns.take():
-            self._hear(client)
 
     def _hear(self, client: Connection) -> None:
         try:
@@ -247,11 +241,7 @@ class Server:
                 client.is_closed = True
 
     def _close_finished(self) -> None:
-        turns: FairTurns[Connection] = FairTurns()
-        for client in self._clients.values():
-            if client.is_closed:
-                turns.add(client.peer.uid, client)
-        for client in turns.take():
+        for client in _in_turn(client for client in self._clients.values() if client.is_closed):
             del self._clients[client.fileno()]
             self._counts[client.peer.uid] -= 1
             self._desk.lose(client)
@@ -271,6 +261,14 @@ class Server:
 
     def _end(self, *_: object) -> None:
         self._is_over = True
+
+
+def _in_turn(clients: Iterable[Connection]) -> Iterator[Connection]:
+    """Yield what is done in one round of these clients."""
+    turns: FairTurns[Connection] = FairTurns()
+    for client in clients:
+        turns.add(client.peer.uid, client)
+    return turns.take()
 
 
 def _send_away(connected: socket.socket, answer: Answer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from amd_gpu_tracker.broker.order import FAIR
 from amd_gpu_tracker.broker.people import (
@@ -19,24 +20,18 @@ from amd_gpu_tracker.claims.by_name import find_wanted
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.health.limits import HealthLimits
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from amd_gpu_tracker.broker.peer import Peer
+    from amd_gpu_tracker.broker.protocol import Request
     from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.host import Host
-
-    # Reads the terms of a host; ToolkitError where they cannot be read.
-    FindTerms = Callable[[Host], "Terms"]
-
-# What of the rules of a client is true or false.
-SWITCHES = ("integrated", "skips_drained", "gives_sick")
 
 
 class Terms(Value):
@@ -61,6 +56,10 @@ class Terms(Value):
     has_private_names: bool = False
 
 
+# Reads the terms of a host; ToolkitError where they cannot be read.
+FindTerms = Callable[[Host], Terms]
+
+
 def require_permission(terms: Terms, peer: Peer) -> Permission:
     """Return what a process may; NotAllowed. Root needs no permission, and nobody for the own process."""
     if peer.uid in (0, os.geteuid()):
@@ -79,12 +78,12 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
     return found
 
 
-def permission_of(terms: Terms, peer: Peer, person: int, *, is_spare: bool = False) -> Permission:
-    """Return what a process may for a job of a person; NotAllowed. What is spare takes nothing: no limit counts.
+def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
+    """Return what a process may for what it asks; NotAllowed. What is spare takes nothing: no limit counts.
 
     Root may everything, but who became root by sudo keeps the own limits.
     """
-    permission = require_permission(terms, peer)
+    permission, person = require_permission(terms, peer), peer.person(request.behind)
     if person and not peer.uid:
         own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
         if own and own.is_excluded:
@@ -92,26 +91,22 @@ def permission_of(terms: Terms, peer: Peer, person: int, *, is_spare: bool = Fal
                 f"user {person} may not reserve GPUs on this host", hint="run the command as root, without sudo"
             )
         permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
-    return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if is_spare else permission
+    return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
 
 
 def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
     """Return what a client says of its rules: all but their numbers, and only the groups that its choice names."""
     named = {each.wanted for each in choice.conditions} if choice else set()
     groups = {name: request for name, request in rules.groups.items() if name in named}
-    switches = {name: getattr(rules, name) for name in SWITCHES}
-    return {"groups": groups, "limits": rules.limits.as_dict(), **switches}
+    return {**rules.as_dict(), "groups": groups, "limits": rules.limits.as_dict(), "numbers": None}
 
 
 def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
     """Return the rules that a client told; ProtocolError where these are none."""
     try:
-        switches = {name: bool(told[name]) for name in SWITCHES}
-        groups = {str(name): str(request) for name, request in told["groups"].items()}
-        limits = HealthLimits(**{name: int(value) for name, value in told["limits"].items()})
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return ChoiceRules.from_json(told, {"HealthLimits": HealthLimits}).replace(numbers=numbers)
+    except (RecursionError, ValueError) as error:
         raise ProtocolError("the rules cannot be understood") from error
-    return ChoiceRules(groups=groups, limits=limits, numbers=numbers, **switches)
 
 
 def rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[int, ...] | None) -> ChoiceRules:

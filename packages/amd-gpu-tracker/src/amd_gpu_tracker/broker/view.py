@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from math import inf
 
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.order import numbers_in
+from amd_gpu_tracker.broker.order import as_bits, numbers_in
+from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.claims.by_name import find_users
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.user_leases import UserLease
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.people import Permission
-    from amd_gpu_tracker.life.user_leases import UserLease
-    from amdgpu_discovery.gpu import GpuLocation
 
 
 class Holding(Value):
@@ -157,46 +153,45 @@ def read_view(state: State, processes: Processes) -> View:
     leases = scan_leases(state, processes, state.lease_paths()).living
     others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
-    busy = _keys((*leases, *others.of_root, *(user.lease for user in others.of_users)))
-    drained, sick = _find_withheld(state, gpus)
-    free = sum(1 << gpu.number for gpu in gpus if gpu.key not in busy)
-    shared = _find_shared(state, gpus)
     numbers = {gpu.key: gpu.number for gpu in gpus}
-    unshared = {key: number for key, number in numbers.items() if not shared >> number & 1}
-    holders = frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root))
+    sick_by_key, unshared = _read_drains(state), _read_exclusive(state, numbers)
+
+    def bits_of(keys: Collection[str]) -> int:
+        return as_bits(gpu.number for gpu in gpus if gpu.key in keys)
+
+    busy = {
+        key for lease in (*leases, *others.of_root, *(user.lease for user in others.of_users)) for key in lease.gpus
+    }
+    drained = bits_of([key for key, is_sick in sick_by_key.items() if not is_sick])
     return View(
         leases=leases,
-        free=free & ~(drained | sick),
+        free=bits_of(numbers.keys() - busy - sick_by_key.keys()),
         drained=drained,
-        sick=sick,
-        shared=shared,
+        sick=bits_of([key for key, is_sick in sick_by_key.items() if is_sick]),
+        shared=bits_of(numbers.keys() - unshared),
         host_total=len(gpus),
         user_leases=others.of_users,
-        holders=holders,
+        holders=frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root)),
         numbers=numbers,
-        ends=_find_ends(leases, unshared, drained, processes.now()),
+        ends=_find_ends(leases, {key: numbers[key] for key in unshared & numbers.keys()}, drained, processes.now()),
     )
 
 
-def _find_withheld(state: State, gpus: Sequence[GpuLocation]) -> tuple[int, int]:
-    """Return the drained and the sick GPUs, as bits."""
+def _read_drains(state: State) -> dict[str, bool]:
+    """Return whether each GPU that is not given is sick, and not drained, by key."""
     try:
-        drains = read_drains(state.host)
+        return {each.key: each.is_sick for each in reversed(read_drains(state.host))}
     except StateError:
         # Nothing is given then, and who asks is told why.
-        return 0, 0
-    sick_by_key = {each.key: each.is_sick for each in reversed(drains)}
-    withheld = [(1 << gpu.number, sick_by_key[gpu.key]) for gpu in gpus if gpu.key in sick_by_key]
-    return sum(bit for bit, is_sick in withheld if not is_sick), sum(bit for bit, is_sick in withheld if is_sick)
+        return {}
 
 
-def _find_shared(state: State, gpus: Iterable[GpuLocation]) -> int:
+def _read_exclusive(state: State, all_keys: Collection[str]) -> Set[str]:
+    """Return the keys of the exclusive GPUs; all where that cannot be read: nothing is given then either."""
     try:
-        exclusive = state.read_policy().exclusive_keys
+        return state.read_policy().exclusive_keys
     except StateError:
-        # Nothing is given then, and who asks is told why.
-        return 0
-    return sum(1 << gpu.number for gpu in gpus if gpu.key not in exclusive)
+        return set(all_keys)
 
 
 def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int, now: float) -> dict[int, float]:
@@ -223,7 +218,3 @@ def _holder(lease: Lease, processes: Processes) -> ProcessId:
     if lease.init or BY_API in lease.ways:
         return lease.init or lease.creator
     return judge(lease, processes).found_init or lease.creator
-
-
-def _keys(leases: Iterable[Lease]) -> set[str]:
-    return {key for lease in leases for key in lease.gpus}

@@ -24,17 +24,14 @@ class Wakes:
         # Whether something is not told, so that it has to be looked at.
         self.is_blind = self._events < 0
 
-    def watch(self, directories: Iterable[str]) -> None:
+    def watch(self, paths: Iterable[str], events: int = IN_MOVED_TO | IN_CREATE | IN_DELETE) -> None:
         """Be woken when files in these directories come and go; one that is not there is watched when it is."""
-        if self._events >= 0:
-            for directory in directories:
-                self._libc.inotify_add_watch(self._events, os.fsencode(directory), IN_MOVED_TO | IN_CREATE | IN_DELETE)
+        for path in paths if self._events >= 0 else ():
+            self._libc.inotify_add_watch(self._events, os.fsencode(path), events)
 
     def watch_access(self, paths: Iterable[str]) -> None:
         """Be woken also when somebody changes who may open these nodes, or those in these directories."""
-        if self._events >= 0:
-            for path in paths:
-                self._libc.inotify_add_watch(self._events, os.fsencode(path), IN_ATTRIB | IN_MOVED_TO | IN_CREATE)
+        self.watch(paths, IN_ATTRIB | IN_MOVED_TO | IN_CREATE)
 
     def follow(self, processes: Iterable[ProcessId]) -> None:
         """Be woken when one of these processes ends, and by no other."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.lease import NEVER
 from amd_gpu_tracker.records.state import make_directory
 from amd_gpu_tracker.waiting.ticket import LARGEST_TICKET, format_ticket, parse_stem, parse_ticket
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import TEMPORARY, put_in_place, write_beside
+from amdgpu_discovery.files import TEMPORARY, write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
 
@@ -52,18 +53,11 @@ class Tickets:
 
         Where none is known, there is no file.
         """
-        from contextlib import suppress
-
         path = f"{self.directory}/{STARTS}"
-        content = dumps({str(number): start for number, start in starts.items()})
-        try:
-            if not starts:
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
-                return
-            put_in_place(write_beside(path, content, mode=0o644), path)
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {reason(error)}") from error
+        if starts:
+            write_new_file(path, dumps({str(number): start for number, start in starts.items()}), mode=0o644)
+        else:
+            _drop_file(path)
 
     def named(self, name: str) -> list[Ticket]:
         """Return the tickets of those who wait under this name."""
@@ -83,11 +77,7 @@ class Tickets:
     def add(self, ticket: Ticket) -> None:
         """Put a ticket in its place; FileError."""
         make_directory(self.directory)
-        path = self._path(ticket.stem)
-        try:
-            put_in_place(write_beside(path, format_ticket(ticket), mode=0o644), path)
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {reason(error)}") from error
+        write_new_file(self._path(ticket.stem), format_ticket(ticket), mode=0o644)
 
     def has(self, ticket: Ticket) -> bool:
         """Return whether nobody took a ticket away."""
@@ -95,12 +85,10 @@ class Tickets:
 
     def drop(self, ticket: Ticket) -> bool:
         """Take a ticket away; False where somebody did so before."""
-        return self._drop(ticket.stem)
+        return _drop_file(self._path(ticket.stem))
 
     def sweep(self) -> None:
         """Take away what is left of those who do not wait any more, and of writes that were interrupted."""
-        from contextlib import suppress
-
         for name in self._names():
             stem = name.removesuffix(SUFFIX)
             ticket = self._read(stem) if parse_stem(stem) else None
@@ -108,7 +96,7 @@ class Tickets:
             if is_own and not (ticket and self.is_visible(ticket)):
                 # What is in the way holds up nobody.
                 with suppress(FileError):
-                    self._drop_file(f"{self.directory}/{name}")
+                    _drop_file(f"{self.directory}/{name}")
 
     def stems(self) -> list[str]:
         """Return the names of the tickets in their order, also of those that are over."""
@@ -152,22 +140,21 @@ class Tickets:
         is_foreign = ticket.namespace != self._processes.namespace
         return ticket if is_foreign or self._processes.is_running(ticket.waiter) else None
 
-    def _drop(self, stem: str) -> bool:
-        return self._drop_file(self._path(stem))
-
-    def _drop_file(self, path: str) -> bool:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            return False
-        except PermissionError as error:
-            raise needs_root() from error
-        except OSError as error:
-            raise FileError(f"{path} cannot be removed: {reason(error)}") from error
-        return True
-
     def _path(self, stem: str) -> str:
         return f"{self.directory}/{stem}{SUFFIX}"
+
+
+def _drop_file(path: str) -> bool:
+    """Remove a file; False where there is none."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    except PermissionError as error:
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+    return True
 
 
 def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:

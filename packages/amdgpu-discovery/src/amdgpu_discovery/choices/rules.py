@@ -7,7 +7,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import TypeVar
 
     from amdgpu_discovery.choices.grammar import Choice
@@ -28,7 +28,7 @@ class ChoiceRules(Value):
         numbers: The GPUs that any request may mean, as those of a batch job; None where that is all of the host.
     """
 
-    groups: Mapping[str, str]
+    groups: dict[str, str]
     integrated: bool = True
     skips_drained: bool = True
     gives_sick: bool = False
