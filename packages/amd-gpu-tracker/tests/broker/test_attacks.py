@@ -17,7 +17,7 @@ from amd_gpu_tracker.broker.client import connect, is_answered, is_served
 from amd_gpu_tracker.broker.people import LARGEST_ID
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from amd_gpu_tracker.records.state import State
-from support.shared_host import ALICE, BOB, become, run, users, wait_until
+from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until
 
 NO_ACCOUNT = f"3: user {BOB} has no account (ask outside of the container)"
 HONEST = {"version": 1, **run("a", "free:1").as_dict()}
@@ -372,3 +372,25 @@ def test_nobody_has_the_name_of_what_holds_the_gpus_of_a_job_that_is_ended(host,
         "2: names that end in .ending are of jobs that are being ended (choose another)"
     )
     assert users(host) == {}
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+def test_a_wall_clock_that_jumps_ends_no_job_and_moves_nobody_in_line(host, broker, person, monkeypatch, days):
+    broker.say("fifo", "everyone:time=1h")
+    alice = person(ALICE, run("a", "0"), command=("sleep", "600"))
+    alice.line()
+    bob = person(BOB, run("b", "0"))
+    bob.line()
+    broker.kill()
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + days * 86400)
+    broker.start()
+    carol = person(CAROL, run("c", "0"))
+    carol.line()
+
+    assert users(host) == {0: [f"{ALICE}/a"]}
+    broker.pass_time(3600)
+    assert alice.ended_by() == signal.SIGTERM
+    assert bob.answer() == "got (0,)"
+    bob.end()
+    assert carol.answer() == "got (0,)"
