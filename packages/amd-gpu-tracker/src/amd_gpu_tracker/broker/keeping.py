@@ -6,17 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from amd_gpu_tracker.broker.grants import ENDING, no_reservation
 from amd_gpu_tracker.broker.job_processes import job_id, name_of, owner_of_job
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.sentences import format_seconds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.claims.claim import Book
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 MINUTE = 60
 
@@ -29,8 +26,7 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
     """
     state = book.state
     with book.locked():
-        leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
-        lease = _find(state, leases, name, owner)
+        lease, leases = _find(book, name, owner)
         now = book.processes.now()
         _require_running(lease, leases, now)
         _require_not_spare(lease)
@@ -52,8 +48,7 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     """Let the time of a reservation or job be over now, and return its id; NotDone. `owner` is as for `keep`."""
     state = book.state
     with book.locked():
-        leases = scan_leases(state, book.processes, state.lease_paths(locked=True)).living
-        lease = _find(state, leases, name, owner)
+        lease, leases = _find(book, name, owner)
         now = book.processes.now()
         # What is being ended already is ended once, however often somebody asks.
         if not 0 < _end(lease) <= now:
@@ -63,11 +58,12 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     return lease.job
 
 
-def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -> Lease:
-    """Return the reservation or job of this name, the owner's own or one that the owner ran with sudo.
+def _find(book: Book, name: str, owner: int | None) -> tuple[Lease, Sequence[Lease]]:
+    """Return the reservation or job of this name, the owner's own or one that the owner ran with sudo; and all leases.
 
     Of a job whose command has ended, it is the container that goes on: an engine's client is no container's parent.
     """
+    leases = scan_leases(book.state, book.processes, book.state.lease_paths(locked=True)).living
     jobs = [each for each in leases if BY_API in each.ways]
     found_jobs = find_jobs(leases)
     left = [each for each in leases if found_jobs.get(each.container_id) == each.reservation_digest != ""]
@@ -77,10 +73,10 @@ def _find(state: State, leases: Sequence[Lease], name: str, owner: int | None) -
         own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]
         found = own or [each for each in found if each.person == owner]
     if not found:
-        raise no_reservation(state, job_id(owner or 0, name), "reservation or job")
+        raise no_reservation(book.state, job_id(owner or 0, name), "reservation or job")
     if len(found) > 1:
         raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="say whose, with --user")
-    return found[0]
+    return found[0], leases
 
 
 def find_owners(host: Host) -> Iterator[tuple[str, int | None]]:
