@@ -352,7 +352,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
     ) -> None:
         """Stop giving out these GPUs.
 
-        Whoever has one of them keeps it.
+        Containers and jobs that have them keep them.
         """
         host, request = host_of(context), ",".join(gpus)
         tracker = Tracker(host, lock=CommandLock)
