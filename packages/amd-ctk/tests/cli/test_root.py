@@ -38,6 +38,24 @@ def test_an_unknown_command_is_named(host, amd_ctk):
     assert "No such command 'foo'" in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        (("run", "--gpu=1", "--", "true"), "--gpus"),
+        (("run", "--gpu", "1", "true"), "--gpus"),
+        (("run", "--reservtion=debug", "true"), "--reservation"),
+        (("gpu", "list", "--wid"), "--wide"),
+    ],
+)
+def test_an_unknown_option_suggests_the_nearest(host, amd_ctk, words, suggested):
+    host()
+
+    answer = amd_ctk(*words)
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.endswith(f"(Possible options: {suggested})\n")
+
+
 def test_the_version_has_the_originals_three_lines(host, amd_ctk):
     host()
 

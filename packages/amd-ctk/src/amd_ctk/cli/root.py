@@ -16,6 +16,8 @@ from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 
 WHICH_TO_USE = "GPUs now: top (live) or status (once). Jobs now: queue. The past: report."
+# Typer 0.28 has its own copy of Click, earlier versions import Click.
+USAGE_ERROR: Any = typer.BadParameter.__base__
 
 
 class RootGroup(TyperGroup):
@@ -43,7 +45,14 @@ class RootGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; end the program with a sentence if it fails in an expected way."""
-        return report_failures(lambda: super(RootGroup, self).invoke(ctx), with_trace=bool(ctx.params.get("debug")))
+        return report_failures(lambda: self._invoke(ctx), with_trace=bool(ctx.params.get("debug")))
+
+    def _invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except USAGE_ERROR as error:
+            _suggest_begun_option(error)
+            raise
 
 
 app = typer.Typer(
@@ -57,6 +66,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _suggest_begun_option(error: Any) -> None:
+    """Suggest --gpus alone for --gpu, where Click also suggests options that are merely similar, such as --output."""
+    similar = getattr(error, "possibilities", None) or ()
+    error.possibilities = [name for name in similar if name.startswith(error.option_name)] or similar
 
 
 def _offer_profiles(incomplete: str) -> list[str]:
