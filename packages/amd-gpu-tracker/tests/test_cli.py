@@ -293,8 +293,8 @@ def test_there_is_no_service_for_people_where_nobody_reads_who_may(command, tmp_
 
 
 def test_the_grace_of_a_restart_is_set_and_outlives_a_reset(command):
-    fifteen = (0, "Containers that are started again keep their GPUs for 15 seconds\n", "")
-    none = (0, "Containers that are started again keep no GPUs\n", "")
+    fifteen = (0, "Restarted containers keep their GPUs for 15 seconds\n", "")
+    none = (0, "Restarted containers keep no GPUs\n", "")
 
     assert command("grace") == fifteen
     assert command("grace", "0")[0] == 11
@@ -646,7 +646,7 @@ def test_a_drain_ends_when_its_words_say(command, untracked):
             "'soon' is not a time (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')\n",
         ),
         (("--for", "soon"), "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
-        (("--until", "Mon", "--for", "8"), "Error: --until and --for say the same. Give one of them\n"),
+        (("--until", "Mon", "--for", "8"), "Error: --until and --for both set the end. Give one of them\n"),
     ],
 )
 def test_a_drain_whose_end_means_nothing_drains_nothing(command, untracked, words, said):

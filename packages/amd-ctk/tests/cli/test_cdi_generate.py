@@ -406,5 +406,5 @@ class TestLxd:
 
         amd_ctk("cdi", "generate", "--output=/var/log/lxd/c1/amd.json")
 
-        assert amd_ctk("cdi", "refresh").stdout == "No CDI spec has been generated, so there is none to refresh\n"
+        assert amd_ctk("cdi", "refresh").stdout == "No CDI spec has been generated, so there is nothing to refresh\n"
         assert not (tmp_path / "host/var/lib/amd-container-toolkit/cdi").exists()

@@ -43,7 +43,7 @@ def test_nothing_generated_is_nothing_to_refresh(host, amd_ctk):
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (
         0,
-        "No CDI spec has been generated, so there is none to refresh\n",
+        "No CDI spec has been generated, so there is nothing to refresh\n",
         "",
     )
 
@@ -92,7 +92,7 @@ def test_a_spec_whose_directory_is_gone_is_forgotten(host, amd_ctk, tmp_path):
     first, second = amd_ctk("cdi", "refresh"), amd_ctk("cdi", "refresh")
 
     assert first.stdout == "No longer refreshed, because its directory is gone: /srv/trial/amd.json\n"
-    assert second.stdout == "No CDI spec has been generated, so there is none to refresh\n"
+    assert second.stdout == "No CDI spec has been generated, so there is nothing to refresh\n"
 
 
 @pytest.mark.parametrize("directory", ["/run/cdi", "/var/run/cdi", "/tmp/cdi", "/var/tmp/cdi"])

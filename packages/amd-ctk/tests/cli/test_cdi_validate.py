@@ -103,7 +103,7 @@ def test_a_host_that_was_partitioned_makes_the_spec_stale(spec, host, amd_ctk):
     before, sentence, *problems, more, invalid, please = answer.stdout.splitlines()
     assert answer.returncode == 1
     assert before == "Validating CDI spec: /etc/cdi/amd.json"
-    assert sentence == "the spec offers 1 GPU, and this machine has 63 GPUs to offer"
+    assert sentence == "the spec offers 1 GPU, but this machine has 63 GPUs"
     assert len(problems) == 10
     assert all(line.startswith(f"{spec}:") for line in problems)
     assert more.startswith("and ")

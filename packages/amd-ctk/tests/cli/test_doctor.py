@@ -28,10 +28,10 @@ def test_a_healthy_host_is_told_in_a_line_for_each_check(host, amd_ctk):
         "gpu-state    ok           the driver answers for every GPU\n"
         "nodes        ok           9 nodes with the driver's numbers; /dev/dri/renderD128 is 0660\n"
         "node-access  ok           the nodes are open to group 110\n"
-        "cdi          ok           /etc/cdi/amd.json says what this host has\n"
+        "cdi          ok           /etc/cdi/amd.json matches this host\n"
         "cdi-names    ok           no CDI spec shadows another\n"
-        "settings     ok           the settings are understood\n"
-        "tracker      ok           the GPU Tracker's state is understood\n"
+        "settings     ok           the settings are valid\n"
+        "tracker      ok           the GPU Tracker's state is valid\n"
         "9 checks: 9 ok, 0 bad, 0 notes, 0 not checked\n"
     )
 
@@ -129,7 +129,7 @@ def test_kfd_that_may_not_be_read_is_not_checked(host, limited_amd_ctk):
     os.chmod(nodes, 0o755)
     assert answer.returncode == 0
     assert answer.stdout == (
-        "kfd  not checked  /sys/class/kfd/kfd/topology/nodes may not be read\n"
+        "kfd  not checked  /sys/class/kfd/kfd/topology/nodes cannot be read\n"
         "                  needs: root, outside of containers\n"
         "1 check: 0 ok, 0 bad, 0 notes, 1 not checked\n"
     )

@@ -39,7 +39,7 @@ def test_a_stale_spec_is_refreshed(stale, amd_ctk):
     assert answer.returncode == 0
     assert answer.stderr.endswith("Done\n")
     assert answer.stdout == (
-        "cdi  ok           /etc/cdi/amd.json says what this host has\n1 check: 1 ok, 0 bad, 0 notes, 0 not checked\n"
+        "cdi  ok           /etc/cdi/amd.json matches this host\n1 check: 1 ok, 0 bad, 0 notes, 0 not checked\n"
     )
 
 
@@ -59,7 +59,7 @@ def test_what_the_user_leaves_out_is_not_fixed(stale, amd_ctk):
 
     answer = amd_ctk("doctor", "--only=kfd", "--fix", "--yes", **ALONE)
 
-    assert answer.stderr == "There is nothing that --fix could change\n"
+    assert answer.stderr == "--fix has nothing to change\n"
     assert stale.read_bytes() == before
 
 
@@ -69,7 +69,7 @@ def test_a_spec_is_not_refreshed_while_nodes_are_missing(stale, amd_ctk, host, t
 
     answer = amd_ctk("doctor", "--only=cdi,nodes", "--fix", "--yes", **ALONE)
 
-    assert answer.stderr == "There is nothing that --fix could change\n"
+    assert answer.stderr == "--fix has nothing to change\n"
     assert stale.read_bytes() == before
 
 
@@ -79,7 +79,7 @@ def test_options_that_cannot_be_read_do_not_end_doctor(stale, amd_ctk, tmp_path)
 
     answer = amd_ctk("doctor", "--only=cdi", "--fix", "--yes", **ALONE)
 
-    assert (answer.returncode, answer.stderr) == (1, "There is nothing that --fix could change\n")
+    assert (answer.returncode, answer.stderr) == (1, "--fix has nothing to change\n")
     assert answer.stdout.startswith("cdi  bad ")
 
 

@@ -38,7 +38,7 @@ def test_slurm_and_swarm_are_told_by_the_administrator(made, amd_ctk):
     undrained = amd_ctk("gpu-tracker", "undrain", "1")
 
     swarm = "Run 'amd-ctk swarm setup' again and restart Docker, so that Swarm plans with the current GPUs\n"
-    known = f"Slurm knows whole nodes only: scontrol update NodeName={NODE} "
+    known = f"Slurm can drain only whole nodes: scontrol update NodeName={NODE} "
     assert drained.stderr == swarm + known + "State=DRAIN Reason='fan'\"'\"'s swap'\n"
     assert undrained.stderr == swarm + known + "State=RESUME\n"
 

@@ -27,9 +27,9 @@ COMMANDS = {
     "gpu-tracker drain 2 --reason fans": ("GPUs [2] would be drained\n", WOULD_CHANGE, CHANGED),
     "config set unknown-gpus ignore": (NEW_CONFIG.format(line='unknown-gpus = "ignore"'), UP_TO_DATE, UP_TO_DATE),
     "users allow daemon --gpus=2": (NEW_CONFIG.format(line='users = ["daemon=1:gpus=2"]'), UP_TO_DATE, UP_TO_DATE),
-    "users require-reservation on": ("Containers would get reserved GPUs only\n", WOULD_CHANGE, CHANGED),
+    "users require-reservation on": ("Containers would get only reserved GPUs\n", WOULD_CHANGE, CHANGED),
     "gpu-tracker grace 30": (
-        "Containers that are started again would keep their GPUs for 30 seconds\n",
+        "Restarted containers would keep their GPUs for 30 seconds\n",
         WOULD_CHANGE,
         CHANGED,
     ),
@@ -41,7 +41,7 @@ COMMANDS = {
         "Nothing changed: CDI spec is up to date\n",
     ),
     "usage enable --readers everyone": (
-        "How busy GPUs are would be recorded every 30 seconds\n",
+        "Would record every 30 seconds how busy GPUs are\n",
         WOULD_CHANGE,
         CHANGED,
     ),
@@ -92,7 +92,7 @@ UNDOING = {
     ),
     "usage disable --history": (
         "usage enable",
-        "Reservations would not be recorded\n",
+        "Would stop recording reservations\n",
         WOULD_CHANGE,
         CHANGED,
     ),

@@ -100,7 +100,7 @@ def test_a_container_of_a_slurm_job_can_have_the_gpus_of_the_job(host, amd_ctk):
     answer = amd_ctk("explain", "-e", "SLURM_STEP_GPUS=2,3", "-e", "ROCR_VISIBLE_DEVICES=2,3")
 
     assert answer.stdout.splitlines()[:2] == [
-        "SLURM_STEP_GPUS=2,3       the container can have the GPUs of this Slurm job only",
+        "SLURM_STEP_GPUS=2,3       the container can have only the GPUs of this Slurm job",
         "ROCR_VISIBLE_DEVICES=2,3  is taken out of the environment: it would choose a second time among the job's GPUs",
     ]
     assert [line.split()[::3] for line in answer.stdout.splitlines()[3:5]] == [["3", "0"], ["2", "1"]]
@@ -447,11 +447,11 @@ def test_a_privileged_container_that_names_a_gpu_lists_each_once(host, amd_ctk):
         # There is no device cgroup without root.
         (
             "podman run --device=amd.com/gpu=1 --group-add=keep-groups",
-            "rocm-smi inside lists 4 GPUs, and 1 can be used",
+            "rocm-smi inside lists 4 GPUs, but only 1 can be used",
         ),
         (
             "docker run --device=/dev/kfd --device=/dev/dri/renderD128 --device-cgroup-rule='c 226:129 rw'",
-            "rocm-smi inside lists 2 GPUs, and 1 can be used",
+            "rocm-smi inside lists 2 GPUs, but only 1 can be used",
         ),
         ("podman run --device=amd.com/gpu=1", None),
         ("docker run --device=/dev/kfd --device=/dev/dri/renderD128 --device-cgroup-rule='c 226:129 r'", None),

@@ -31,7 +31,7 @@ def test_a_job_that_would_start_is_shown_with_its_gpus_and_variables(tracked, ex
         "AMD_VISIBLE_DEVICES=0,1\n"
         "ROCR_VISIBLE_DEVICES=GPU-ea35f57cc80deb35,GPU-89caa15875ff5a43\n"
         "HIP_VISIBLE_DEVICES=0,1\n"
-        "AMD_CTK_RESERVATION is set, to hand the GPUs on to a container\n"
+        "AMD_CTK_RESERVATION is set, to pass the GPUs on to a container\n"
         "CUDA_VISIBLE_DEVICES is removed\n"
     )
     assert not any(gpu.containers for gpu in Tracker(tracked).status().gpus)

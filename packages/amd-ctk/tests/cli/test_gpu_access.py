@@ -76,7 +76,7 @@ def test_the_nodes_go_back_when_nobody_is_left_who_may_reserve_gpus(shared, amd_
 
     answer = amd_ctk("users", "deny", "daemon")
 
-    assert answer.stdout == "The rule for daemon is removed\nThe group of the nodes may open all GPUs again\n"
+    assert answer.stdout == "The rule for daemon is removed\nMembers of the nodes' group can open all GPUs again\n"
     assert not Path(shared.root, RULE).exists()
     assert amd_ctk("config", "show", "gpu-access").stdout == "group\n"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 IMAGE = "opt/rocm/lib/rocblas/library"
-SILENT = "no file name tells a target (--deep looks into programs and libraries)"
+SILENT = "no file name names a target (--deep looks into programs and libraries)"
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_an_image_of_which_nothing_is_known_ends_with_2(host, amd_ctk, image):
 
     assert (answer.returncode, answer.stderr) == (2, "")
     assert answer.stdout == (
-        "not known: no file name of the image tells a target (--deep looks into programs and libraries),"
+        "not known: no file name in the image names a target (--deep looks into programs and libraries),"
         " and it does not say what it is for\n"
     )
 

@@ -33,7 +33,7 @@ def test_a_look_tells_how_busy_the_gpus_of_a_job_are(host, amd_ctk, program):
 def test_nothing_is_recorded_while_the_history_is_off(host, amd_ctk):
     host()
     amd_ctk("gpu-tracker", "enable")
-    assert amd_ctk("usage", "disable", "--history").stderr == "Reservations are not recorded\n"
+    assert amd_ctk("usage", "disable", "--history").stderr == "Not recording reservations\n"
 
     amd_ctk("run", "--gpus=0", "--", "true")
 

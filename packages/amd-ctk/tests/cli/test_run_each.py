@@ -165,7 +165,7 @@ def test_a_signal_ends_the_jobs_with_their_descendants_and_says_where_to_go_on(s
 
     process.send_signal(number)
 
-    assert process.communicate(timeout=SECONDS) == ("", "Stopped after 1 of 4 jobs. Go on with --from-line=2\n")
+    assert process.communicate(timeout=SECONDS) == ("", "Stopped after 1 of 4 jobs. Continue with --from-line=2\n")
     assert process.returncode == -number
     assert [gpu.containers for gpu in Tracker(tracked).status().gpus] == [(), (), (), ()]
 

@@ -107,7 +107,7 @@ def test_servers_that_containerd_would_ask_first_are_refused(configure, root):
     assert answer.returncode == 1
     assert answer.stderr == (
         "failed to init config for runtime engine: containerd | err: error decoding configuration file: "
-        f"/{CONTAINERD} | err: it has servers that containerd asks first (take its other [host] tables out)\n"
+        f"/{CONTAINERD} | err: it has servers that containerd asks first (remove its other [host] tables)\n"
     )
 
 

@@ -288,7 +288,8 @@ def test_a_device_of_the_machine_is_not_reached_by_its_number(environment):
     assert code == 0, said
     assert shown == "character special file\nregular empty file\n"
     assert said == (
-        "Simulating one-gpu until the command ends; plain files, because this machine has devices of their numbers: "
+        "Simulating one-gpu until the command ends; plain files, because this machine has devices with the same "
+        "numbers: "
         "dri/renderD128\n"
     )
 
@@ -301,7 +302,7 @@ def test_kfd_gets_no_major_number_of_another_driver(environment, profile_file):
 
     assert code == 0, said
     assert shown == "regular empty file\ncharacter special file\n"
-    assert said.endswith("devices of their numbers: kfd\n")
+    assert said.endswith("devices with the same numbers: kfd\n")
 
 
 def test_a_host_without_a_driver_can_be_run(environment):

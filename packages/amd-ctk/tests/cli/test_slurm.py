@@ -21,7 +21,7 @@ NodeName=n1 Name=gpu Type=mi210 File=/dev/dri/renderD128 Flags=amd_gpu_env
 """
 PROGRAM = "/usr/bin/amd-container-runtime"
 OCI = """\
-# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' takes this out again.
+# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' removes this.
 RunTimeQuery="cd /run/user/%U/ && for c in %n.%u.%j.%s.*; do \
 setpriv --reuid=%U --regid=65534 --clear-groups /usr/bin/amd-container-runtime --root=/run/user/%U/ state $c \
 | grep -q 'status.*stopped' || break; done; \
@@ -35,7 +35,7 @@ delete --force $c; done"
 RunTimeRun="exec /usr/bin/amd-container-runtime --root=/run/user/%U/ run %n.%u.%j.%s.%t -b %b"
 """
 OCI_OF_OLD = """\
-# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' takes this out again.
+# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' removes this.
 RunTimeQuery="/usr/bin/amd-container-runtime state %n.%u.%j.%s.%t"
 RunTimeKill="/usr/bin/amd-container-runtime kill -a %n.%u.%j.%s.%t KILL"
 RunTimeDelete="/usr/bin/amd-container-runtime delete --force %n.%u.%j.%s.%t"
@@ -130,7 +130,7 @@ class TestGres:
     def test_a_word_that_would_be_more_than_a_word_is_refused(self, host, amd_ctk, word):
         host()
 
-        assert "is not a name that Slurm takes" in amd_ctk("slurm", "gres", word).stderr
+        assert "Slurm does not accept the name " in amd_ctk("slurm", "gres", word).stderr
 
 
 class TestStatus:

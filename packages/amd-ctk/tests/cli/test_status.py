@@ -38,8 +38,8 @@ def test_amds_own_status_says_nothing(refused, amd_ctk):
     ("words", "said"),
     [
         (["--refusals", "--usage"], "--refusals and --usage exclude each other (leave out one of them)\n"),
-        (["--watch"], "--watch needs --usage or --peak ('amd-ctk top' follows the states)\n"),
-        (["--no-trunc"], "--no-trunc needs --usage or --peak ('amd-ctk top' follows the states)\n"),
+        (["--watch"], "--watch needs --usage or --peak ('amd-ctk top' shows the states live)\n"),
+        (["--no-trunc"], "--no-trunc needs --usage or --peak ('amd-ctk top' shows the states live)\n"),
     ],
 )
 def test_options_that_mean_nothing_together_are_refused(host, amd_ctk, words, said):

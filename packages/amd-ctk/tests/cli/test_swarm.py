@@ -667,7 +667,8 @@ def test_an_amount_that_docker_cannot_count_is_refused(node: Node, parameters: P
     answer = node(*words)
 
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert "9223372036854775808 is more than Docker can count (it takes 9223372036854775807 at most)\n" in answer.stderr
+    refusal = "9223372036854775808 is more than Docker accepts (the largest amount is 9223372036854775807)\n"
+    assert refusal in answer.stderr
 
 
 def test_jobs_whose_names_are_taken_are_not_submitted(node: Node, parameters: Path) -> None:

@@ -55,6 +55,18 @@ def test_every_example_is_whole_in_80_columns():
     assert [line for line in lines if len(line) > 80] == []
 
 
+def test_every_line_of_help_is_whole_in_80_columns():
+    lines = [
+        line
+        for words, command in all_commands(ROOT)
+        for line in command.get_help(typer.Context(command, info_name=words, terminal_width=80)).splitlines()
+    ]
+
+    # AMD's own line.
+    listed = "    gpu-ids        Comma-separated list of GPU IDs (comma separated list, range operator, all)"
+    assert {line for line in lines if len(line) > 80} == {listed}
+
+
 def test_the_value_of_every_option_is_called_by_a_word():
     helps = {words: command.get_help(typer.Context(command, info_name=words)) for words, command in all_commands(ROOT)}
 

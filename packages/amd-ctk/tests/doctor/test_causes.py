@@ -314,7 +314,7 @@ def test_only_its_check_calls_an_apu_without_memory_bad(machine):
     (result,) = spoilt.examine(only=["apu-memory"])
 
     assert spoilt.bad() == ["apu-memory"]
-    assert result.finding.words == "GPU 0 may use 512 MiB: the memory set aside for it, and no other"
+    assert result.finding.words == "GPU 0 may use only the 512 MiB set aside for it"
 
 
 def test_partitions_without_nodes_are_told_apart(machine):
@@ -454,7 +454,7 @@ def test_a_runtime_that_daemon_json_names_and_is_gone_is_bad(machine):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (runtime_that_nothing_defines, "daemon.json has the default runtime amd, and no entry defines it"),
+        (runtime_that_nothing_defines, "daemon.json has the default runtime amd, but no entry defines it"),
         (
             file_that_dockerd_refuses,
             "dockerd refuses /etc/docker/daemon.json: unable to configure the Docker daemon with file: unknown key: x",
@@ -601,7 +601,7 @@ def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machin
             user_without_ids,
             "podman-user",
             "user u1 has no range of ids in /etc/subuid",
-            f"sudo usermod {RANGES} u1, with a range that is free, then podman system migrate",
+            f"sudo usermod {RANGES} u1, with a free range, then podman system migrate",
         ),
         (
             user_without_group,
@@ -621,7 +621,7 @@ def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machin
                 '[engine.runtimes]\namd = ["/nowhere/amd-container-runtime"]\n',
             ),
             "podman-file",
-            "containers.conf names /nowhere/amd-container-runtime, which is not there",
+            "containers.conf names /nowhere/amd-container-runtime, which does not exist",
             "sudo amd-ctk runtime configure --runtime=podman",
         ),
     ],
@@ -645,7 +645,7 @@ def test_what_a_user_of_rootless_podman_lacks_is_said(machine, spoil, check, wor
         (
             lambda made: made.write("/etc/slurm/oci.conf", 'RunTimeRun="amd-container-runtime run %n -b %b"\n'),
             "note",
-            "in another way than this version writes it",
+            "differently from this version",
         ),
         (lambda made: made.write("/etc/slurm/gres.conf", "AutoDetect=rsmi\n"), "bad", "gres.conf has AutoDetect"),
     ],
@@ -664,8 +664,8 @@ def test_what_slurm_is_told_is_judged(machine, spoil, state, words):
     ("squeue", "state", "words"),
     [
         ("echo '7 RUNNING'", "ok", "no container outlives its job"),
-        ("echo '70 RUNNING'", "bad", "a container of job 7 (process 4711) runs, and its job is over"),
-        ("echo '7 CANCELLED'", "bad", "a container of job 7 (process 4711) runs, and its job is over"),
+        ("echo '70 RUNNING'", "bad", "a container of job 7 (process 4711) is still running, but its job is over"),
+        ("echo '7 CANCELLED'", "bad", "a container of job 7 (process 4711) is still running, but its job is over"),
         (
             "echo '7 COMPLETING'",
             "note",
@@ -728,7 +728,7 @@ def test_packages_of_several_builds_are_noted(machine):
     (result,) = made.examine(only=["packages"])
 
     assert result.finding.state == "note"
-    assert "amd-ctk is of another build than the other packages" in str(result.finding)
+    assert "amd-ctk is from another build than the others" in str(result.finding)
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman", "containerd", "slurm"])

@@ -147,9 +147,9 @@ GENERATE_FIRST = "sudo amd-ctk cdi generate && sudo systemctl restart docker"
         ("29.2.1", True, False, "{}", IN_VAIN, ADD_RUNTIME),
         ("29.3.0", True, False, "{}", "--gpus works for AMD GPUs", ""),
         ("29.3.0", False, False, "{}", f"{IN_VAIN}, as no CDI spec offers amd.com/gpu", GENERATE_FIRST),
-        ("29.3.0", True, True, "{}", f"{IN_VAIN}, because there are CDI devices of NVIDIA", ADD_RUNTIME),
+        ("29.3.0", True, True, "{}", f"{IN_VAIN}, because there are NVIDIA CDI devices", ADD_RUNTIME),
         # A spec of AMD beside it would not help.
-        ("29.3.0", False, True, "{}", f"{IN_VAIN}, because there are CDI devices of NVIDIA", ADD_RUNTIME),
+        ("29.3.0", False, True, "{}", f"{IN_VAIN}, because there are NVIDIA CDI devices", ADD_RUNTIME),
         ("29.3.0", True, False, CDI_OFF, f"{IN_VAIN}, because Docker's CDI is off", ADD_RUNTIME),
     ],
 )

@@ -151,7 +151,7 @@ def test_docker_that_maps_ids_of_users_and_closed_nodes_are_noted(machine):
 
     assert finding_of(made, "rootless") == (
         "note",
-        "Docker maps ids of users, and with --device /dev/dri/renderD128 keeps its mode 0660",
+        "Docker maps user ids, and with --device /dev/dri/renderD128 keeps its mode 0660",
         "use --runtime=amd, or --userns=host with --device",
     )
 

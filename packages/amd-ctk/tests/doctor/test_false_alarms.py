@@ -46,7 +46,7 @@ def test_a_broken_spec_of_another_vendor_is_a_note_beside_a_true_one(machine, co
     state, words, fix = finding_of(made, "cdi")
 
     assert (state, fix) == ("note", "correct or move /etc/cdi/nvidia.yaml")
-    assert words.startswith("/etc/cdi/amd.json says what this host has; engines leave out /etc/cdi/nvidia.yaml: ")
+    assert words.startswith("/etc/cdi/amd.json matches this host; engines leave out /etc/cdi/nvidia.yaml: ")
 
 
 def test_a_broken_spec_of_another_vendor_hides_no_fault(machine):
@@ -90,7 +90,7 @@ def test_selinux_is_a_note_where_no_engine_sets_labels(machine):
 
     assert finding_of(made, "selinux") == (
         "note",
-        "SELinux keeps containers with a label from devices, and no engine here is known to set one",
+        "SELinux denies containers with a label access to devices, but no engine here seems to set one",
         "sudo setsebool -P container_use_devices on",
     )
 

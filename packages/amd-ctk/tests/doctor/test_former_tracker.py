@@ -46,10 +46,10 @@ def test_a_state_that_cannot_be_taken_over_is_bad_and_its_fix_repairs_it(machine
 @pytest.mark.parametrize(
     ("path", "content", "state", "words"),
     [
-        (FORMER, WHOLE, NOTE, "the GPU Tracker's state of AMD's toolkit 1.x counts as soon as there are GPUs"),
-        (FORMER, "", NOTE, "the GPU Tracker's state of AMD's toolkit 1.x counts as soon as there are GPUs"),
+        (FORMER, WHOLE, NOTE, "the GPU Tracker will convert the state of AMD's toolkit 1.x once there are GPUs"),
+        (FORMER, "", NOTE, "the GPU Tracker will convert the state of AMD's toolkit 1.x once there are GPUs"),
         (POLICY, '{"version":1,"enabled":true,"gpus":[]}', NOT_CHECKED, "the GPU Tracker's state"),
-        (POLICY, '{"version":1,"enabled":false,"gpus":[]}', OK, "the GPU Tracker's state is understood"),
+        (POLICY, '{"version":1,"enabled":false,"gpus":[]}', OK, "the GPU Tracker's state is valid"),
     ],
 )
 def test_without_a_driver_doctor_does_not_call_the_state_understood(machine, path, content, state, words):

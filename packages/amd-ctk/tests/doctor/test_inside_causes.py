@@ -201,7 +201,7 @@ def test_every_answer_of_the_kernel_belongs_to_one_check(spoilt, number, check):
         ),
         (
             node_says(errno.EACCES),
-            "/dev/dri/renderD128 in container comfy is closed by SELinux, or by a mount with nodev: its mode would do",
+            "SELinux or a mount with nodev closes /dev/dri/renderD128 in container comfy: its mode would allow access",
             "sudo setsebool -P container_use_devices on, or mount it without nodev",
         ),
     ],
@@ -316,13 +316,13 @@ def test_the_integrated_gpu_that_a_container_uses_is_judged(machine, minors, tar
             "10.3.0",
             ("gfx1201", "gfx942"),
             "bad",
-            "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, and the image has code for gfx1201 gfx942",
+            "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, but the image has code for gfx1201 gfx942",
         ),
         (
             "10.3.0",
             (),
             "bad",
-            "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, and it is gfx1201, which cannot run that code",
+            "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, but it is gfx1201, which cannot run that code",
         ),
         ("gfx1200", (), "bad", "HSA_OVERRIDE_GFX_VERSION=gfx1200 in container comfy is not a version"),
         (
@@ -348,16 +348,16 @@ ASKING = HEALTHY.replace(nodes=NO_NODES, asks_gpus=True, runtime="runc")
 @pytest.mark.parametrize(
     ("version", "inside", "bad", "words"),
     [
-        ("26.1.5", ASKING, ["docker-gpus"], "asks with --gpus, and Docker 26.1.5 has no --gpus for AMD"),
-        ("28.5.2", ASKING, ["docker-gpus"], "asks with --gpus, and it runs under runc"),
+        ("26.1.5", ASKING, ["docker-gpus"], "asks with --gpus, but Docker 26.1.5 has no --gpus for AMD"),
+        ("28.5.2", ASKING, ["docker-gpus"], "asks with --gpus, but it runs under runc"),
         (
             "26.1.5",
-            InsideFacts(name="comfy", problem="container comfy does not run", asks_gpus=True),
+            InsideFacts(name="comfy", problem="container comfy is not running", asks_gpus=True),
             ["docker-gpus"],
-            "asks with --gpus, and Docker 26.1.5 has no --gpus for AMD",
+            "asks with --gpus, but Docker 26.1.5 has no --gpus for AMD",
         ),
         ("28.5.2", ASKING.replace(runtime="amd"), ["inside-nodes"], ""),
-        ("29.4.0", ASKING, ["docker-gpus"], "asks with --gpus, and it runs under runc"),
+        ("29.4.0", ASKING, ["docker-gpus"], "asks with --gpus, but it runs under runc"),
         ("26.1.5", ASKING.replace(nodes=HEALTHY.nodes), [], ""),
     ],
 )
@@ -377,17 +377,17 @@ def test_tools_that_show_the_whole_host_are_explained(machine):
 
     (result,) = made.examine(only=["inside-smi"])
 
-    assert result.finding.words == "rocm-smi in container comfy may list 4 GPUs, and 1 can be used"
+    assert result.finding.words == "rocm-smi in container comfy may list 4 GPUs, but only 1 can be used"
 
 
 @pytest.mark.parametrize(
     ("given", "bad", "state", "words"),
     [
         ("0,1", [], "ok", "container comfy has the GPUs of its job"),
-        ("1,2", ["inside-slurm"], "bad", "Slurm gave the job GPU 0, and container comfy may not open it"),
-        ("0", [], "note", "container comfy may open 2 GPUs, and its job has 1"),
+        ("1,2", ["inside-slurm"], "bad", "Slurm gave the job GPU 0, but container comfy may not open it"),
+        ("0", [], "note", "container comfy may open 2 GPUs, but its job has 1"),
         ("9", ["inside-slurm"], "bad", "SLURM_JOB_GPUS=9: gres.conf has no GPU 9 here"),
-        ("", [], "note", "container comfy may open 2 GPUs, and its Slurm job names none"),
+        ("", [], "note", "container comfy may open 2 GPUs, but its Slurm job names no GPU"),
     ],
 )
 def test_a_container_in_a_job_is_compared_with_its_job(machine, given, bad, state, words):
@@ -414,9 +414,9 @@ def test_a_container_in_a_job_is_compared_with_its_job(machine, given, bad, stat
         (
             {"SLURM_STEP_GPUS": "0,1", "SLURMD_NODENAME": "gpu-b"},
             "bad",
-            "Slurm gave the job GPU 0, and container comfy may not open it",
+            "Slurm gave the job GPU 0, but container comfy may not open it",
         ),
-        ({"SLURMD_NODENAME": "gpu-a"}, "note", "container comfy may open 2 GPUs, and its Slurm job names none"),
+        ({"SLURMD_NODENAME": "gpu-a"}, "note", "container comfy may open 2 GPUs, but its Slurm job names no GPU"),
         ({"SLURM_JOB_ID": "", "SLURMD_NODENAME": ""}, None, None),
     ],
 )

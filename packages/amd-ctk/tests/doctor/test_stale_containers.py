@@ -51,7 +51,7 @@ def test_a_container_with_other_numbers_is_named(tmp_path, bundle, fix):
 
     (result,) = run_checks(facts_of(gpus, stale), only=["containers"])
     assert result.finding.state == "bad"
-    assert result.finding.words == "container 0123456789ab has /dev/kfd as 234:0, and the host has 235:0"
+    assert result.finding.words == "container 0123456789ab has /dev/kfd as 234:0, but the host has 235:0"
     assert result.finding.fix == fix
 
 

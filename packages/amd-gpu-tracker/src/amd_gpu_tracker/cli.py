@@ -132,7 +132,7 @@ class TrackerGroup(TyperGroup):
 
 
 def no_rules(_: Host) -> ChoiceRules:
-    """Return what there is to say about choices where nobody reads the settings."""
+    """Return the rules for choices if the settings are not read."""
     return NO_RULES
 
 
@@ -241,7 +241,7 @@ def _server(find_terms: FindTerms) -> Callable[..., None]:
         context: typer.Context,
         listen: Annotated[str, typer.Option(metavar="PATH", help="Make this socket, if systemd passes none.")] = "",
     ) -> None:
-        """Give GPUs to everybody who may have some; systemd starts this when somebody asks."""
+        """Give GPUs to the users who may have some; systemd starts this at the first request."""
         from amd_gpu_tracker.broker.serve import serve as serve_clients
 
         serve_clients(host_of(context), find_terms, listen=listen)
@@ -338,7 +338,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         gpus: Annotated[list[str], typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
         *,
         reason: Annotated[
-            str, typer.Option("--reason", metavar="REASON", help="Shown in messages that refuse these GPUs.")
+            str, typer.Option("--reason", metavar="REASON", help="Reason that refusals of these GPUs show.")
         ] = "",
         until: Annotated[
             str,
@@ -382,7 +382,7 @@ def _find_end(until: str, duration: str, *, now: float) -> float:
     from amd_gpu_tracker.waiting.sentences import parse_duration, parse_moment
 
     if until and duration:
-        raise UsageError("Error: --until and --for say the same. Give one of them")
+        raise UsageError("Error: --until and --for both set the end. Give one of them")
     if until:
         return parse_moment(until, now=now)
     seconds = parse_duration(f"{duration}h" if duration.isdecimal() else duration)
@@ -437,31 +437,31 @@ def ignore_user(
 def grace(
     context: typer.Context,
     seconds: Annotated[
-        int | None, typer.Argument(metavar="SECONDS", min=0, max=LONGEST_GRACE, help="0 keeps nothing.")
+        int | None, typer.Argument(metavar="SECONDS", min=0, max=LONGEST_GRACE, help="How long; 0 keeps no GPUs.")
     ] = None,
     *,
     dry_run: DryRun = False,
 ) -> None:
     """Let restarted containers keep their GPUs.
 
-    For so many seconds after its end a container that its engine starts again keeps them. Without SECONDS, show it.
+    A container that its engine restarts keeps its GPUs for SECONDS after it ends. Without SECONDS, show the setting.
     """
     tracker = Tracker(host_of(context), lock=CommandLock)
     before = tracker.restart_grace()
     wanted = before if seconds is None else seconds
     kept = f"keep their GPUs for {wanted} seconds" if wanted else "keep no GPUs"
     if seconds is None:
-        print(f"Containers that are started again {kept}")
+        print(f"Restarted containers {kept}")
     elif dry_run:
-        _preview(tracker, f"Containers that are started again would {kept}", is_change=wanted != before)
+        _preview(tracker, f"Restarted containers would {kept}", is_change=wanted != before)
     else:
         tracker.set_restart_grace(wanted)
-        print(f"Containers that are started again {kept}")
+        print(f"Restarted containers {kept}")
         _say_unchanged(is_change=wanted != before)
 
 
 class Holders(str, Enum):
-    """What has an exclusive GPU for itself."""
+    """Owner of an exclusive GPU: one container, or a whole pod."""
 
     container = "container"
     pod = "pod"
@@ -470,7 +470,8 @@ class Holders(str, Enum):
 def holder(
     context: typer.Context,
     kind: Annotated[
-        Holders | None, typer.Argument(metavar="container|pod", help="What has an exclusive GPU for itself.")
+        Holders | None,
+        typer.Argument(metavar="container|pod", help="Owner of an exclusive GPU: one container, or a whole pod."),
     ] = None,
     *,
     dry_run: DryRun = False,

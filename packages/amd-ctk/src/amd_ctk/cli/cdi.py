@@ -181,7 +181,7 @@ def watch(
     host = host_to_change(context)
     wait, obstacle = find_waiting(host)
     if obstacle:
-        print(f"GPUs are looked at every {interval:g} seconds only, because {obstacle}", file=sys.stderr, flush=True)
+        print(f"GPUs are checked only every {interval:g} seconds, because {obstacle}", file=sys.stderr, flush=True)
     watch_gpus(host, lambda: refresh_and_report(host), wait=wait, interval=interval)
 
 
@@ -212,7 +212,7 @@ def refresh_and_report(host: Host) -> bool:
 
     refreshed = refresh_specs(host)
     if not refreshed:
-        print("No CDI spec has been generated, so there is none to refresh", flush=True)
+        print("No CDI spec has been generated, so there is nothing to refresh", flush=True)
     elif not any(spec.error for spec in refreshed):
         warn_of_groups(host)
     for spec in refreshed:

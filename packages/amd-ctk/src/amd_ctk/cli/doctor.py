@@ -25,25 +25,25 @@ def doctor(
         typer.Option(metavar="NAME|ID|PID", help="Check this container from inside.", autocompletion=offers.containers),
     ] = "",
     engine: Annotated[
-        str, typer.Option(metavar="ENGINE", help="Leave out other engines than docker, podman, containerd or slurm.")
+        str, typer.Option(metavar="ENGINE", help="Skip all engines but this one: docker, podman, containerd or slurm.")
     ] = "",
     only: Annotated[
         str, typer.Option(metavar="ID,..", help="Run only these checks.", autocompletion=offers.checks)
     ] = "",
     skip: Annotated[str, typer.Option(metavar="ID,..", help="Skip these checks.", autocompletion=offers.checks)] = "",
-    fix: Annotated[bool, typer.Option("--fix", help="Offer to fix what is safe to fix; shows what changes.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Show safe fixes, and apply those you agree to.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --fix changes anything.")] = False,
     bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write a file to send to the maintainers.")] = "",
     with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep unique ids in the bundle.")] = False,
     prove: Annotated[
         bool,
-        typer.Option("--prove", help="Prove with a container for each free GPU what it can use."),
+        typer.Option("--prove", help="Prove what a container for each free GPU can use."),
     ] = False,
     replay: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Check the host of this bundle instead.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain why each check matters.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Find out why a container has no GPU. Nothing is changed without --fix.
+    """Find out why a container has no GPU. It changes nothing without --fix.
 
     Exits with 1 if something is bad, and with 0 if all is well or could not be checked.
     """
@@ -87,7 +87,7 @@ def _repair(host: Host, facts: Facts, results: list[Result], *, ask: bool) -> bo
 
     repairs = find_repairs(host, facts, results)
     if not repairs:
-        print("There is nothing that --fix could change", file=sys.stderr)
+        print("--fix has nothing to change", file=sys.stderr)
         return False
     announce(host)
     applied = [_apply(repair, ask=ask) for repair in repairs]

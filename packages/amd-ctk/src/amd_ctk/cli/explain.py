@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from amd_ctk.prefixes import Prefixed
 
-WORDS = "-- docker run ARGS... | amd-ctk run ARGS... | COMPOSE.yaml SERVICE | POD.yaml CONTAINER"
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
 # Options of `amd-ctk run` that make many jobs of one command line.
@@ -32,8 +31,9 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar=f"[{WORDS}]",
-            help="The container to explain.",
+            metavar="[-- COMMAND | FILE NAME]",
+            help="A docker run, podman run or amd-ctk run with its arguments; a Compose file and a service; or a pod's"
+            " file and a container.",
         ),
     ] = None,
     *,
@@ -51,7 +51,7 @@ def explain(
 ) -> None:
     """Show which GPUs a container would get, and why.
 
-    Nothing is started or changed. Give variables and devices, a whole `docker run` or `podman run` after --, a service
+    It starts and changes nothing. Give variables and devices, a whole `docker run` or `podman run` after --, a service
     of a Compose file, a container of a pod for `podman kube play`, a running container, or a bundle. Exits with the
     code of the refusal if the container would not start, and with 1 if it would start without a GPU
     that it asks for. An `amd-ctk run` after -- shows whether its command would start now, and what it waits for.

@@ -59,7 +59,7 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
     if find_conf(host, GRES_CONF):
         state = f"State=DRAIN Reason={quote(reason or 'GPU drained')}" if is_drained else "State=RESUME"
         node = os.uname().nodename.partition(".")[0]
-        hints.append(f"Slurm knows whole nodes only: scontrol update NodeName={node} {state}")
+        hints.append(f"Slurm can drain only whole nodes: scontrol update NodeName={node} {state}")
     return hints
 
 

@@ -53,7 +53,7 @@ def targets(
         found, unreadable = targets_of(layers), unreadable_in(layers)
         printed.append({"image": str(reference), "targets": found, "unreadable": unreadable})
         if not as_json:
-            nothing = "no code for a GPU was found" if deep else f"no file name tells a target ({LOOK_DEEP})"
+            nothing = "no code for a GPU was found" if deep else f"no file name names a target ({LOOK_DEEP})"
             print(f"{reference}: {' '.join(found) or nothing}", flush=True)
             _print_notes(_unreadable_notes(unreadable))
     if as_json:
@@ -164,7 +164,7 @@ def serve(context: typer.Context, port: int) -> None:
 
 @app.command("matrix", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def matrix() -> None:
-    """Refuse what was a command before images had one name."""
+    """Removed: use 'amd-ctk image index'."""
     from amd_ctk.image.bounds import ImageError
 
     raise ImageError("image matrix is no longer a command", hint=JOIN_THEM)
@@ -180,7 +180,7 @@ def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> Non
     for reason in reasons:
         print(f"does not fit: {_printable(reason)}")
     if not reasons:
-        found = "the image has no code for a GPU" if deep else f"no file name of the image tells a target ({LOOK_DEEP})"
+        found = "the image has no code for a GPU" if deep else f"no file name in the image names a target ({LOOK_DEEP})"
         print("fits" if is_known else f"not known: {found}, and it does not say what it is for")
 
 
@@ -196,7 +196,7 @@ def _unreadable_notes(paths: Sequence[str]) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    # Anybody may have written an image or an index.
+    # Images and indexes come from strangers.
     from amdgpu_discovery.plain_text import printable
 
     return printable(text)

@@ -18,9 +18,9 @@ def keep(
 ) -> None:
     """Keep reserved GPUs for longer.
 
-    NAME, as 'amd-ctk queue list' shows it, lasts for at least DURATION from now, with all that runs with its GPUs. You
-    can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep anyone's, without a limit.
-    With or without DURATION, the time after which it counts as idle begins again.
+    NAME is a reservation or job of 'amd-ctk queue list'. It lasts for at least DURATION from now, with every command
+    that uses its GPUs. You can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep
+    anyone's, without a limit. With or without DURATION, its idle time starts again at 0.
     """
     from amd_ctk.job.service import find_owner, parse_time
     from amd_ctk.job.service import keep as keep_gpus

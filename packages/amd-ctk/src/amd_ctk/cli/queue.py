@@ -9,7 +9,7 @@ import typer
 
 from amd_ctk.cli.context import command_group, host_of, host_to_change
 
-app = command_group("Jobs that have GPUs, and those that wait")
+app = command_group("Jobs that have GPUs, and jobs that wait")
 
 
 @app.command("list")
@@ -41,7 +41,7 @@ def cancel(
     from amd_ctk.job.service import cancel_job, find_owner
 
     cancel_job(host_to_change(context), name, find_owner(user))
-    print(f"Job {name} has been taken out of the queue", file=sys.stderr)
+    print(f"Job {name} was removed from the queue", file=sys.stderr)
 
 
 @app.command("end")
@@ -53,11 +53,11 @@ def end(
 ) -> None:
     """End a running job or a reservation.
 
-    A reservation ends with all that runs in it. A job gets SIGTERM, and SIGKILL 30 seconds later, as when its time is
-    over. You can end your own jobs; root can end anyone's.
+    The end of a reservation ends its commands too. They and jobs get SIGTERM, and SIGKILL 30 seconds later, as at the
+    end of a time limit. You can end your own jobs; root can end anyone's.
     """
     from amd_ctk.job.service import end as end_job
     from amd_ctk.job.service import find_owner
 
     end_job(host_to_change(context), name, find_owner(user))
-    print(f"{name} is being ended", file=sys.stderr)
+    print(f"Ending {name}", file=sys.stderr)

@@ -20,4 +20,4 @@ def release(
     from amd_ctk.job.service import release as release_gpus
 
     release_gpus(host_to_change(context), name, find_owner(user))
-    print(f"The reservation {name} is over")
+    print(f"The reservation {name} has ended")

@@ -25,7 +25,7 @@ def report(
 ) -> None:
     """Show who used which GPUs, and for how long.
 
-    The history is recorded while the GPU Tracker is enabled.
+    The GPU Tracker records the history while it is enabled.
     """
     from amd_ctk.report.history import read_report
     from amd_ctk.report.page import Timeline, write_page

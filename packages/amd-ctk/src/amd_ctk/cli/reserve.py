@@ -19,9 +19,9 @@ def reserve(
 ) -> None:
     """Reserve GPUs for a limited time.
 
-    'amd-ctk run --reservation=NAME' runs commands with them, which share them. 'amd-ctk release NAME' gives them back
-    earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. A command that still runs is warned 10 minutes before the
-    reservation is over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
+    'amd-ctk run --reservation=NAME' runs commands, which share these GPUs. 'amd-ctk release NAME' gives them back
+    earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. Running commands get a warning 10 minutes before the
+    reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
     """
     from amd_ctk.job.listing import ended_by_restart
     from amd_ctk.job.service import parse_time

@@ -84,9 +84,9 @@ def run(
 ) -> None:
     """Run a command with GPUs reserved for it.
 
-    COMMAND sees only these GPUs, and gives them back when it ends. AMD_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and
-    HIP_VISIBLE_DEVICES are set, and other filters are removed. If COMMAND is `docker run` or `podman run`, its
-    container gets the GPUs. The exit code is that of COMMAND.
+    COMMAND sees only these GPUs, and gives them back when it ends. This sets AMD_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+    and HIP_VISIBLE_DEVICES for it, and removes other filters. If COMMAND is `docker run` or `podman run`, its container
+    gets the GPUs. The exit code is that of COMMAND.
 
     With --each, COMMAND runs once for each line of FILE, with the line in place of {}. The exit code is the number of
     jobs that failed.

@@ -55,10 +55,10 @@ def run(
 ) -> None:
     """Run a command on a simulated host.
 
-    COMMAND, and all that it starts, finds the GPUs of the profile in /sys and /dev. What the toolkit writes in /etc,
-    /run and /var/lib, and the settings of engines, are forgotten when COMMAND ends; everything else is this machine's.
-    As root GPUs have device nodes, and opening one fails. They are plain files for other users, and where this machine
-    has a device of the same number.
+    COMMAND and all programs that it starts find the GPUs of the profile in /sys and /dev. Files that the toolkit writes
+    in /etc, /run and /var/lib, and the settings of engines, are forgotten when COMMAND ends; everything else belongs to
+    this machine. As root, GPUs have device nodes, which fail to open. For other users, and where this machine has a
+    device with the same number, they are plain files.
     """
     from amd_ctk.simulation import run_simulated
 
@@ -73,9 +73,9 @@ def break_gpu(
         typer.Argument(autocompletion=faults, help="lost, hot, ras (a memory error), busy or hang."),
     ],
     *,
-    of: Annotated[str, typer.Option("--of", metavar="NAME", help="Which simulation, where several run.")] = "",
+    of: Annotated[str, typer.Option("--of", metavar="NAME", help="Which simulation, if several are running.")] = "",
 ) -> None:
-    """Break a GPU of a simulation that runs."""
+    """Break a GPU of a running simulation."""
     from amdgpu_discovery.simulate import breaking
     from amdgpu_discovery.simulate.running import find_simulation
 

@@ -68,7 +68,7 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
     gpus = find_gpus(host)
     if not gpus:
-        raise NoGpu("this host has no AMD GPU that can compute, so Slurm has none to give")
+        raise NoGpu("this host has no AMD GPU that can compute, so Slurm has no GPU to give out")
     return gpus
 
 
@@ -80,4 +80,4 @@ def _node_name() -> str:
 def _refuse_odd(word: str) -> None:
     """Refuse what would be another line or key of the file."""
     if word and not all(character.isalnum() or character in "-_." for character in word):
-        raise WrongWord(f"{word!r} is not a name that Slurm takes", hint="write letters, digits, '-', '_' and '.'")
+        raise WrongWord(f"Slurm does not accept the name {word!r}", hint="write letters, digits, '-', '_' and '.'")

@@ -25,7 +25,7 @@ def status(
 ) -> None:
     """Print once what every GPU does, and who has it.
 
-    'amd-ctk top' follows it.
+    'amd-ctk top' shows the same, live.
     """
     from amd_gpu_tracker import CommandLock, Tracker
     from amd_gpu_tracker.errors import OptionLacks
@@ -47,7 +47,7 @@ def status(
         print_refusals(tracker.refusals(), as_json=as_json)
     elif watch or no_trunc:
         raise OptionLacks(
-            "--watch" if watch else "--no-trunc", "--usage or --peak", hint="'amd-ctk top' follows the states"
+            "--watch" if watch else "--no-trunc", "--usage or --peak", hint="'amd-ctk top' shows the states live"
         )
     else:
         _print_states(context, as_json=as_json)

@@ -408,7 +408,7 @@ def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource
         raise SwarmError("a job reserves either memory or whole GPUs", hint="say --vram=MIB or --gpus=N")
     if max(vram_mib, gpus) > LARGEST_AMOUNT:
         raise SwarmError(
-            f"{max(vram_mib, gpus)} is more than Docker can count", hint=f"it takes {LARGEST_AMOUNT} at most"
+            f"{max(vram_mib, gpus)} is more than Docker accepts", hint=f"the largest amount is {LARGEST_AMOUNT}"
         )
     settings = read_settings(host)
     kinds = settings.swarm_vram_resources or (VRAM_KIND,) if vram_mib else settings.swarm_resources

@@ -21,7 +21,7 @@ HELP_BY_GROUP = {
         "gpu": "GPU related commands",
         "doctor": "Find out why a container has no GPU.",
         "gpu-tracker": "GPU Tracker related commands",
-        "queue": "Jobs that have GPUs, and those that wait",
+        "queue": "Jobs that have GPUs, and jobs that wait",
         "reserve": "Reserve GPUs for a limited time.",
         "keep": "Keep reserved GPUs for longer.",
         "release": "Give reserved GPUs back before their time is over.",
@@ -36,7 +36,7 @@ HELP_BY_GROUP = {
     },
     "Settings": {
         "config": "Settings of the AMD Container Toolkit",
-        "users": "Who may reserve GPUs without root",
+        "users": "Users who may reserve GPUs without root",
         "simulate": "Simulated GPU servers",
         "version": "Show the version.",
     },

@@ -27,11 +27,11 @@ def enable(
     host = host_of(context)
     is_change = would_enable(host, readers=readers)
     if dry_run:
-        print("How busy GPUs are would be recorded every 30 seconds" if is_change else NOTHING_WOULD_CHANGE)
+        print("Would record every 30 seconds how busy GPUs are" if is_change else NOTHING_WOULD_CHANGE)
         return
     announce(host)
     enable_timer(host, readers=readers)
-    print("How busy GPUs are is recorded every 30 seconds; 'amd-ctk report' shows it", file=sys.stderr)
+    print("Recording every 30 seconds how busy GPUs are; 'amd-ctk report' shows it", file=sys.stderr)
     if not is_change:
         print(NOTHING_CHANGED, file=sys.stderr)
 
@@ -47,13 +47,13 @@ def disable(
     from amd_ctk.report.timer import disable_timer, would_disable
 
     host = host_of(context)
-    is_change, what = would_disable(host, history=history), "Reservations" if history else "How busy GPUs are"
+    is_change, what = would_disable(host, history=history), "reservations" if history else "how busy GPUs are"
     if dry_run:
-        print(f"{what} would not be recorded" if is_change else NOTHING_WOULD_CHANGE)
+        print(f"Would stop recording {what}" if is_change else NOTHING_WOULD_CHANGE)
         return
     announce(host)
     disable_timer(host, history=history)
-    print(f"{what} {'are' if history else 'is'} not recorded", file=sys.stderr)
+    print(f"Not recording {what}", file=sys.stderr)
     if not is_change:
         print(NOTHING_CHANGED, file=sys.stderr)
 

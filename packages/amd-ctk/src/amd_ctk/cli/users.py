@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.broker.people import Permission
     from amdgpu_discovery.host import Host
 
-app = command_group("Who may reserve GPUs without root")
+app = command_group("Users who may reserve GPUs without root")
 
-NEEDS_RESERVATION = "Containers get reserved GPUs only"
-WOULD_NEED_RESERVATION = "Containers would get reserved GPUs only"
+NEEDS_RESERVATION = "Containers get only reserved GPUs"
+WOULD_NEED_RESERVATION = "Containers would get only reserved GPUs"
 WOULD_BE_FREE = "Containers would get the GPUs that they ask for"
 LIST = "see 'amd-ctk users list'"
 Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or everyone.")]
@@ -55,10 +55,10 @@ def allow(
 ) -> None:
     """Let a user or a group reserve GPUs without root.
 
-    They can then use 'amd-ctk run', 'reserve' and 'queue'. With --time, a job is warned 10 minutes before its time is
-    over, and then ended: it gets SIGTERM, and SIGKILL 30 seconds later.
+    They can then use 'amd-ctk run', 'reserve' and 'queue'. With --time, a job gets a warning 10 minutes before its
+    time ends. Then it gets SIGTERM, and SIGKILL 30 seconds later.
 
-    A rule for a user comes before rules for groups, and those before the rule for everyone. --gpus=0 excludes
+    A rule for a user overrides rules for groups, which override the rule for everyone. --gpus=0 excludes
     a user whom another rule allows.
     """
     from amd_ctk.configuration.settings_file import save_settings
@@ -92,21 +92,23 @@ def allow(
 @app.command()
 def deny(
     context: typer.Context,
-    who: Annotated[str, typer.Argument(metavar="WHO", help="As 'amd-ctk users list' shows it.")] = "",
+    who: Annotated[
+        str, typer.Argument(metavar="WHO", help="A user, @GROUP or everyone, as in 'amd-ctk users list'.")
+    ] = "",
     *,
-    everybody: Annotated[bool, typer.Option("--all", help="Let only root reserve GPUs.")] = False,
+    every_rule: Annotated[bool, typer.Option("--all", help="Let only root reserve GPUs.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Revoke permission to reserve GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
     from amd_ctk.configuration.settings_file import save_settings
     from amd_ctk.sharing import permissions
 
-    if everybody == bool(who):
+    if every_rule == bool(who):
         raise OptionsExcluded("WHO", "--all") if who else typer.BadParameter("name WHO, or --all")
     host = host_of(context)
-    left, edited = ([], permissions.deny_all(host)) if everybody else permissions.deny(host, who)
-    advice = "" if everybody else _how_to_exclude(who, left)
-    if not (edited.changed or everybody):
+    left, edited = ([], permissions.deny_all(host)) if every_rule else permissions.deny(host, who)
+    advice = "" if every_rule else _how_to_exclude(who, left)
+    if not (edited.changed or every_rule):
         # A name that is misspelt is an error, where the system does not know it.
         permissions.find_person(who)
         print(f"there is no rule for {who} ({advice or LIST})", file=sys.stderr)
@@ -116,7 +118,7 @@ def deny(
         return
     announce(host)
     is_changed = save_settings(host, edited)
-    print("Only root may reserve GPUs" if everybody else f"The rule for {who} is removed")
+    print("Only root may reserve GPUs" if every_rule else f"The rule for {who} is removed")
     if advice or not is_changed:
         print(advice or up_to_date(edited), file=sys.stderr)
     if not left:
@@ -126,9 +128,9 @@ def deny(
 def _stop_service(host: Host) -> None:
     from amd_ctk.sharing import access, service
 
-    # Nobody would be left who may open a GPU.
+    # Without rules, no user could open a GPU.
     if access.turn_off(host):
-        print("The group of the nodes may open all GPUs again")
+        print("Members of the nodes' group can open all GPUs again")
     service.disable(host)
 
 

@@ -22,6 +22,6 @@ def fix_service(toolkit: ToolkitFacts) -> str:
     """Return the command that lets the service that gives out GPUs answer."""
     if not toolkit.has_systemd:
         return BY_HAND
-    # systemd replaces a socket that another one left, and has to forget one that somebody took away. The service goes
+    # systemd replaces a socket that another one left, and has to forget one that was removed. The service goes
     # along with its socket.
     return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT}"

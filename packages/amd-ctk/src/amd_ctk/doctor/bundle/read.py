@@ -1,4 +1,4 @@
-"""Read a bundle that somebody sent, and let the checks judge it: nothing of it is believed, unpacked or written."""
+"""Read a bundle from another host, and let the checks judge it: it is not trusted, unpacked or written."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def check_cdi(facts: Facts) -> Finding | None:
     cdi = facts.cdi
     closed = next((broken for broken in cdi.broken if broken.is_closed), None)
     if closed:
-        return not_checked(f"{closed.path} may not be read", needs="root")
+        return not_checked(f"{closed.path} cannot be read", needs="root")
     if cdi.broken:
         broken = cdi.broken[0]
         return bad(f"engines leave a spec out: {broken.path}: {broken.words}", fix=_write_instead(broken.path, cdi))
@@ -41,7 +41,7 @@ def check_cdi(facts: Facts) -> Finding | None:
 
 
 def _judge_true_spec(cdi: CdiFacts) -> Finding:
-    words = f"{', '.join(cdi.paths)} says what this host has"
+    words = f"{', '.join(cdi.paths)} matches this host"
     if cdi.broken_of_others:
         other = cdi.broken_of_others[0]
         return note(f"{words}; engines leave out {other.path}: {other.words}", fix=f"correct or move {other.path}")
@@ -66,7 +66,7 @@ def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding 
         return None
     shown = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {known}"
     fix = _write_instead(cdi.latest_path, cdi)
-    return bad(f"{shown}, and {cdi.latest_path} has {cdi.latest_version}", fix=fix)
+    return bad(f"{shown}, but {cdi.latest_path} has {cdi.latest_version}", fix=fix)
 
 
 @check(
@@ -78,7 +78,7 @@ def check_cdi_names(facts: Facts) -> Finding | None:
     """Does one spec shadow another?"""
     cdi = facts.cdi
     if cdi.conflicts:
-        return bad(f"two specs define {cdi.conflicts[0]}, and no engine takes either", fix=_set_aside(cdi.conflicting))
+        return bad(f"two specs define {cdi.conflicts[0]}, so engines use neither", fix=_set_aside(cdi.conflicting))
     if cdi.shadowed:
         return note(f"{cdi.shadowed[0]} is overridden by another spec", fix="amd-ctk cdi list --specs")
     return ok("no CDI spec shadows another") if cdi.paths else None

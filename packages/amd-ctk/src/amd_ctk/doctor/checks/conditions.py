@@ -13,7 +13,7 @@ SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 
 @check(
     "gpu-health",
-    why="every program fails on a GPU that its driver gave up; a GPU with errors is given out last",
+    why="every program fails on a GPU that its driver has given up; a GPU with errors is given out last",
     see=SICK_PAGE,
 )
 def check_gpu_health(facts: Facts) -> Finding | None:

@@ -18,7 +18,7 @@ EVERYBODY = 0o006
 @check(
     "containerd",
     engine="containerd",
-    why="containerd does not start with a broken file, nor a container with a missing runtime",
+    why="containerd does not start if its file is broken; containers do not start if their runtime is missing",
     see="how-to/configure-engines.md",
 )
 def check_containerd(facts: Facts) -> Finding | None:
@@ -28,7 +28,7 @@ def check_containerd(facts: Facts) -> Finding | None:
         fix = f"correct {containerd.broken_file}, and try it with: containerd config dump"
         return bad(f"containerd cannot read {containerd.broken_file}: {containerd.problem}", fix=fix)
     if containerd.missing_program:
-        words = f"config.toml of containerd names {containerd.missing_program}, which is not there"
+        words = f"containerd's config.toml names {containerd.missing_program}, which does not exist"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=containerd")
     return ok(f"containerd has the runtime {containerd.runtimes[-1]}") if containerd.runtimes else None
 
@@ -78,7 +78,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
     if not docker.version:
         return None
     if docker.version < FIRST_WITH_CDI:
-        return note(f"Docker {docker.version_words} has no CDI; 25 is the first that has", fix="use --runtime=amd")
+        return note(f"Docker {docker.version_words} has no CDI; Docker 25 and later have it", fix="use --runtime=amd")
     if not docker.has_cdi:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
     return judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
@@ -95,7 +95,7 @@ def check_docker_compose(facts: Facts) -> Finding | None:
     version = facts.docker.compose_version
     if not version or version >= FIRST_COMPOSE_WITH_GPUS:
         return None
-    words = f"Compose {'.'.join(map(str, version[:2]))} knows no 'gpus:', and no CDI devices below 'devices:'"
+    words = f"Compose {'.'.join(map(str, version[:2]))} supports neither 'gpus:' nor CDI devices below 'devices:'"
     return note(words, fix="write 'runtime: amd' or 'deploy:' in Compose files")
 
 
@@ -120,7 +120,7 @@ def check_docker_context(facts: Facts) -> Finding | None:
 @check(
     "docker-file",
     engine="docker",
-    why="dockerd does not start with a broken file, nor a container with a missing runtime",
+    why="dockerd does not start if its file is broken; containers do not start if their runtime is missing",
     see="how-to/configure-engines.md",
 )
 def check_docker_file(facts: Facts) -> Finding | None:
@@ -130,7 +130,7 @@ def check_docker_file(facts: Facts) -> Finding | None:
         words = f"{docker.file_path} cannot be read: {docker.file_problem}"
         return bad(words, fix=f"sudo dockerd --validate --config-file {docker.file_path}, and correct it")
     if docker.missing_programs:
-        words = f"daemon.json names {docker.missing_programs[0]}, which is not there"
+        words = f"daemon.json names {docker.missing_programs[0]}, which does not exist"
         return bad(words, fix=docker.configure_and_restart)
     if docker.closed_programs:
         program = docker.closed_programs[0]
@@ -139,15 +139,15 @@ def check_docker_file(facts: Facts) -> Finding | None:
         words = f"dockerd refuses {docker.file_path}: {docker.file_refusal}"
         return bad(words, fix=f"correct it, and try: dockerd --validate --config-file {docker.file_path}")
     if docker.undefined_runtime:
-        words = f"daemon.json has the default runtime {docker.undefined_runtime}, and no entry defines it"
+        words = f"daemon.json has the default runtime {docker.undefined_runtime}, but no entry defines it"
         return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
-    return ok("daemon.json is understood") if docker.file_runtimes else None
+    return ok("daemon.json is valid") if docker.file_runtimes else None
 
 
 @check(
     "docker-gpus",
     engine="docker",
-    why="Docker before 28.3 says 'could not select device driver'; later it takes the AMD runtime, and from 29.3 CDI",
+    why="Docker before 28.3 says 'could not select device driver'; 28.3 uses the AMD runtime, 29.3 and later use CDI",
     see="how-to/troubleshoot.md#what-engines-say",
 )
 def check_docker_gpus(facts: Facts) -> Finding | None:
@@ -157,7 +157,7 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
         return None
     why = ignored_gpus_option(facts)
     if why:
-        return bad(f"{name_of(facts)} asks with --gpus, and {why}", fix=INSTEAD_OF_GPUS)
+        return bad(f"{name_of(facts)} asks with --gpus, but {why}", fix=INSTEAD_OF_GPUS)
     if docker.version < FIRST_WITH_GPUS:
         return note(f"Docker {docker.version_words} has no --gpus for AMD", fix=INSTEAD_OF_GPUS)
     if takes_cdi(facts) or docker.default_runtime in (docker.file_runtimes or ("amd",)):
@@ -173,7 +173,7 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
 def _why_not_by_cdi(facts: Facts) -> str:
     """Return what keeps Docker from AMD's CDI devices for `--gpus`, however many specs there are."""
     if facts.cdi.has_nvidia:
-        return ", because there are CDI devices of NVIDIA"
+        return ", because there are NVIDIA CDI devices"
     return "" if facts.docker.has_cdi else ", because Docker's CDI is off"
 
 
@@ -189,8 +189,8 @@ def check_docker_options(facts: Facts) -> Finding | None:
     if not taken:
         return None
     return bad(
-        f"the unit of docker has {taken[0]}, and daemon.json says it too: dockerd does not start with both",
-        fix="sudo systemctl edit docker.service, and take the option out",
+        f"docker's unit sets {taken[0]}, and so does daemon.json: dockerd does not start with both",
+        fix="sudo systemctl edit docker.service, and remove the option",
     )
 
 
@@ -206,7 +206,7 @@ def check_rootless(facts: Facts) -> Finding | None:
     closed = [node for node in facts.gpus.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
     if docker.maps_users and closed and not docker.is_rootless:
         # The AMD runtime makes nodes that the mapped ids may open; with --device and CDI the mode counts.
-        words = f"Docker maps ids of users, and with --device {closed[0].path} keeps its mode {closed[0].mode:04o}"
+        words = f"Docker maps user ids, and with --device {closed[0].path} keeps its mode {closed[0].mode:04o}"
         return note(words, fix="use --runtime=amd, or --userns=host with --device")
     if not docker.is_rootless:
         return None

@@ -29,7 +29,7 @@ def check_kfd(facts: Facts) -> Finding | None:
     if not facts.kernel.is_driver_loaded:
         return None
     if facts.gpus.closed_kfd:
-        return not_checked(f"{facts.gpus.closed_kfd} may not be read", needs="root, outside of containers")
+        return not_checked(f"{facts.gpus.closed_kfd} cannot be read", needs="root, outside of containers")
     if facts.gpus.hidden:
         return note("the device cgroup of this process hides GPUs", fix="run it outside of containers")
     if facts.gpus.problem:
@@ -49,12 +49,12 @@ def _is_lost(unlisted: UnnumberedGpu, listed: Sequence[Gpu]) -> bool:
 def _judge_list(listed: int, unlisted: list[str]) -> Finding:
     if unlisted and not listed:
         # The slot lacks PCIe atomics, or ROCm does not know the card: the kernel's log says which.
-        words = f"KFD lists no GPU, and the driver has {', '.join(unlisted)}"
+        words = f"KFD lists no GPU, but the driver has {', '.join(unlisted)}"
         return bad(words, fix=ASK_KERNEL)
     if unlisted:
         return note(f"KFD does not list the GPU at {', '.join(unlisted)}")
     if not listed:
-        return note("amdgpu is loaded, and this host has no GPU of AMD")
+        return note("amdgpu is loaded, but this host has no AMD GPU")
     return ok(f"KFD lists {listed} GPU{'' if listed == 1 else 's'}")
 
 
@@ -150,10 +150,10 @@ def check_gpu_access(facts: Facts) -> Finding | None:
     """Can users open the GPUs that they reserved, and only those?"""
     toolkit = facts.toolkit
     if toolkit.access_obstacle:
-        return bad(f"gpu-access is reserved, and {toolkit.access_obstacle}", fix=toolkit.access_fix)
+        return bad(f"gpu-access is reserved, but {toolkit.access_obstacle}", fix=toolkit.access_fix)
     if toolkit.is_access_reserved and not toolkit.is_served:
         # It would also put right what the lists of nodes say.
-        words = "gpu-access is reserved, and the service that opens GPUs to their holders does not answer"
+        words = "gpu-access is reserved, but the service that opens GPUs to their holders does not answer"
         return bad(words, fix=fix_service(toolkit))
     if toolkit.access_problem:
         verb = "set gpu-access reserved" if toolkit.is_access_reserved else "unset gpu-access"
@@ -182,7 +182,7 @@ def check_apu_memory(facts: Facts) -> Finding | None:
             return _judge_carve_out(gpu.number, carve_out // MEBIBYTE, gpu.vram_bytes // MEBIBYTE)
         if carve_out // MEBIBYTE < SMALL_CARVE_OUT:
             # Since Linux 6.10 KFD counts system memory too.
-            words = f"GPU {gpu.number} may use {carve_out // MEBIBYTE} MiB: the memory set aside for it, and no other"
+            words = f"GPU {gpu.number} may use only the {carve_out // MEBIBYTE} MiB set aside for it"
             return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
     return None
 
@@ -216,7 +216,7 @@ def check_integrated_gpu(facts: Facts) -> Finding | None:
 
 @check(
     "partition-mode",
-    why="the driver refuses another partition mode while processes use the GPU; a new mode changes which GPUs exist",
+    why="the driver does not change the mode while processes use the GPU; a new mode changes which GPUs exist",
     see="reference/gpu-tracker.md#partition-modes",
 )
 def check_partition_mode(facts: Facts) -> Finding | None:

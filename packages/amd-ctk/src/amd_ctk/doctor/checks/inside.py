@@ -45,7 +45,7 @@ def check_inside_access(facts: Facts) -> Finding | None:
         return ok(f"user {process.uid} of {name_of(facts)} may open {is_open[0].path}") if is_open else None
     node = closed[0]
     if mode_allows(node, process):
-        words = f"{node.path} in {name_of(facts)} is closed by SELinux, or by a mount with nodev: its mode would do"
+        words = f"SELinux or a mount with nodev closes {node.path} in {name_of(facts)}: its mode would allow access"
         return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
     return bad(closed_words(node, process), fix=closed_fix(node))
 
@@ -147,7 +147,7 @@ def check_inside_kfd(facts: Facts) -> Finding | None:
     if not refused:
         return None
     return bad(
-        f"{refused[0].path} opens to {name_of(facts)}, and none of KFD's GPUs does",
+        f"{refused[0].path} opens to {name_of(facts)}, but KFD gives it no GPU",
         fix="give it a render node that belongs to a GPU of 'amd-ctk gpu list'",
     )
 
@@ -166,7 +166,7 @@ def check_inside_nodes(facts: Facts) -> Finding | None:
         return not_checked(inside.problem, needs=inside.needs)
     stale = _find_stale(facts)
     if stale:
-        return bad(stale, fix=f"start {name_of(facts)} again, so that it gets the numbers of today")
+        return bad(stale, fix=f"restart {name_of(facts)}, so that it gets the current numbers")
     # That is said by docker-gpus.
     if ignored_gpus_option(facts):
         return None
@@ -177,11 +177,11 @@ def _find_stale(facts: Facts) -> str:
     """Return what is wrong with a number in the container, "" where nothing is."""
     other = [node for node in nodes_with(facts, None) if node.major is not None]
     if other:
-        return f"{other[0].path} is {other[0].number} in {name_of(facts)}, and the host has no such GPU"
+        return f"{other[0].path} is {other[0].number} in {name_of(facts)}, but the host has no such GPU"
     dead = nodes_with(facts, errno.ENXIO, errno.ENODEV)
     # A simulated host has no driver that could answer.
     if dead and facts.inside and facts.inside.has_driver:
-        return f"{dead[0].path} is {dead[0].number} in {name_of(facts)}, and no driver answers there"
+        return f"{dead[0].path} is {dead[0].number} in {name_of(facts)}, but no driver answers there"
     return ""
 
 
@@ -195,7 +195,7 @@ def _judge_paths(name: str, present: list[str]) -> Finding:
 @check(
     "inside-slurm",
     engine="slurm",
-    why="a container that another runtime starts in a job gets none of the job's GPUs, or also those of others",
+    why="a container that another runtime starts in a job gets none of the job's GPUs, or GPUs of other jobs too",
     see="how-to/slurm.md#run-containers",
 )
 def check_inside_slurm(facts: Facts) -> Finding | None:
@@ -207,17 +207,17 @@ def check_inside_slurm(facts: Facts) -> Finding | None:
     if not (job or variables.get(NODE)) or not facts.slurm.files or not may_open:
         return None
     if job is None or not job.gpus:
-        return note(f"{name_of(facts)} may open {len(may_open)} GPUs, and its Slurm job names none", fix=CONSTRAIN)
+        return note(f"{name_of(facts)} may open {len(may_open)} GPUs, but its Slurm job names no GPU", fix=CONSTRAIN)
     try:
         given = {gpu.render_minor: gpu.number for gpu in select_gpus_of_job(job, facts.slurm.files, facts.gpus.gpus)}
     except SlurmError as error:
         return bad(error.message, fix="amd-ctk slurm status")
     lacking = [number for minor, number in given.items() if minor not in may_open]
     if lacking:
-        words = f"Slurm gave the job GPU {min(lacking)}, and {name_of(facts)} may not open it"
+        words = f"Slurm gave the job GPU {min(lacking)}, but {name_of(facts)} may not open it"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=slurm, and start the job again")
     if may_open - given.keys():
-        words = f"{name_of(facts)} may open {len(may_open)} GPUs, and its job has {len(given)}"
+        words = f"{name_of(facts)} may open {len(may_open)} GPUs, but its job has {len(given)}"
         return note(words, fix=CONSTRAIN)
     return ok(f"{name_of(facts)} has the GPUs of its job")
 
@@ -232,4 +232,5 @@ def check_inside_smi(facts: Facts) -> Finding | None:
     given, total = len(gpus_inside(facts)), len(facts.gpus.gpus)
     if not given or given == total:
         return None
-    return note(f"rocm-smi in {name_of(facts)} may list {total} GPUs, and {given} can be used", fix="look at rocminfo")
+    words = f"rocm-smi in {name_of(facts)} may list {total} GPUs, but only {given} can be used"
+    return note(words, fix="look at rocminfo")

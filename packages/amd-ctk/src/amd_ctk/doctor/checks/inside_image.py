@@ -27,7 +27,7 @@ SMALL_SHARED_MEMORY = 1024
 
 @check(
     "inside-cache",
-    why="MIOpen, Triton and the compiler keep kernels below the home directory; lost, each first run takes "
+    why="MIOpen, Triton and the compiler keep kernels below the home directory; without them, each first run takes "
     "minutes again",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
@@ -38,12 +38,12 @@ def check_inside_cache(facts: Facts) -> Finding | None:
         return None
     lost = next((path for path in inside.image.compiled if not _is_kept(path, inside)), "")
     if lost:
-        words = f"{name_of(facts)} has compiled kernels into {lost}, where they are lost with it"
+        words = f"{name_of(facts)} has compiled kernels into {lost}, which is deleted with it"
         return bad(words, fix=f"add --volume=rocm-cache:{os.path.dirname(lost)}")
     cache = f"{find_home(inside.variables)}/.cache"
     if _is_kept(cache, inside):
         return ok(f"{cache} is on a volume")
-    return note(f"{cache} in {name_of(facts)} is lost with it", fix=f"add --volume=rocm-cache:{cache}")
+    return note(f"{cache} in {name_of(facts)} is deleted with it", fix=f"add --volume=rocm-cache:{cache}")
 
 
 def _is_kept(path: str, inside: InsideFacts) -> bool:
@@ -59,7 +59,7 @@ def check_inside_lsmod(facts: Facts) -> Finding | None:
     """Does the image lack lsmod, which rocminfo asks?"""
     if facts.inside is None or not facts.inside.image.asks_lsmod or facts.inside.image.has_lsmod:
         return None
-    words = f"rocminfo in {name_of(facts)} ends, because there is no lsmod: the module is loaded"
+    words = f"rocminfo in {name_of(facts)} exits because lsmod is missing; the module is loaded"
     return bad(words, fix="install kmod in the image")
 
 
@@ -117,10 +117,10 @@ def check_inside_override(facts: Facts) -> Finding | None:
 def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
     makes = f"{OVERRIDE} makes GPU {gpu.number} {target}"
     if targets and not fits(target, targets):
-        words = f"{makes}, and the image has code for {' '.join(targets)}"
+        words = f"{makes}, but the image has code for {' '.join(targets)}"
         return bad(words, fix=f"set {OVERRIDE} to one of these, or use an image with code for {gpu.gfx_target}")
     if generation_of(target) != generation_of(gpu.gfx_target):
-        words = f"{makes}, and it is {gpu.gfx_target}, which cannot run that code"
+        words = f"{makes}, but it is {gpu.gfx_target}, which cannot run that code"
         return bad(words, fix=f"start it without {OVERRIDE}, with an image that has code for {gpu.gfx_target}")
     return note(f"{OVERRIDE} makes ROCm take every GPU for {target}, which AMD does not support")
 
@@ -178,7 +178,7 @@ def check_inside_targets(facts: Facts) -> Finding | None:
         return None
     if not inside.image.targets:
         # rocFFT, RCCL and rocSPARSE have ten targets in one file whose name tells none.
-        words = "no file name in the image tells for which targets it has code"
+        words = "no file name in the image names a target that it has code for"
         fix = "amd-ctk image targets --deep docker:NAME, with the name of the image"
         return note(words, fix=fix) if inside.image.rocm_version or inside.image.has_rccl else None
     if len(inside.image.targets) > MOST_TARGETS:
@@ -186,7 +186,7 @@ def check_inside_targets(facts: Facts) -> Finding | None:
     known = " ".join(inside.image.targets)
     lacking = [gpu for gpu in gpus if not fits(gpu.gfx_target, inside.image.targets)]
     if lacking:
-        words = f"GPU {lacking[0].number} is {lacking[0].gfx_target}, and the image has code for {known}"
+        words = f"GPU {lacking[0].number} is {lacking[0].gfx_target}, but the image has code for {known}"
         return bad(words, fix=f"use an image with code for {lacking[0].gfx_target}")
     return ok(f"the image has code for {', '.join(sorted({gpu.gfx_target for gpu in gpus}))}")
 

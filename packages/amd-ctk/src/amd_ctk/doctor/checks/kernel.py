@@ -37,7 +37,7 @@ def check_driver(facts: Facts) -> Finding | None:
     if kernel.has_dkms and kernel.release and kernel.release not in kernel.dkms_kernels:
         return None
     if not facts.gpus.pci_functions:
-        return note("amdgpu is not loaded, and this host has no GPU of AMD")
+        return note("amdgpu is not loaded, and this host has no AMD GPU")
     return bad("amdgpu is not loaded", fix="sudo modprobe amdgpu")
 
 
@@ -73,9 +73,9 @@ def check_secure_boot(facts: Facts) -> Finding | None:
         return ok("Secure Boot is off")
     is_built = kernel.has_dkms and kernel.release in kernel.dkms_kernels
     if kernel.is_driver_loaded or not is_built:
-        return ok("Secure Boot is on, and does not concern the driver")
+        return ok("Secure Boot is on, and does not affect the driver")
     return bad(
-        "Secure Boot is on, and the amdgpu module of DKMS is not loaded",
+        "Secure Boot is on, but the amdgpu module of DKMS is not loaded",
         fix="sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, reboot, and enroll the key",
     )
 
@@ -93,7 +93,7 @@ def check_packages(facts: Facts) -> Finding | None:
     if packages.foreign_sources:
         return note(packages.foreign_sources[0], fix="name this host's release there, if AMD has packages for it")
     if packages.mixed:
-        words = f"{packages.mixed[0]} is of another build than the other packages, so the toolkit before it serves"
+        words = f"{packages.mixed[0]} is from another build than the others, so the previous toolkit stays in use"
         return note(words, fix="install all packages of the toolkit from one place, by ./install, apt or dnf")
     return ok(f"fully installed: {packages.installed}") if packages.installed else None
 
@@ -118,9 +118,10 @@ def check_selinux(facts: Facts) -> Finding | None:
 def _judge_labels(*, sets_labels: bool) -> Finding:
     fix = "sudo setsebool -P container_use_devices on"
     if sets_labels:
-        return bad("SELinux keeps containers from devices", fix=fix)
+        return bad("SELinux denies containers access to devices", fix=fix)
     # dockerd does so with --selinux-enabled, containerd with enable_selinux; both are off by default.
-    return note("SELinux keeps containers with a label from devices, and no engine here is known to set one", fix=fix)
+    words = "SELinux denies containers with a label access to devices, but no engine here seems to set one"
+    return note(words, fix=fix)
 
 
 @check(

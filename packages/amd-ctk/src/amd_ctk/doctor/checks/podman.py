@@ -25,7 +25,7 @@ def check_podman_cdi(facts: Facts) -> Finding | None:
 @check(
     "podman-file",
     engine="podman",
-    why="Podman does not start with a broken file, nor a container with a missing runtime",
+    why="Podman does not start if its file is broken; containers do not start if their runtime is missing",
     see="how-to/configure-engines.md",
 )
 def check_podman_file(facts: Facts) -> Finding | None:
@@ -38,12 +38,12 @@ def check_podman_file(facts: Facts) -> Finding | None:
         fix = f"correct {path}, and try it with: podman info"
         return bad(f"Podman cannot read {path}: {podman.files.problem}", fix=fix)
     if podman.files.missing_program:
-        return bad(f"containers.conf names {podman.files.missing_program}, which is not there", fix=CONFIGURE)
+        return bad(f"containers.conf names {podman.files.missing_program}, which does not exist", fix=CONFIGURE)
     if podman.files.runtimes and podman.refuses_runtime:
         words = (
             f'containers.conf has cgroups="disabled", and Podman then refuses the runtime {podman.files.runtimes[-1]}'
         )
-        return bad(words, fix="add it to runtime_supports_nocgroup below [engine], beside the runtimes that are there")
+        return bad(words, fix="add it to runtime_supports_nocgroup below [engine], beside the runtimes listed there")
     if not podman.files.runtimes:
         return note("Podman has no runtime amd; '--device amd.com/gpu=0' works without", fix=CONFIGURE)
     return ok(f"Podman has the runtime {podman.files.runtimes[-1]}")
@@ -62,7 +62,7 @@ def check_podman_nodes(facts: Facts) -> Finding | None:
     if user is None or not nodes or facts.toolkit.is_access_reserved:
         return None
     closed = [node for node in nodes if node.mode & EVERYBODY != EVERYBODY]
-    # That nobody but root may open them is what node-access says.
+    # node-access says if only root may open them.
     foreign = [node for node in closed if node.mode & GROUP == GROUP and node.gid not in user.groups]
     if foreign:
         words = f"user {user.name} is not in group {foreign[0].gid}, which {foreign[0].path} belongs to"
@@ -91,7 +91,7 @@ def check_podman_user(facts: Facts) -> Finding | None:
     if podman.without_ranges:
         ranges = "--add-subuids 100000-165535 --add-subgids 100000-165535"
         words = f"user {name} has no range of ids in {' and '.join(podman.without_ranges)}"
-        return bad(words, fix=f"sudo usermod {ranges} {name}, with a range that is free, then podman system migrate")
+        return bad(words, fix=f"sudo usermod {ranges} {name}, with a free range, then podman system migrate")
     if not podman.has_runtime_directory:
         words = f"user {name} has no {podman.user.runtime_directory}"
         return bad(words, fix=f"log in as {name}, not with su, or: sudo loginctl enable-linger {name}")

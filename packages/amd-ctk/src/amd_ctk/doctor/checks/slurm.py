@@ -50,7 +50,7 @@ def _judge_left(left: LeftContainer) -> Finding:
     named, fix = f"a container of job {left.job} (process {left.pid})", f"sudo kill -KILL {left.pid}"
     if left.is_ending:
         return note(f"{named} has not ended yet, and Slurm waits for it", fix=fix)
-    return bad(f"{named} runs, and its job is over", fix=fix)
+    return bad(f"{named} is still running, but its job is over", fix=fix)
 
 
 def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
@@ -59,7 +59,7 @@ def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
         words = format_foreign(status.foreign_files[0]) if status.foreign_files else status.problems[0]
         return bad(words, fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
     if status.runtime and os.path.basename(status.runtime) != RUNTIME_PROGRAM:
-        words = f"Slurm calls {status.runtime} for containers, and these get no GPU"
+        words = f"Slurm calls {status.runtime} for containers, so they get no GPU"
         # It replaces no runtime that another program chose.
         return bad(words, fix=f"delete the lines RunTime* of oci.conf, and then: {CONFIGURE}")
     if status.is_outdated:

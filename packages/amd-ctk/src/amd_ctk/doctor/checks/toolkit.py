@@ -24,20 +24,19 @@ RESTARTS = {
 
 @check(
     "containers",
-    why="a container keeps the device numbers with which it was started, and the driver may have given out "
-    "others since",
+    why="a container keeps the device numbers that it started with, but the driver may have assigned others since",
     see="explanation/access.md#the-device-cgroup-is-the-gate",
 )
 def check_containers(facts: Facts) -> Finding | None:
     """Do running containers have current device numbers?"""
     if facts.stale_containers is None:
-        return not_checked("the containers that run", needs="root")
+        return not_checked("the running containers", needs="root")
     for stale in facts.stale_containers:
         return bad(
-            f"container {stale.container_id[:12]} has {stale.path} as {stale.inside}, and the host has {stale.outside}",
+            f"container {stale.container_id[:12]} has {stale.path} as {stale.inside}, but the host has {stale.outside}",
             fix=f"start it again: {_restart(stale)}",
         )
-    return ok("every container that runs has the host's device numbers")
+    return ok("all running containers have the host's device numbers")
 
 
 def _restart(stale: StaleContainer) -> str:
@@ -73,10 +72,10 @@ def check_low_level_runtime(facts: Facts) -> Finding | None:
         words = f"low-level-runtime is {toolkit.broken_low_level}, which cannot be run"
         return bad(words, fix="sudo amd-ctk config unset low-level-runtime")
     if toolkit.has_low_level:
-        return ok("there is a low-level runtime")
+        return ok("a low-level runtime is installed")
     if not toolkit.runtime_program:
         return None
-    return bad("there is no runc and no crun", fix="sudo apt install runc")
+    return bad("neither runc nor crun is installed", fix="sudo apt install runc")
 
 
 @check(
@@ -96,7 +95,7 @@ def check_settings(facts: Facts) -> Finding | None:
         return note(f"gpu-groups: {toolkit.group_problems[0]}", fix="amd-ctk config show gpu-groups, then correct it")
     if toolkit.visible_devices_env != "always":
         return note(f"visible-devices-env is {toolkit.visible_devices_env}: variables may give no GPU")
-    return ok("the settings are understood")
+    return ok("the settings are valid")
 
 
 @check(
@@ -109,20 +108,20 @@ def check_sharing(facts: Facts) -> Finding | None:
     toolkit = facts.toolkit
     silent = "does not answer" if toolkit.has_socket else "does not listen"
     if toolkit.has_users and not toolkit.is_served:
-        words = f"people may reserve GPUs, and the service that gives them out {silent}"
+        words = f"people may reserve GPUs, but the service that gives them out {silent}"
         return bad(words, fix=fix_service(toolkit))
     if toolkit.requires_reservation and not toolkit.has_users:
-        words = "containers need a reservation, and only root may make one"
+        words = "containers need a reservation, but only root may make one"
         return note(words, fix="sudo amd-ctk users allow NAME, for each user who may reserve GPUs")
     if toolkit.idle and not toolkit.is_served:
-        words = f"idle is {toolkit.idle}, and the service that watches for it {silent}"
+        words = f"idle is {toolkit.idle}, but the service that watches for it {silent}"
         return note(words, fix=fix_service(toolkit))
     return ok("the service that gives GPUs to people answers") if toolkit.has_users else None
 
 
 @check(
     "departed-users",
-    why="they go by user number: the next account with the number of a deleted one gets them",
+    why="they belong to a user number: a new account with the number of a deleted one gets them",
     see="how-to/share.md",
 )
 def check_departed_users(facts: Facts) -> Finding | None:
@@ -137,7 +136,7 @@ def check_departed_users(facts: Facts) -> Finding | None:
 
 @check(
     "sudo",
-    why="sudo looks for programs in the directories of its secure_path only",
+    why="sudo looks for programs only in the directories of its secure_path",
     see="how-to/install.md",
 )
 def check_sudo(facts: Facts) -> Finding | None:
@@ -165,18 +164,18 @@ def check_tracker(facts: Facts) -> Finding | None:
         return bad(toolkit.tracker_problem, fix=fix)
     if toolkit.has_former_tracker and facts.gpus.gpus:
         return note(
-            "the GPU Tracker's state of AMD's toolkit 1.x counts, and the next container or command takes it over",
+            "the GPU Tracker still has the state of AMD's toolkit 1.x; the next container or command converts it",
             fix="sudo amd-ctk gpu-tracker status",
         )
     if toolkit.has_former_tracker:
-        return note("the GPU Tracker's state of AMD's toolkit 1.x counts as soon as there are GPUs")
+        return note("the GPU Tracker will convert the state of AMD's toolkit 1.x once there are GPUs")
     if toolkit.tracker_problem:
         return not_checked("the GPU Tracker's state", needs="GPUs")
     if toolkit.dead_leases:
         count = toolkit.dead_leases
         words = f"{count} reservation{'' if count == 1 else 's'} of containers that are gone"
         return note(f"{words}; the next container with a GPU removes {'it' if count == 1 else 'them'}")
-    return ok("the GPU Tracker's state is understood")
+    return ok("the GPU Tracker's state is valid")
 
 
 @check(
@@ -187,7 +186,7 @@ def check_tracker(facts: Facts) -> Finding | None:
 def check_tracker_files(facts: Facts) -> Finding | None:
     """Can reservations and history be written?"""
     if facts.toolkit.unwritable:
-        return bad(facts.toolkit.unwritable, fix="df --output=avail,iavail,target /run, then make room")
+        return bad(facts.toolkit.unwritable, fix="df --output=avail,iavail,target /run, then free some space")
     for problem in facts.toolkit.unrecorded:
         return note(f"not everything is recorded: {problem}")
     return None

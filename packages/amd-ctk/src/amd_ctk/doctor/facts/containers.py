@@ -1,4 +1,4 @@
-"""Running containers with GPUs: those with numbers of an earlier driver, and those that nobody has started."""
+"""Running containers with GPUs: those with numbers of an earlier driver, and those that were never started."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def _read_file(host: Host) -> DockerFacts:
 
 def _read_user_file(host: Host, user: User | None) -> DockerFacts:
     if user is None:
-        # Nobody knows whose engine it is.
+        # The owner of the engine is unknown.
         return DockerFacts(file_path="")
     facts = DockerFacts(file_path=f"{user.home}/{ROOTLESS_FILE}")
     try:

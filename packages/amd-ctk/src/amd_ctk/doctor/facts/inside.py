@@ -132,13 +132,13 @@ def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float
         asks_gpus=bool(asked and asked.asks_gpus),
     )
     if found.process is None:
-        return facts.replace(problem=f"container {name} does not run", needs="a container that runs")
+        return facts.replace(problem=f"container {name} is not running", needs="a running container")
     if os.geteuid() != 0:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
         return _look(facts, found.process, _kfd_number(host), deadline)
     except (FileNotFoundError, ProcessLookupError) as error:
-        return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that runs")
+        return facts.replace(problem=f"container {name}: {reason(error)}", needs="a running container")
     except OSError as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that can be entered")
     except (CannotEnter, NoAnswer) as error:

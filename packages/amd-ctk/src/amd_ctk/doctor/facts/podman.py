@@ -22,7 +22,7 @@ MOST_DROP_INS = 32
 
 
 class PodmanFacts(Value):
-    """Podman; `user` is the one who runs it without root, None where nobody does."""
+    """Podman; `user` runs it without root, None if no user does."""
 
     is_installed: bool = False
     version: tuple[int, ...] = ()

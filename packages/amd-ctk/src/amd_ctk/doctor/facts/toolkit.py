@@ -55,9 +55,9 @@ class ToolkitFacts(Value):
     # Why reservations cannot be written down, which stops containers; and what else cannot be recorded, which does not.
     unwritable: str = ""
     unrecorded: tuple[str, ...] = ()
-    # Who shares the GPUs: whether people may reserve some, whether containers need a reservation, after how long
-    # somebody is warned of idle ones, whether there is a socket for those who ask, which systemd can make, and whether
-    # anybody answers there.
+    # Who shares the GPUs: whether people may reserve some, whether containers need a reservation, after which idle time
+    # owners get a warning, whether there is a socket for clients, which systemd can make, and whether
+    # the service answers there.
     has_users: bool = False
     requires_reservation: bool = False
     idle: str = ""
@@ -118,7 +118,7 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str, str]:
 
 
 def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
-    """Return the facts about who may open nodes by name; while the tracker is disabled everybody may."""
+    """Return the facts about who may open nodes by name; while the tracker is disabled, all users may."""
     facts: dict[str, Any] = {"is_access_reserved": is_reserved}
     # Other checks say what is wrong with the tracker and the GPUs.
     with suppress(ToolkitError, OSError):
