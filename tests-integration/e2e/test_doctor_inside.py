@@ -122,14 +122,14 @@ def test_a_number_without_a_driver_is_said_to_be_dead(start, examine):
 
     # Of this machine, which has no amdgpu.
     assert bad_of(examine(pid, root="/")) == {
-        "inside-nodes": f"{RENDER} is 226:128 in container {pid}, and no driver answers there"
+        "inside-nodes": f"{RENDER} is 226:128 in container {pid}, but no driver answers there"
     }
 
 
 def test_another_device_in_place_of_kfd_is_not_opened(start, examine):
     pid = start("none", devices=[device(KFD, 1, 3)], resources={"devices": []})
 
-    assert bad_of(examine(pid)) == {"inside-nodes": f"{KFD} is 1:3 in container {pid}, and the host has no such GPU"}
+    assert bad_of(examine(pid)) == {"inside-nodes": f"{KFD} is 1:3 in container {pid}, but the host has no such GPU"}
 
 
 @pytest.mark.usefixtures("open_to_users")

@@ -195,7 +195,7 @@ def test_an_image_that_says_nothing_cannot_be_joined(registry, amd_ctk):
 
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.splitlines()[-1] == (
-        f"{registry.address}/silent:1 does not say what it is for, and no file name tells a target"
+        f"{registry.address}/silent:1 does not say what it is for, and no file name names a target"
         " (build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep)"
     )
     assert amd_ctk("pick", f"{registry.address}/app:refused").returncode == 2
@@ -217,7 +217,7 @@ def test_an_index_is_written_by_skopeo_alone(registry, amd_ctk):
     answer = amd_ctk("index", f"{registry.address}/app:2", "--from=app:1", program="podman")
 
     assert answer.returncode == 2
-    assert answer.stderr == "an index is written by skopeo, and it is not installed (install skopeo)\n"
+    assert answer.stderr == "only skopeo writes an index, and it is not installed (install skopeo)\n"
 
 
 def test_a_name_that_the_registry_does_not_have_is_said_to_be_missing(registry, amd_ctk):

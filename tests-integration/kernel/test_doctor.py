@@ -42,7 +42,7 @@ def test_doctor_finds_a_node_that_the_device_cgroup_refuses_and_nothing_else(mac
     bad = examine(f"--user=1000 -e AMD_VISIBLE_DEVICES=0 --volume=/srv/open/node:{SECOND}")
 
     refused = {"inside-cgroup": f"the device cgroup of container {NAME} refuses {SECOND} (226:129)"}
-    without_gpu = {"inside-kfd": f"/dev/kfd opens to container {NAME}, and none of KFD's GPUs does"}
+    without_gpu = {"inside-kfd": f"/dev/kfd opens to container {NAME}, but KFD gives it no GPU"}
     assert bad == (refused if kfd == "/dev/kfd opens" else refused | without_gpu)
 
 

@@ -43,7 +43,7 @@ def test_doctor_finds_a_driver_without_gpus(machine):
 
     assert [line.split(None, 2) for line in said.splitlines()[:3]] == [
         ["driver", "ok", "amdgpu of the kernel is loaded"],
-        ["kfd", "note", "amdgpu is loaded, and this host has no GPU of AMD"],
+        ["kfd", "note", "amdgpu is loaded, but this host has no AMD GPU"],
         ["gpu-state", "ok", "the driver answers for every GPU"],
     ]
 

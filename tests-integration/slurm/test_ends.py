@@ -124,7 +124,7 @@ def test_doctor_names_a_container_whose_job_is_over_and_how_to_end_it(node: Slur
 
     found = jobs_by_doctor(node)
 
-    words = f"a container of job 4000 (process {pid}) runs, and its job is over"
+    words = f"a container of job 4000 (process {pid}) is still running, but its job is over"
     assert (found["state"], found["words"], found["fix"]) == ("bad", words, f"sudo kill -KILL {pid}")
     node(*found["fix"].split()[1:])
     wait_for_the_end(node)

@@ -195,5 +195,5 @@ def test_doctor_finds_a_container_with_another_gpu_than_its_job(
 
     pid = start_in_job("runc run --bundle /box/other other", 4712)
 
-    words = f"Slurm gave the job GPU 0, and container {pid} may not open it"
+    words = f"Slurm gave the job GPU 0, but container {pid} may not open it"
     assert what_doctor_says_of_its_job(node, pid) == [("bad", words)]

@@ -52,8 +52,8 @@ def test_the_first_line_says_that_nodes_are_plain_files_where_they_are(stand):
     # Numbers of the machine's four GPUs.
     plain = ", ".join(("dri/card0", *(f"dri/card{n}, dri/renderD{n + 127}" for n in range(1, 5))))
     assert stand.run(command) == (
-        f"Simulating {PROFILE} until the command ends; plain files, because this machine has devices of their numbers: "
-        f"{plain}\ncharacter special file\n"
+        f"Simulating {PROFILE} until the command ends; plain files, because this machine has devices with the same "
+        f"numbers: {plain}\ncharacter special file\n"
     )
     assert stand.as_user("alice", command) == (
         f"Simulating {PROFILE} until the command ends; its device nodes are plain files, "

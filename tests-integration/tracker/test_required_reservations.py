@@ -15,7 +15,7 @@ REFUSAL = "containers get reserved GPUs only on this host (start it with 'amd-ct
 @pytest.fixture
 def strict(engine):
     engine.ctk("gpu-tracker", "enable")
-    assert engine.ctk("users", "require-reservation", "on") == "Containers get reserved GPUs only\n"
+    assert engine.ctk("users", "require-reservation", "on") == "Containers get only reserved GPUs\n"
     return engine
 
 
@@ -57,7 +57,7 @@ def test_it_outlives_a_reset_and_is_shown(strict):
     strict.ctk("gpu-tracker", "enable")
 
     assert REFUSAL in strict.run("c1", "0")
-    assert strict.ctk("users", "list") == "Only root may reserve GPUs\nContainers get reserved GPUs only\n"
+    assert strict.ctk("users", "list") == "Only root may reserve GPUs\nContainers get only reserved GPUs\n"
     assert json.loads(strict.ctk("users", "list", "--json"))["require_reservation"] is True
 
 

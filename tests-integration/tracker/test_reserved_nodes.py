@@ -315,7 +315,7 @@ def test_doctor_says_how_holders_are_let_in_again(server, spoil):
 
     assert doctor(server) == (
         "bad",
-        "gpu-access is reserved, and the service that opens GPUs to their holders does not answer",
+        "gpu-access is reserved, but the service that opens GPUs to their holders does not answer",
         "sudo systemctl enable amd-gpu-tracker.socket && sudo systemctl restart amd-gpu-tracker.socket",
     )
 
@@ -331,10 +331,10 @@ def test_doctor_says_that_systemd_cannot_close_gpus(server):
         assert doctor(server) == (
             "bad",
             (
-                "gpu-access is reserved, and systemd cannot close other GPUs to a job here"
+                "gpu-access is reserved, but systemd cannot close other GPUs to a job here"
                 " (busctl cannot be run: Permission denied)"
             ),
-            "that takes D-Bus, and device filters of systemd and the kernel (CONFIG_CGROUP_BPF)",
+            "this needs D-Bus, and device filters in systemd and the kernel (CONFIG_CGROUP_BPF)",
         )
     finally:
         server.run("chmod +x /usr/bin/busctl")

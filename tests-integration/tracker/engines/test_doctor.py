@@ -112,7 +112,7 @@ def test_a_container_that_was_given_gpus_in_vain_is_told_why(docker):
 
     docker.remove("in-vain")
     why = "it runs under runc" if docker.version() >= "28.3" else f"Docker {docker.version()} has no --gpus for AMD"
-    assert found == {"docker-gpus": f"container in-vain asks with --gpus, and {why}"}
+    assert found == {"docker-gpus": f"container in-vain asks with --gpus, but {why}"}
 
 
 def test_a_runtime_that_is_gone_is_found(docker):
@@ -121,7 +121,7 @@ def test_a_runtime_that_is_gone_is_found(docker):
     found = bad_of(docker.box)
 
     docker.box("mv", f"{RUNTIME}.away", RUNTIME)
-    assert found == {"docker-file": f"daemon.json names {RUNTIME}, which is not there"}
+    assert found == {"docker-file": f"daemon.json names {RUNTIME}, which does not exist"}
 
 
 def test_cdi_that_is_off_is_noted(docker):
@@ -200,5 +200,5 @@ def test_numbers_without_a_driver_are_said_to_be_dead(podman):
 
     podman.remove(container)
     # These machines have everything of GPUs but the driver that answers.
-    words = f"/dev/kfd is 510:0 in container {container[:12]}, and no driver answers there"
+    words = f"/dev/kfd is 510:0 in container {container[:12]}, but no driver answers there"
     assert found == {"inside-nodes": words}

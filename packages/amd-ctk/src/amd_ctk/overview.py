@@ -63,7 +63,7 @@ def format_engines(engines: dict[str, bool]) -> str:
 
 
 def next_command(engines: dict[str, bool], *, is_broken: bool, has_cdi: bool) -> str:
-    """Return what somebody would type next on such a host."""
+    """Return the command that a user would type next on such a host."""
     if is_broken:
         return "sudo amd-ctk doctor"
     if engines.get("docker"):

@@ -75,7 +75,7 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words
 def _how(plain: Sequence[str] | None) -> str:
     if plain is None:
         return PLAIN + (NO_ENGINES if os.geteuid() else "")
-    return f"; plain files, because this machine has devices of their numbers: {', '.join(plain)}" if plain else ""
+    return f"; plain files, because this machine has devices with the same numbers: {', '.join(plain)}" if plain else ""
 
 
 def _wait(pid: int) -> int:

@@ -6,7 +6,7 @@ import sys
 
 
 def say(sentence: str) -> None:
-    """Print a sentence where standard error takes it at once; wait for nobody to read it."""
+    """Print a sentence if standard error takes it at once; never wait for a reader."""
     # Python has none where the descriptor is closed, and would print on standard output then.
     if sys.stderr is None:
         return

@@ -38,5 +38,5 @@ def format_web_page(title: str, parts: Iterable[str], *, style: str = "", reload
 
 
 def text(words: str) -> str:
-    """Return words that anybody may have written as text of a page."""
+    """Return untrusted words as text of a page."""
     return escape(printable(words), quote=True)

@@ -51,7 +51,7 @@ def test_of_more_files_than_a_host_has_the_first_are_read(directory):
 
     assert len(found) == 257
     assert found["amd.json"] == ("amd.com/gpu=0",)
-    assert found["cdi"] == "it has 301 specs, and 256 are read at most"
+    assert found["cdi"] == "it has 301 specs; at most 256 are read"
 
 
 def test_a_directory_that_cannot_be_listed_is_named(tmp_path):

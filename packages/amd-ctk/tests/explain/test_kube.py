@@ -150,5 +150,5 @@ def test_podman_4_passes_no_limits_on_and_starts_no_job(pod, monkeypatch):
     monkeypatch.setattr(kube, "find_version", lambda *_: (4, 3, 1))
 
     assert pod(POD).devices == ("/dev/kfd:/dev/kfd",)
-    with pytest.raises(ExplainError, match="Podman 4 starts no Job"):
+    with pytest.raises(ExplainError, match="Podman 4 cannot start a Job"):
         pod(POD.replace("kind: Deployment", "kind: Job"))

@@ -208,8 +208,8 @@ def test_skopeo_unpacks_no_layer_that_takes_half_of_the_room(program, tmp_path, 
 
     assert (tmp_path / "blob").stat().st_size == 1024 * 1024
     assert str(caught.value) == (
-        f"a layer of {at} takes more than 0.0 GiB, half of the room in /var/tmp"
-        " (make room there, or pull the image and name docker:NAME or podman:NAME)"
+        f"a layer of {at} takes more than 0.0 GiB, half of the free space in /var/tmp"
+        " (free some space there, or pull the image and name docker:NAME or podman:NAME)"
     )
 
 

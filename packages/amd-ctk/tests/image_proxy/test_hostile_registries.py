@@ -102,7 +102,7 @@ def test_another_image_than_the_index_names_is_not_passed_on(registry, proxy):
     digest = registry.put_images("gfx90a")["gfx90a"]
     registry.answers[f"/v2/app/manifests/{digest}"] = registry.answers["/v2/app/manifests/gfx90a"].replace(b"of", b"no")
 
-    assert proxy.message(TAG) == (502, f"the registry sent something else than the image {digest}")
+    assert proxy.message(TAG) == (502, f"the registry sent something other than the image {digest}")
 
 
 def test_an_image_that_is_an_index_when_it_comes_is_not_passed_on(registry, proxy):
@@ -110,7 +110,7 @@ def test_an_image_that_is_an_index_when_it_comes_is_not_passed_on(registry, prox
     told = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "annotations": {"com.amd.gpu.targets": "gfx90a"}}
     registry.put_index(TAG, {**image, **told})
 
-    assert proxy.message(TAG) == (502, f"the registry sent something else than the image {image['digest']}")
+    assert proxy.message(TAG) == (502, f"the registry sent something other than the image {image['digest']}")
 
 
 def test_a_tag_is_not_looked_for_on_another_server(registry, proxy):

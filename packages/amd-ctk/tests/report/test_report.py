@@ -99,7 +99,7 @@ def test_notes_say_what_is_not_known():
     uncertain = USED[1].replace(how="power")
 
     assert format_report(report_of(uncertain, None)).splitlines()[5:] == [
-        "How busy GPUs were is not known: 'sudo amd-ctk usage enable' looks every 30 seconds",
+        "There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one",
         "The end of 1 reservation was not seen: counted up to the last look",
         "1 line of the history could not be read",
     ]

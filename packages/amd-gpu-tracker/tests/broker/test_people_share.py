@@ -253,7 +253,7 @@ def test_names_belong_to_their_owner(host, broker, person):
     )
     assert waiting.says_nothing()
     assert person(BOB, Request(verb=CANCEL, name="late")).line() == "got ()"
-    assert waiting.line() == "12: the job late was taken out of the queue"
+    assert waiting.line() == "12: the job late was removed from the queue"
 
 
 def test_root_cancels_anybodys_job(person):
@@ -266,7 +266,7 @@ def test_root_cancels_anybodys_job(person):
         "11: 2 users have a job late that waits (say whose, with --user)"
     )
     assert person(0, Request(verb=CANCEL, name="late", owner=CAROL)).line() == "got ()"
-    assert carols.line() == "12: the job late was taken out of the queue"
+    assert carols.line() == "12: the job late was removed from the queue"
 
 
 def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(host, person):

@@ -225,7 +225,7 @@ class Drive:
         if waiting:
             name = self.chance.choice(waiting)
             assert self.tracker.cancel(name) is True
-            self.require_line(name, f"WaitOver: the job {name} was taken out of the queue")
+            self.require_line(name, f"WaitOver: the job {name} was removed from the queue")
             self.remove(name)
 
     def hold(self):

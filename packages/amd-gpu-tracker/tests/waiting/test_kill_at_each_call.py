@@ -101,7 +101,7 @@ class Scene:
     def end_other(self):
         """Take the place of the one who may have been cancelled."""
         line = self.other.line()
-        assert line in ("got (0,)", "WaitOver: the job other was taken out of the queue")
+        assert line in ("got (0,)", "WaitOver: the job other was removed from the queue")
         if line.startswith("got"):
             self.other.end()
 

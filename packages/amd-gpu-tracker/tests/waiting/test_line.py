@@ -353,9 +353,9 @@ def test_a_waiter_can_be_taken_out_of_the_queue(host, job):
     third.line()
 
     assert Tracker(host).cancel("third") is True
-    assert third.line() == "WaitOver: the job third was taken out of the queue"
+    assert third.line() == "WaitOver: the job third was removed from the queue"
     assert Tracker(host).cancel("second") is True
-    assert second.line() == "WaitOver: the job second was taken out of the queue"
+    assert second.line() == "WaitOver: the job second was removed from the queue"
     assert Tracker(host).cancel("second") is False
     assert files_of(host) == []
 

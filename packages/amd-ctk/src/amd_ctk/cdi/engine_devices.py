@@ -105,7 +105,7 @@ def _read_directory(host: Host, directory: str) -> list[SpecFile]:
         return [_unreadable(host.path(directory), error)]
     files = [_read(host.path(f"{directory}/{name}")) for name in names[:MOST_SPECS]]
     if len(names) > MOST_SPECS:
-        problem = f"it has {len(names)} specs, and {MOST_SPECS} are read at most"
+        problem = f"it has {len(names)} specs; at most {MOST_SPECS} are read"
         files.append(SpecFile(path=host.path(directory), problem=problem))
     return files
 

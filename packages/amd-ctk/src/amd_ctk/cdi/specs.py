@@ -87,7 +87,7 @@ def prepare_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], b
 
 
 def require_writable(path: str) -> None:
-    """Return if the user may replace a file that is up to date; CdiError where only somebody else could have."""
+    """Return if the user may replace a file that is up to date; CdiError where only another user could have."""
     for needed in (path, os.path.dirname(path)):
         if not os.access(needed, os.W_OK, effective_ids=True):
             # Root is refused on a file system that is read-only.

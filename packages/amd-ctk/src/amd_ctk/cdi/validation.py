@@ -82,7 +82,7 @@ def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
     offered = sum(device["name"].isdecimal() for device in spec["devices"])
     if offered == len(gpus):
         return []
-    return [f"the spec offers {_count(offered)}, and this machine has {_count(len(gpus))} to offer"]
+    return [f"the spec offers {_count(offered)}, but this machine has {_count(len(gpus))}"]
 
 
 def _count(gpus: int) -> str:

@@ -48,7 +48,7 @@ def find_waiting(host: Host) -> tuple[Wait, str]:
     except ImportError:
         return time.sleep, "pyudev is not installed (pip install 'amd-ctk[udev]')"
     except OSError as error:
-        return time.sleep, f"the kernel's events cannot be heard: {reason(error)}"
+        return time.sleep, f"kernel events cannot be received: {reason(error)}"
 
 
 def watch(host: Host, refresh: Callable[[], bool], *, wait: Wait, interval: float, rounds: int | None = None) -> None:

@@ -101,7 +101,7 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        # Quotes that nobody closed.
+        # Quotes that are never closed.
         return text.split()
 
 

@@ -1,4 +1,4 @@
-"""What an engine's configuration is to us: keys with values inside a text that belongs to somebody else."""
+"""An engine's configuration as amd-ctk sees it: keys with values inside a text that belongs to the user."""
 
 from __future__ import annotations
 

@@ -37,6 +37,6 @@ SLURM = Engine(
     service="slurmd",
     built_in=(),
     foreign_hint="Slurm has one runtime; delete the lines RunTime* first",
-    new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' takes this out again.\n",
+    new_text="# AMD GPUs in containers; 'amd-ctk runtime configure --runtime=slurm --remove' removes this.\n",
     on_host=on_host,
 )

@@ -163,7 +163,7 @@ def _mapping(device: object) -> tuple[str, str, str]:
         raise ExplainError(
             f"the device {one_line(source)} has no target, which Compose requires", hint="write 'target:' below it"
         )
-    # Only the short form has a default: without it here nobody may open the node.
+    # Only the short form has a default: without it no process may open the node.
     return source, target, str(device.get("permissions") or "")
 
 

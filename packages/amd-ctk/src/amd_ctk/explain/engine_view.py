@@ -230,7 +230,7 @@ def _require_driver(request: GpusRequest, asked: str, version: tuple[int, ...], 
         problem = f'--gpus {asked}: docker refuses it: could not select device driver "{request.driver}"'
         raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
     elif version and version < SINCE_VARIABLE:
-        problem = f"--gpus {asked}: Docker {_dotted(version)} knows no GPUs of AMD"
+        problem = f"--gpus {asked}: Docker {_dotted(version)} does not know AMD GPUs"
         raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
 
 

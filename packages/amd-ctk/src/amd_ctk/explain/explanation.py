@@ -171,7 +171,7 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
     notes = []
     used = {gpu.render_minor for gpu in explanation.usable}
     if not explanation.problems and any(gpu.render_minor not in used for gpu in listed):
-        notes.append(f"rocm-smi inside lists {len(listed)} GPUs, and {len(used)} can be used")
+        notes.append(f"rocm-smi inside lists {len(listed)} GPUs, but only {len(used)} can be used")
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]

@@ -86,7 +86,7 @@ def _read_documents(path: str) -> list[Tree]:
 def _find_pod(document: Tree, version: tuple[int, ...]) -> Tree:
     """Return the spec of a document's pod, {} where it has none; ExplainError where Podman starts no such kind."""
     if document.get("kind") in SINCE_FIVE and () < version < (5,):
-        raise ExplainError(f"Podman 4 starts no {document['kind']}", hint="write a Pod or a Deployment")
+        raise ExplainError(f"Podman 4 cannot start a {document['kind']}", hint="write a Pod or a Deployment")
     if document.get("kind") == "Pod":
         return _object(document, "spec")
     return _object(document, "spec", "template", "spec") if document.get("kind") in WITH_TEMPLATE else {}

@@ -78,7 +78,7 @@ def _describe_in_job(name: str, value: str, plan: Plan) -> str:
     """Return what a variable means because the container belongs to a job of Slurm, "" where that changes nothing."""
     job = plan.request.job if plan.request else None
     if job and name == job.variable:
-        return "the container can have the GPUs of this Slurm job only"
+        return "the container can have only the GPUs of this Slurm job"
     if job and name in SLURM_FILTERS and f"{name}={value}" not in plan.spec["process"]["env"]:
         return "is taken out of the environment: it would choose a second time among the job's GPUs"
     return ""
@@ -112,7 +112,7 @@ def _describe_resource(kind: str, value: str, plan: Plan, located: Sequence[GpuL
 
 
 def _problems_of(value: str, located: Sequence[GpuLocation]) -> str:
-    """Return what is wrong with a request, whoever reads it."""
+    """Return the problems of a request, for any reader."""
     if asks_for_nothing(value) or may_be_choice(value):
         return ""
     try:

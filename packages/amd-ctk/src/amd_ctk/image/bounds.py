@@ -1,4 +1,4 @@
-"""What reading an image may cost, because anybody may have written its layers, and how far it is."""
+"""Limits for reading an image, whose layers are not trusted, and its progress."""
 
 from __future__ import annotations
 

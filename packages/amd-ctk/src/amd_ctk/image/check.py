@@ -46,7 +46,7 @@ def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> Cont
         # Of the commands about images, exit code 1 means that an image was judged and does not fit.
         raise ImageError(error.message, hint=error.hint) from error
     if not gpus:
-        raise ImageError("there is no GPU that an image could fit", hint="'amd-ctk gpu list' shows the GPUs")
+        raise ImageError("this host has no GPU to check the image against", hint="'amd-ctk gpu list' shows the GPUs")
     variables = dict(entry.partition("=")[::2] for entry in environment)
     return read_facts(host, {gpu.number for gpu in gpus}, variables)
 

@@ -1,4 +1,4 @@
-"""What the JSON documents of an image say; anybody may have written them, so each is bounded and checked."""
+"""The JSON documents of an image; they are not trusted, so each is bounded and checked."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from amdgpu_discovery.value import Value
 
 INDEX = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 TAG = "org.opencontainers.image.ref.name"
-# An index in an index in an index is nobody's.
+# No tool writes an index in an index in an index.
 DEEPEST = 3
 # Each may have 4 MiB; a layout has one for each tag.
 MOST_INDEXES = 256

@@ -66,6 +66,9 @@ def _words_in(errors: IO[bytes]) -> str:
 def _refusal(words: str, program: str, name: str, largest_file: int) -> ImageError | None:
     """Return the error for a program that printed these words, None where it printed nothing."""
     if words.endswith(TOO_LARGE):
-        sentence = f"a layer of {name} takes more than {largest_file / GIBIBYTE:.1f} GiB, half of the room in /var/tmp"
-        return ImageError(sentence, hint="make room there, or pull the image and name docker:NAME or podman:NAME")
+        size = f"{largest_file / GIBIBYTE:.1f} GiB, half of the free space in /var/tmp"
+        return ImageError(
+            f"a layer of {name} takes more than {size}",
+            hint="free some space there, or pull the image and name docker:NAME or podman:NAME",
+        )
     return ImageError(f"{program} cannot save it: {words}") if words else None

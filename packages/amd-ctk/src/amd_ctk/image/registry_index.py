@@ -57,7 +57,7 @@ def parse_index_name(text: str) -> RegistryName:
 def read_entries(texts: Sequence[str], progress: Progress, *, deep: bool = False) -> list[Entry]:
     """Return the entries of an index of images; ImageError where one says nothing about what it is for."""
     if not shutil.which("skopeo"):
-        raise ImageError("an index is written by skopeo, and it is not installed", hint="install skopeo")
+        raise ImageError("only skopeo writes an index, and it is not installed", hint="install skopeo")
     return [_read_entry(Questions(SKOPEO), text, progress, deep=deep) for text in texts]
 
 
@@ -100,7 +100,7 @@ def _read_entry(questions: Questions, text: str, progress: Progress, *, deep: bo
     annotations = annotations_for(found.image)
     if not annotations:
         hint = "build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep"
-        raise ImageError(f"{text} does not say what it is for, and no file name tells a target", hint=hint)
+        raise ImageError(f"{text} does not say what it is for, and no file name names a target", hint=hint)
     _require_bounds(text, found.image, annotations)
     _require_meaning(text, annotations)
     descriptor = {

@@ -76,5 +76,5 @@ def _edit(document: Document, changes: Changes, *, keys: Keys) -> tuple[Document
     document, changes = remove_empty_tables(*set_keys(document, keys, changes))
     servers = document.get(("host",))
     if keys and isinstance(servers, dict) and len(servers) > 1:
-        raise DocumentError("it has servers that containerd asks first", hint="take its other [host] tables out")
+        raise DocumentError("it has servers that containerd asks first", hint="remove its other [host] tables")
     return document, changes

@@ -69,6 +69,6 @@ def _reply_for_image(digest: str, image: RegistryAnswer) -> Reply:
     algorithm, _, expected = digest.partition(":")
     # An engine that asked for a tag compares it with nothing, and of another index it would take the first image.
     if new(algorithm, content).hexdigest() != expected or image.media_type not in IMAGE:
-        return refuse(502, "MANIFEST_INVALID", f"the registry sent something else than the image {digest}")
+        return refuse(502, "MANIFEST_INVALID", f"the registry sent something other than the image {digest}")
     headers = (("Content-Type", image.media_type), ("Docker-Content-Digest", digest))
     return Reply(status=200, headers=headers, content=content)

@@ -1,4 +1,4 @@
-"""Reserve GPUs, wait for them and keep them, where no service gives them to everybody."""
+"""Reserve GPUs, wait for them and keep them, where no service gives out GPUs."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
     if jobs.ended_by:
         if unfinished:
             ended = count - len(unfinished)
-            say(f"Stopped after {ended} of {count} jobs. Go on with --from-line={min(unfinished)}")
+            say(f"Stopped after {ended} of {count} jobs. Continue with --from-line={min(unfinished)}")
         end_by(jobs.ended_by)
     failed = sorted(jobs.failed)
     lines = ", ".join(map(str, failed[:MOST_NAMED])) + (" and more" if len(failed) > MOST_NAMED else "")
@@ -150,7 +150,7 @@ class _Jobs:
     def __enter__(self) -> _Jobs:
         self._before = {number: signal.getsignal(number) for number in HANDLED}
         for number in ENDING:
-            # Whoever started this with nohup meant the jobs.
+            # A caller that uses nohup means the jobs.
             if self._before[number] != signal.SIG_IGN:
                 signal.signal(number, self._end_all)
         signal.signal(signal.SIGTSTP, self._stop_all)

@@ -20,7 +20,7 @@ from amdgpu_discovery.value import Value
 
 # What `--json` prints is of this version.
 VERSION = 1
-A_SECRET = "is set, to hand the GPUs on to a container"  # noqa: S105 - it says what that is for
+A_SECRET = "is set, to pass the GPUs on to a container"  # noqa: S105 - it says what that is for
 
 
 class JobExplanation(Value):

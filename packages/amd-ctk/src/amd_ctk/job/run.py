@@ -110,7 +110,7 @@ def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptio
 
 
 def _is_spare(preempt: str | None) -> bool:
-    """Return whether a job is to end as soon as somebody waits for its GPUs; WaitRefused for another word than now."""
+    """Return whether a job is to end as soon as another waits for its GPUs; WaitRefused for a word other than now."""
     if preempt not in (None, NOW):
         raise WaitRefused(f"--preempt={preempt} is not known", hint=f"write --preempt={NOW}")
     return preempt is not None

@@ -1,4 +1,4 @@
-"""Ask the service that gives GPUs to everybody: for a job, for a reservation, to give back and to cancel."""
+"""Ask the service that gives out GPUs: for a job, for a reservation, to give back and to cancel."""
 
 from __future__ import annotations
 

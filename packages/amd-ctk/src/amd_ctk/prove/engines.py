@@ -117,7 +117,7 @@ def _feed(words: list[str], packed: bytes) -> None:
     try:
         done = subprocess.run(words, input=packed, capture_output=True, check=False, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineProblem(f"{words[0]} does not take the image: {type(error).__name__}") from error
+        raise EngineProblem(f"{words[0]} cannot load the image: {type(error).__name__}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-        raise EngineProblem(f"{words[0]} does not take the image: {said[-1]}")
+        raise EngineProblem(f"{words[0]} cannot load the image: {said[-1]}")

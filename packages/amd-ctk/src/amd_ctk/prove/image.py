@@ -69,7 +69,7 @@ def _find_libraries(modules: Sequence[str]) -> Iterator[str]:
     for program in (interpreter(), *(path for path in modules if path.endswith(".so"))):
         answer = ask(["ldd", program])
         if not answer.is_installed:
-            raise NoImage("ldd is not installed, which names the libraries of python3", hint="it comes with glibc")
+            raise NoImage("ldd, which lists the libraries of python3, is not installed", hint="it comes with glibc")
         for line in answer.output.splitlines():
             # libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...), and the linker itself without an arrow.
             path = line.partition("=>")[2].strip() or line.strip()

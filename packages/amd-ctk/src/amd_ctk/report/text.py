@@ -97,7 +97,7 @@ def _lay_out(rows: Sequence[Sequence[str]]) -> list[str]:
 def _notes(report: Report) -> list[str]:
     notes = []
     if report.whole.seen_seconds == 0:
-        notes.append("How busy GPUs were is not known: 'sudo amd-ctk usage enable' looks every 30 seconds")
+        notes.append("There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one")
     if report.uncertain:
         notes.append(f"The end of {_counted(report.uncertain)} was not seen: counted up to the last look")
     if report.unreadable:

@@ -65,7 +65,7 @@ def take_look(host: Host) -> dict[str, str]:
     tracker = looking_tracker(host)
     usage = tracker.take_look(keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None
-    # Where nobody reads the counters, the driver is asked for them only to see whether a sick GPU is well again.
+    # If no program reads the counters, the driver is asked for them only to see whether a sick GPU is well again.
     states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))
     if has_exporter:
         tracker.write_metrics(host.path(METRICS), usage, states)

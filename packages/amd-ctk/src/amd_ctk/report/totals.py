@@ -25,7 +25,7 @@ class Total(Value):
         title: What it is called.
         gpu_seconds: For how long it had how many GPUs.
         busy_seconds: For how much of `seen_seconds` GPUs were at work.
-        seen_seconds: The part of `gpu_seconds` during which somebody looked.
+        seen_seconds: The part of `gpu_seconds` for which use was recorded.
         starts: How many reservations began within the time.
         peak_bytes: The most memory that one of them was seen to use; None if that was never read.
     """

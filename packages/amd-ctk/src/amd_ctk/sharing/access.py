@@ -33,7 +33,7 @@ NOTHING_CHANGED = "every member of the nodes' group can still open every GPU"
 
 
 class AccessRefused(ToolkitError):
-    """A host on which nobody can be kept from GPUs that others have reserved."""
+    """A host that cannot keep users from GPUs that others have reserved."""
 
 
 class Obstacle(Value):
@@ -114,11 +114,11 @@ def apply_access(host: Host) -> None:
 def find_access_problem(host: Host, *, is_reserved: bool) -> str:
     """Return how the nodes are not as the setting says, "" where they are; only root can read who may open them."""
     if not is_reserved:
-        return f"{RULE_FILE} closes the nodes, and {ACCESS} is not {RESERVED}" if is_closed(host) else ""
+        return f"{RULE_FILE} closes the nodes, but {ACCESS} is not {RESERVED}" if is_closed(host) else ""
     if problem := find_open(host):
-        return f"{ACCESS} is {RESERVED}, and {problem}"
+        return f"{ACCESS} is {RESERVED}, but {problem}"
     path = find_difference(host)
-    return f"{ACCESS} is {RESERVED}, and the list of {path} does not match the users who reserved it" if path else ""
+    return f"{ACCESS} is {RESERVED}, but the list of {path} does not match the users who reserved it" if path else ""
 
 
 def require_possible(host: Host) -> None:
@@ -154,7 +154,7 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
     elif host.is_this_machine and not os.geteuid() and (failed := find_obstacle()):
         problem = f"systemd cannot close other GPUs to a job here ({failed})"
         yield Obstacle(
-            problem=problem, advice="that takes D-Bus, and device filters of systemd and the kernel (CONFIG_CGROUP_BPF)"
+            problem=problem, advice="this needs D-Bus, and device filters in systemd and the kernel (CONFIG_CGROUP_BPF)"
         )
 
 

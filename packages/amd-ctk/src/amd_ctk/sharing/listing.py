@@ -13,7 +13,7 @@ NOBODY = "Only root may reserve GPUs"
 
 
 def format_permission(permission: Permission) -> str:
-    """Return what somebody may, as a sentence."""
+    """Return a permission as a sentence."""
     number = "" if permission.number is None else f" ({_kind(permission)} {permission.number})"
     if permission.is_excluded:
         return f"{permission.who}{number} may not reserve GPUs"
@@ -24,7 +24,7 @@ def format_permission(permission: Permission) -> str:
 
 
 def format_permissions(permissions: Sequence[Permission]) -> str:
-    """Return everybody who may, as a table."""
+    """Return all permissions as a table."""
     return format_columns([HEADER, *map(_row, permissions)]) if permissions else NOBODY
 
 

@@ -1,4 +1,4 @@
-"""The socket of the service that gives out GPUs: enabled while somebody may reserve some."""
+"""The socket of the service that gives out GPUs: enabled while any user may reserve GPUs."""
 
 from __future__ import annotations
 

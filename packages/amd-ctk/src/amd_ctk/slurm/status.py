@@ -22,7 +22,7 @@ CGROUP_CONF = "cgroup.conf"
 OCI_CONF = "oci.conf"
 HOW_TO_CONFIGURE = "'amd-ctk runtime configure --runtime=slurm' changes that"
 OUTDATED = (
-    f"{OCI_CONF} calls {RUNTIME_PROGRAM} in another way than this version writes it, so scancel may leave containers"
+    f"{OCI_CONF} calls {RUNTIME_PROGRAM} differently from this version, so scancel may leave containers"
     f" behind ({HOW_TO_CONFIGURE})"
 )
 HEADER = ("GPU Id", "Slurm Id", "Type", "DRM Device")
