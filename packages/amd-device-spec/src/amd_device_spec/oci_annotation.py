@@ -1,6 +1,6 @@
 """Remove from a spec what its annotation lists as added by this toolkit.
 
-Anybody can write an annotation, an image too, so what it lists is checked before anything is removed.
+Any user or image can write an annotation, so its list is checked before anything is removed.
 """
 
 from __future__ import annotations

@@ -102,11 +102,11 @@ class Settings(Value):
         allow_sick_gpus: Whether sick GPUs are given to those who name them: `no` or `yes`.
         bad_page_limit: How many pages of its memory may be retired before a GPU is sick; 0 for the driver's limit.
         temperature_limit: From how many degrees Celsius on a GPU is suspect; 0 for the driver's limit.
-        users: Who may reserve GPUs without root, as `amd-ctk users` writes it.
+        users: Users who may reserve GPUs without root, as `amd-ctk users` writes it.
         queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
-        job_names: Whether everybody sees what people call their jobs: `public` or `private`.
+        job_names: Whether all users see the names of jobs: `public` or `private`.
         gpu_access: Who may open the nodes of GPUs on the host: their `group`, or who has them `reserved`.
-        idle: After how long somebody is warned whose reserved GPUs nobody uses, as in `60m`; "" for never.
+        idle: Idle time of reserved GPUs after which their owner gets a warning, as in `60m`; "" for never.
         history_days: For how many days the history of reservations is kept; 0 for no day.
         history_names: Whether reports show persons by `names` or `numbers`.
         log_level: `debug`, `info`, `warn` or `error`.

@@ -1,6 +1,6 @@
 """What did Docker Swarm choose for a task, as far as that can be told from the task's environment?
 
-Swarm writes `DOCKER_RESOURCE_<KIND>`, and anybody else can write that too: decision 3,
+Swarm writes `DOCKER_RESOURCE_<KIND>`, and any image can write that too: decision 3,
 docs/decisions/0003-swarm-has-the-last-word.md.
 """
 

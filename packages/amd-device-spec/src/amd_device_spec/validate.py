@@ -29,7 +29,7 @@ _PATTERN_WORDS = {
 # Of all annotations of a device together, in bytes.
 LONGEST_ANNOTATIONS = 256 * 1024
 LONGEST_LABEL = 63
-# Nobody reads more.
+# More would not be read.
 MOST_ERRORS = 1000
 LONGEST_PREFIX = 253
 

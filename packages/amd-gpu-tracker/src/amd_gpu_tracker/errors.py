@@ -108,7 +108,7 @@ class WaitRefused(ToolkitError):
 
 
 class WaitOver(ToolkitError):
-    """A wait for GPUs that ended without them: its time is over, or the job was taken out of the queue."""
+    """A wait for GPUs that ended without them: its time is over, or the job was removed from the queue."""
 
     exit_code = 12
 

@@ -86,7 +86,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
 
 
 def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
-    """Check the image of a container that nobody claims GPUs for; where its bundle is not to be found, it starts."""
+    """Check the image of a container that claims no GPUs; if its bundle cannot be found, it starts."""
     from amdgpu_discovery.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)

@@ -6,7 +6,7 @@
 #
 # CDI specs on disk and the config.json of running containers name this file: it must not move.
 
-# sh is bash on some systems, where functions that somebody exported would stand in for these builtins.
+# sh is bash on some systems, where exported functions would stand in for these builtins.
 unset -f test read printf exec
 # Engines run hooks with an environment of their own, or none.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -63,7 +63,7 @@ case $((flags & 0x200000)) in
     *) namespace='pid:[4026531836]' ;;
 esac
 
-# With the lock held, nobody can put the lease of the next container of this id in the place of the one that is read.
+# With the lock held, no process can replace the lease that is read by that of the next container of this id.
 # Some versions of filelock remove the file; a lock on that would guard nothing.
 exec 9<>"$lock"
 flock -n 9 2>/dev/null && test /proc/self/fd/9 -ef "$lock" || ask_python "$@"

@@ -98,7 +98,7 @@ class Tracker:
         engines' containers claim from now on, as the hooks in CDI specs do, must be there by then.
         """
         self._take_over(tell)
-        # Everybody may hear that there is nothing to do.
+        # Every user may learn that there is nothing to do.
         if self._state.read_policy().enabled:
             return False
         with self._book.locked():
@@ -195,7 +195,7 @@ class Tracker:
         return preview_accessibility(self._book, request, exclusive=exclusive, rules=self._rules)
 
     def drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
-        """Give nobody the GPUs that `request` names any more, and return their numbers; who has one keeps it.
+        """Stop giving out the GPUs that `request` names, and return their numbers; their current users keep them.
 
         `reason` is shown to those who are refused; `until` is when it ends by itself, in seconds since 1970 (UTC), 0
         for never. NotPermitted, RequestError.
@@ -437,7 +437,7 @@ class Tracker:
         return read_failures(State(self._host).run_directory)
 
     def settle_history(self) -> None:
-        """Write the lines of reservations whose end nobody wrote, as after a power cut."""
+        """Write the lines of reservations whose end was not written, as after a power cut."""
         if self._state.records_history:
             from amd_gpu_tracker.history.files import settle
 
@@ -517,7 +517,7 @@ class Tracker:
     def waiting(self) -> list[Ticket]:
         """Return the jobs that wait, in the order in which they came.
 
-        These are root's, the caller's, and those of everybody who asked the service that gives out GPUs.
+        These are root's, the caller's, and those of all users that the service gave GPUs to.
         """
         return [ticket for each in self._tickets() for ticket in each.with_starts()]
 
@@ -624,7 +624,7 @@ class Tracker:
         adopt_running(self._book, tell, since=self._processes.now())
 
     def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
-        """Say who keeps GPUs after a reset, or of whom nobody knows any more."""
+        """Say which reservations keep GPUs after a reset, and which are forgotten."""
         from amd_gpu_tracker.claims.forgetting import say_of
 
         gpus = locate_gpus(self._host)

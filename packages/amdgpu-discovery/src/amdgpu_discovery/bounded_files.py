@@ -94,7 +94,7 @@ def _has_ended(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG) != (0, 0)
     except ChildProcessError:
-        # It is no child of this process, or the kernel was told that nobody waits for any.
+        # It is no child of this process, or the kernel was told not to wait for children.
         return True
 
 

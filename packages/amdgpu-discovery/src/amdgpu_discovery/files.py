@@ -28,7 +28,7 @@ WRITABLE_BY_GROUP = 0o000020
 WRITABLE_BY_ALL = 0o000002
 
 # How the name of a file ends that is not in its place yet; a process that is killed leaves it.
-# Of a temporary file that nobody will put in its place any more.
+# Of a temporary file that will not be put in its place any more.
 OLD_SECONDS = 60
 TEMPORARY = ".tmp"
 READ_AT_ONCE = 65536
@@ -211,7 +211,7 @@ def remove_file(path: str) -> None:
 def make_directories(path: str, *, ignore_umask: bool = False) -> None:
     """Make a directory and those above it that are missing; OSError names the one that cannot be made.
 
-    Only their owner may write. With `ignore_umask` everybody may read, else those whom the umask allows.
+    Only their owner may write. With `ignore_umask` all users may read, else those that the umask allows.
     """
     if is_directory(path):
         return

@@ -1,7 +1,7 @@
 """A container's OCI runtime spec (config.json): read so that it means the same here and to the runtime that gets it.
 
 runc (Go) ignores the case of keys and merges a key given twice; crun does neither, takes the first of two, and reads
-numbers in quotes too. A spec on which they disagree is refused, because nobody can say what its container would get.
+numbers in quotes too. A spec on which they disagree is refused, because it is unclear what its container would get.
 
 The functions below `read_spec` say what a spec means: which privileges its container has, which GPUs it opens by
 itself, and whether the container's processes die with its init.
@@ -62,7 +62,7 @@ _NAMES = {str: "a string", int: "a number", bool: "true or false", dict: "an obj
 def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], bytes] = read_file) -> dict[str, Any]:
     """Return the spec in a file; FileError calls the file `name`, and gives `hint` where it cannot be read.
 
-    `read` reads the file, for a caller that does not read everybody's; OSError.
+    `read` reads the file, for a caller that does not read every user's; OSError.
     """
     try:
         spec: dict[str, Any] = loads(read(path), make_object=_unambiguous)

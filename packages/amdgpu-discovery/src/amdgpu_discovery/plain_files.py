@@ -1,4 +1,4 @@
-"""Read files that somebody else may have written: within limits, and nothing but plain files."""
+"""Read files that another user may have written: within limits, and nothing but plain files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def read_plain_file(
 def read_own_file(path: str, *, largest: int = LARGEST_PLAIN_FILE) -> bytes:
     """Return the content of a file in a directory that only the caller and root may change; errors as above.
 
-    It is opened before it is known what it is, which takes half as long: a pipe does not block the reader, and nobody
-    else can have put a device there.
+    It is opened before it is known what it is, which takes half as long: a pipe does not block the reader, and no
+    other user can have put a device there.
     """
     flags = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOCTTY
     descriptor = posix.open(path, flags)

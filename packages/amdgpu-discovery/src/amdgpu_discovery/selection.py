@@ -40,7 +40,7 @@ NO_UNIQUE_ID = "gpu-xx"
 
 # Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
-# MAX_ARG_STRLEN of Linux: no process can be started with a longer variable, so nobody loses anything by this limit.
+# MAX_ARG_STRLEN of Linux: no process can be started with a longer variable, so this limit costs nothing.
 LONGEST_REQUEST = 128 * 1024
 
 

@@ -1,6 +1,6 @@
 """Which GPUs of a host a job of Slurm has.
 
-Anybody can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and what this
+Any user can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and what this
 process may use is the limit.
 """
 

@@ -1,1 +1,1 @@
-"""Reserve GPUs for everybody who has an account: one small process of root, behind a socket, while anybody needs it."""
+"""Reserve GPUs for all users with an account: one small process of root, behind a socket, while it is needed."""

@@ -1,4 +1,4 @@
-"""A request of somebody, weighed: what is wanted, among which GPUs, and by which rules."""
+"""A user's request, weighed: which GPUs it wants, among which ones, and by which rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do what may take long in a process of its own, so that nobody who asks waits for it."""
+"""Run work that may take long in a process of its own, so that no client waits for it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ServiceGone(ToolkitError):
 
 
 def is_answered(path: str) -> bool:
-    """Return whether somebody listens at a socket."""
+    """Return whether a process listens at a socket."""
     try:
         connect(path).close()
     except OSError:
@@ -59,7 +59,7 @@ def is_answered(path: str) -> bool:
 
 
 def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
-    """Return whether somebody answers at a socket within some seconds, and does not only listen there."""
+    """Return whether a process answers at a socket within some seconds, and does not only listen there."""
     end = time.monotonic() + seconds
     try:
         with connect(path, seconds) as connected:
@@ -79,11 +79,11 @@ def ask(
     tell: Callable[[str], None] = print,
     find_again: Callable[[], str] | None = None,
 ) -> Answer | None:
-    """Return the last answer to a request, None where nobody listens; Refused, ServiceGone.
+    """Return the last answer to a request, None where no process listens; Refused, ServiceGone.
 
     `tell` is called with what is waited for. A process that asks for GPUs connects again where the broker was started
     again: its place, and what it was given, are its own. Whether anything else was done cannot be told then.
-    `find_again` returns where somebody listens after nobody did at `path`.
+    `find_again` returns where a process listens if none did at `path`.
     """
     since = time.monotonic()
     lost_at: float | None = None
@@ -192,7 +192,7 @@ def with_names(answer: Answer) -> str:
     """Return the message of an answer with the names of people."""
     if not answer.people:
         return answer.message
-    # Mostly nobody else is named.
+    # Most requests name no other user.
     from amd_gpu_tracker.errors import name_people
     from amd_gpu_tracker.life.people import name_of_person, title_of_person
 

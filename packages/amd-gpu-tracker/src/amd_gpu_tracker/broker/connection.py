@@ -1,4 +1,4 @@
-"""One client's connection: a line comes in, answers go out, and nobody waits for either."""
+"""One client's connection: a line comes in, answers go out, and the server waits for neither."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Connection:
         # Whether the last answer is on its way, and whether the connection is over.
         self.is_last = False
         self.is_closed = False
-        # Whether nobody was there to whom something was sent.
+        # Whether an answer was sent to a client that had gone.
         self.is_lost = False
         self.deadline: float | None = self._now() + SILENCE_SECONDS
 
@@ -53,7 +53,7 @@ class Connection:
         return self._socket.fileno()
 
     def is_gone(self) -> bool:
-        """Return whether nobody is there any more to whom something could be given."""
+        """Return whether the client has gone, so that it can be given nothing."""
         return self.is_closed or has_ended(self.pidfd)
 
     def read(self) -> Request | None:

@@ -45,7 +45,7 @@ class Endings:
         self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
         self._children = children
         self._warned: set[tuple[str, int, float]] = set()
-        # Jobs that somebody ends before their time; forgotten by the next broker, whose word is then about their time.
+        # Jobs that a user ends before their time; the next broker forgets them, and names their time as the reason.
         self.asked: set[str] = set()
         now = self._processes.now()
         for note in read_notes(book.state):

@@ -1,4 +1,4 @@
-"""Give GPUs to a process of somebody, or reserve them for later: one lease each, under the tracker's lock."""
+"""Give GPUs to a user's process, or reserve them for later: one lease each, under the tracker's lock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Grants:
     def give(self, asked: Asked, *, is_waiting: bool = False) -> Answer:
         """Give the GPUs of a request to the process that asks, for as long as its permission allows.
 
-        What is spare ends as soon as somebody waits for it. Errors as `Tracker.hold`.
+        A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.hold`.
         """
         token, limit = new_token(asked.job), self._limit_of(asked)
         preemptible = self._now() if asked.is_spare else 0.0
@@ -68,7 +68,7 @@ class Grants:
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
         """Give the GPUs of a reservation to a process, until that is over.
 
-        GpusRefused if there is none, or somebody has them.
+        GpusRefused if there is none, or another job has them.
         """
         token = new_token(job)
         claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)

@@ -1,4 +1,4 @@
-"""Reservations and jobs whose GPUs nobody uses: warned first, and later ended for those who wait for them.
+"""Reservations and jobs whose GPUs are idle: warned first, and later ended for jobs that wait for them.
 
 What is known of each stands in its lease. Looks that were not taken, or gave nothing, prove no idleness: after them it
 counts from the next look.
@@ -27,7 +27,7 @@ MOST_BETWEEN = 60.0
 
 
 class Idle:
-    """What nobody uses, look by look."""
+    """The idle GPUs, look by look."""
 
     def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:
         """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
@@ -52,7 +52,7 @@ class Idle:
     def serve(self, leases: Sequence[Lease], seconds: int, now: float) -> bool:
         """Look, warn, and write down what is idle where that is asked for; return whether leases were changed.
 
-        `seconds` is after how long somebody is warned, 0 for never; `now` is in seconds since boot.
+        `seconds` is the idle time until a warning, 0 for never; `now` is in seconds since boot.
         """
         self._seconds, self.is_fresh = seconds, False
         jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
@@ -67,12 +67,12 @@ class Idle:
         return is_changed
 
     def hurry(self, now: float) -> None:
-        """Look at once: somebody waits, and what is ended for that has to be idle now."""
+        """Look at once: a job waits, and only jobs that are idle now may end for it."""
         self._next_look = now
         self._plan(now, is_needed=True)
 
     def preempt(self, job: Lease, for_whom: str, now: float) -> None:
-        """End a reservation or job, with what runs in it, for somebody who waits; the endings then do it."""
+        """Mark a reservation or job, and all that runs in it, to end for a waiting job; the endings then do it."""
         with self._book.locked():
             lease = self._state.read_lease(self._state.lease_path(job.key))
             # It may have been kept meanwhile, or another one has its name.
@@ -97,7 +97,7 @@ class Idle:
             self._next_look = now + between
 
     def _note(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:
-        """Write down which of the jobs nobody uses, as far as that changed."""
+        """Write down which of the jobs are idle, as far as that changed."""
         self.is_fresh = True
         # The looks in between gave nothing.
         is_gap = now > self._looked_at + 3 * MOST_BETWEEN + MOST_SECONDS
@@ -111,7 +111,7 @@ class Idle:
         return bool(changed)
 
     def _forget(self, leases: Sequence[Lease]) -> bool:
-        """Take back what was said of leases before nobody was to be warned any more."""
+        """Clear the idle times of leases once warnings are turned off."""
         changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in leases if each.idle_since]
         changed = [each for each in changed if not each.is_preempted]
         self._write(changed)

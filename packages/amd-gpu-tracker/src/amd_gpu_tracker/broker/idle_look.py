@@ -52,7 +52,7 @@ class IdleLook:
             os.close(writer)
 
     def finish(self, now: float) -> frozenset[str] | None:
-        """Return the keys of the GPUs that nobody uses, once the look is over; None before, and if it failed."""
+        """Return the keys of the idle GPUs, once the look is over; None before, and if it failed."""
         if self._reader < 0 or (not self._is_told() and now < self._began + MOST_SECONDS):
             return None
         os.close(self._reader)
@@ -76,7 +76,7 @@ class IdleLook:
 
 
 def _tell_unused(host: Host, writer: int) -> None:
-    """Write the keys of the GPUs that nobody uses; one whose driver does not answer may be used."""
+    """Write the keys of the idle GPUs; one whose driver does not answer may be used."""
     # The broker does without.
     from amd_gpu_tracker.states.use import read_gpu_uses
     from amdgpu_discovery.discover import find_gpus

@@ -1,6 +1,6 @@
 """Names of jobs that tell others nothing: what is written down is a word that only their owner's name leads to.
 
-Leases, tickets and the history are files that everybody may read, and every list, refusal and metric comes from them;
+Leases, tickets and the history are files that all users may read, and every list, refusal and metric comes from them;
 so the name never gets there. A secret that only root reads keeps others from trying names.
 """
 
@@ -33,7 +33,7 @@ class JobNames:
     def hide(self, request: Request, uid: int, owner: int | None) -> Request:
         """Return a request with the names by which its jobs are written down; FileError.
 
-        Of user `uid`; `owner` is whose reservation is meant, None for anybody's.
+        Of user `uid`; `owner` is the reservation's owner, None for any user.
         """
         if not self.are_private:
             return request
@@ -43,7 +43,7 @@ class JobNames:
         return request.replace(name=name, reservation=inside)
 
     def _name(self, owner: int, name: str, *, is_new: bool) -> str:
-        """Return the word for a name; the name, where it is that of a list, from before the setting, or nobody's."""
+        """Return the word for a name; the name itself if it is of a list, older than the setting, or ownerless."""
         word = self._word(owner, name)
         if self._has(owner, word):
             return word

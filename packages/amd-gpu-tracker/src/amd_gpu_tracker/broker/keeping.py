@@ -22,7 +22,7 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
     """Let a reservation or job last for `seconds` from now; return its id, and in how many seconds it ends (0: never).
 
     Nothing is made shorter, what has no end stays without one, and it counts as used now. `owner` is a user, None for
-    whoever has it. `most` is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
+    any owner. `most` is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
     """
     state = book.state
     with book.locked():
@@ -50,7 +50,7 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     with book.locked():
         lease, leases = _find(book, name, owner)
         now = book.processes.now()
-        # What is being ended already is ended once, however often somebody asks.
+        # A job that is already ending ends once, however often a user asks.
         if not 0 < _end(lease) <= now:
             for each in inside(lease, leases):
                 state.write_lease(each.replace(limit=now))

@@ -40,7 +40,7 @@ def latest_start(waiter: Waiter, before: Sequence[Waiter], ends: Mapping[int, fl
 
 
 def _start(waiter: Waiter, starts: Sequence[tuple[Waiter, float | None]], ends: Mapping[int, float]) -> float | None:
-    """Return when a job starts, which overtakes nobody who wants one of the same GPUs."""
+    """Return when a job starts if it overtakes no job that wants one of the same GPUs."""
     held_up = [start for each, start in starts if each.among & waiter.among]
     known = [start for start in (*held_up, _free(waiter, ends)) if start is not None]
     return max(known) if len(known) > len(held_up) else None

@@ -38,7 +38,7 @@ LOOK_SECONDS = 5.0
 
 
 class Line:
-    """Everybody who waits on one host."""
+    """All waiting jobs of one host."""
 
     def __init__(
         self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: RecentUse, *, log: Journal
@@ -54,7 +54,7 @@ class Line:
         found = self._tickets.waiting()
         self._places = {each.number: Place(each, asked_before(each), self._now) for each in found}
         self._order = list(self._places.values())
-        # When somebody left the line last, of which the others were perhaps not told yet.
+        # When a job last left the line; the others may not have been told yet.
         self._changed_at = 0.0
         # When those who wait start at the latest, as the file says it that lists read; None where that is not known.
         self._written: dict[int, float] | None = None
@@ -94,7 +94,7 @@ class Line:
         return Place(ticket, asked, self._now, client)
 
     def add(self, place: Place) -> None:
-        """Let somebody wait."""
+        """Let a job wait."""
         self._tickets.add(place.ticket)
         self._places[place.ticket.number] = place
         self._order.append(place)
@@ -122,7 +122,7 @@ class Line:
         self._end("refused", place, error, f": {error.message}")
 
     def drop_cancelled(self) -> None:
-        """Take those out of the line whose tickets somebody took away, and those who ended without a connection."""
+        """Take jobs out of the line whose tickets are gone, and those that ended without a connection."""
         for place in list(self._places.values()):
             if not self._tickets.has(place.ticket):
                 self.cancel(place)
@@ -229,13 +229,13 @@ class Line:
             self._written = starts
 
     def next_tell(self) -> float | None:
-        """Return when somebody has to be told that others left, in seconds since boot; None where all know."""
+        """Return when a client has to be told that others left, in seconds since boot; None where all know."""
         untold = (place.said_at for place in self._places.values() if place.client and place.said_at < self._changed_at)
         said_at = min(untold, default=None)
         return None if said_at is None else said_at + TELL_SECONDS
 
     def has_absent(self) -> bool:
-        """Return whether somebody who waits has no connection."""
+        """Return whether a waiting job has no connection."""
         return any(place.client is None for place in self._places.values())
 
     def _count_of(self, owner: int) -> int:
@@ -257,7 +257,7 @@ class Line:
         return {number: round(latest + offset) for number, latest in known}
 
     def _said_to(self, place: Place, before: Sequence[Place], view: View) -> tuple[Answer, str]:
-        """Return what somebody who waits is told, behind those `before` who are served first, also without time."""
+        """Return the message for a waiting job, behind those `before` that are served first, also without time."""
         now = self._now()
         place.latest = _latest_start(place, before, view, now)
         tickets = [

@@ -47,13 +47,13 @@ class Opened:
                 ) from error
 
     def follow(self, leases: Iterable[Lease]) -> None:
-        """Let everybody open what they have reserved, and nothing else."""
+        """Let all users open the GPUs that they have reserved, and no others."""
         if self.is_reserved:
             follow_leases(self._host, leases)
 
 
 def follow_leases(host: Host, leases: Iterable[Lease] | None = None) -> None:
-    """Let everybody open what they have by these leases, by default all that live, and nothing else."""
+    """Let all users open the GPUs of these leases, by default all living ones, and no others."""
     for path, uids in find_users(host, leases).items():
         # What keeps this from being done, doctor finds.
         with suppress(OSError):

@@ -24,7 +24,7 @@ class Waiter(Value):
         among: The GPUs that fit, as bits.
         count: How many of them it wants.
         seconds: After how long its job is ended, 0 for never.
-        is_spare: It wants GPUs only as long as nobody else does.
+        is_spare: It wants GPUs only as long as no other job does.
         is_particular: Not any GPUs of those that fit will do, if there are as many as it wants.
     """
 
@@ -42,7 +42,7 @@ class Outlook(Value):
 
     Attributes:
         now: The time, as in `ends`.
-        free: The GPUs that nobody has, as bits.
+        free: The free GPUs, as bits.
         ends: When a GPU is free at the earliest, by number; a GPU of which that is not known is left out.
     """
 
@@ -93,11 +93,11 @@ def serve(
 ) -> None:
     """Try to give GPUs to `waiters`, which are in their order; `try_now` returns whether one waits no more.
 
-    Nobody is overtaken by one who may get one of the same GPUs, unless `is_passed_over` says that it holds up nobody,
-    or the job that overtakes has ended before all whom it overtakes could start. `look` returns what is known
+    No job is overtaken by one that may get one of the same GPUs, unless `is_passed_over` says that it holds up none,
+    or the job that overtakes has ended before all that it overtakes could start. `look` returns what is known
     at the moment.
     """
-    # Before when nobody who is held up, or waits, can have a GPU; by bit. Who came later does not start earlier.
+    # The earliest start of a job that is held up, or waits, by the bit of a GPU. Later jobs do not start earlier.
     starts: dict[int, float] = {}
     held_up = 0
     for waiter in waiters:

@@ -20,7 +20,7 @@ SO_PEERPIDFD = 77
 # What Python's getsockopt holds at most, 256 groups.
 GROUPS_BYTES = 1024
 CREDENTIALS = struct.Struct("iII")
-# The users whom the kernel gives what has no owner, and the one that means nobody.
+# The users that the kernel shows for files without an owner, and the one that means no user.
 NOBODY = (65534, (1 << 32) - 1)
 SUBORDINATE_FILE = "/etc/subuid"
 
@@ -84,7 +84,7 @@ def has_ended(pidfd: int) -> bool:
 
 
 def no_account(uid: int) -> PeerRefused:
-    """Return the error for a uid that is nobody's own."""
+    """Return the error for a uid that belongs to no account."""
     return PeerRefused(f"user {uid} has no account", hint="ask outside of the container")
 
 
@@ -124,7 +124,7 @@ def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidf
     if process is None or has_ended(pidfd):
         raise PeerRefused("the process that asks has ended")
     if set(uids) != {uid}:
-        # It is to become a job of whoever asked, and is somebody else by half, as a setuid program is.
+        # It is to become the caller's job, but runs partly as another user, as a setuid program does.
         raise PeerRefused(f"the process {pid} runs as several users", hint="ask without a setuid program")
     return Peer(uid=uid, gids=gids, process=process, login=_read_login(processes, pid), may_lack_groups=may_lack_groups)
 

@@ -1,7 +1,7 @@
 """Who may reserve GPUs, how many at once, and among which.
 
 The administrator's words, `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=4:together` and `everyone`,
-name users and groups by number as well, because nobody looks up names when GPUs are given.
+name users and groups by number as well, because names are not looked up when GPUs are given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOGETHER = "together"
 NO_LIMIT = 0
 MOST_GPUS = 1024
 LARGEST_ID = (1 << 32) - 2
-# A year. Days are written as hours, which nobody takes for something else.
+# A year. Days are written as hours, which are unambiguous.
 MOST_SECONDS = 366 * 86400
 UNITS = (("h", 3600), ("m", 60), ("s", 1))
 
@@ -31,7 +31,7 @@ class NotAllowed(ToolkitError):
 
 
 class Permission(Value):
-    """What somebody may.
+    """A user's permission.
 
     Attributes:
         who: A user's name, `@` and a group's name, or `everyone`.

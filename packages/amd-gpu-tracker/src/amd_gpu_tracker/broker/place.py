@@ -56,5 +56,5 @@ class Place:
         self.waiter = self.waiter.replace(seconds=permission.seconds and permission.seconds + GRACE_SECONDS)
 
     def is_absent(self) -> bool:
-        """Return whether its client is away for so long that it holds up nobody."""
+        """Return whether its client is away for so long that it holds up no other job."""
         return self.client is None and self._now() > self.absent_since + ABSENCE_SECONDS

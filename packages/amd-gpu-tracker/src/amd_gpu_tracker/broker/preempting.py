@@ -1,4 +1,4 @@
-"""Which idle reservations and jobs give their GPUs to those who wait: as few as serve somebody wholly."""
+"""Which idle reservations and jobs give their GPUs to waiting jobs: as few as serve one of them wholly."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Idler(Value):
 def choose(wanted: Iterable[Waiter], free: int, idlers: Iterable[Idler]) -> dict[str, int]:
     """Return the jobs that are to be ended, each with the number of who waits for its GPUs.
 
-    `wanted` are those who wait, in the order in which they are served; `free` are the GPUs that nobody has, and those
-    that are about to be free. `idlers` are taken in the order given. Nobody passes one who is before for the same GPUs.
+    `wanted` are the waiting jobs, in the order in which they are served; `free` are the unreserved GPUs, and those
+    that are about to be free. `idlers` are taken in the order given. No job passes an earlier one for the same GPUs.
     """
     chosen: dict[str, int] = {}
     left = list(idlers)

@@ -72,7 +72,7 @@ class Request(Value):
         owner: Whose job or reservation is meant; only root may name another user.
         behind: The user who became root by sudo, as root's client says; others are not asked.
         rules: What a program says about choices, as `rules_as_told` has it; heard by who stands in for the service.
-        spare: Whether it wants GPUs only as long as nobody waits for them; None for no, which earlier services know.
+        spare: Whether it wants GPUs only until another job waits for them; None for no, which earlier services know.
     """
 
     verb: str

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 FIRST_DESCRIPTOR = 3
 # As in amd-gpu-tracker.socket.
 BACKLOG = 256
-# Masks of a socket's mode. Everybody may ask the service, from the first moment; who is given something, it decides.
+# Masks of a socket's mode. All users may ask the service, from the first moment; it decides which ones get GPUs.
 EVERYBODY, ONLY_OWNER = 0o111, 0o177
-# Of one process, as the unit of systemd has it: everybody who waits needs two.
+# Of one process, as the unit of systemd has it: each waiting job needs two.
 DESCRIPTORS = 65_536
-# How long who stands in for the service stays when nobody waits.
+# How long the stand-in for the service stays when no job waits.
 STAND_IN_SECONDS = 1.0
 # Container starts hold the lock for milliseconds; who holds it longer must not hold up all clients.
 LOCK_SECONDS = 5.0
@@ -94,7 +94,7 @@ def listen(path: str, mask: int) -> socket.socket:
 
 
 def _refuse_living(path: str) -> None:
-    """Raise FileError where somebody listens at this path, and what is there is no socket."""
+    """Raise FileError if a process listens at this path, or if the file there is not a socket."""
     from amd_gpu_tracker.broker.client import connect
 
     try:
@@ -112,7 +112,7 @@ def serve(
     grace: float = GRACE_SECONDS,
     processes: Processes | None = None,
 ) -> None:
-    """Serve the clients of a host until nobody needs it; at a path that was named, until a signal ends it.
+    """Serve the clients of a host until none is left; at a path that was named, until a signal ends it.
 
     What is ended because its time is over has `grace` seconds between TERM and KILL. `processes` are this machine's,
     also those that have another clock.

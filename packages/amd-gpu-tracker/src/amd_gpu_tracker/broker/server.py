@@ -33,11 +33,11 @@ AT_ONCE = 1024
 ACCEPT_SECONDS = 0.02
 # Of one user other than root.
 MOST_CONNECTIONS = 1_100
-# Kept free for files and processes; without them nobody could be served.
+# Kept free for files and processes; without them no client could be served.
 SPARE_DESCRIPTORS = 64
-# How long the broker stays when nobody needs it.
+# How long the broker stays when it is not needed.
 IDLE_SECONDS = 60.0
-# Where the process has no descriptor left, it accepts nobody for so long.
+# Where the process has no descriptor left, it accepts no client for so long.
 PAUSE_SECONDS = 0.2
 SEVERAL_SIGNALS = 4096
 
@@ -84,7 +84,7 @@ class Server:
             signal.signal(number, self._end)
 
     def run(self) -> None:
-        """Serve until nobody needs it, or a signal ends it. Who waits then connects again and has the same place."""
+        """Serve until it is not needed, or a signal ends it. Waiting clients then reconnect and keep their places."""
         while not self._is_over:
             self._close_finished()
             if self._desk.is_changed:

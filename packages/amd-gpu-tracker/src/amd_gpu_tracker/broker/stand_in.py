@@ -1,8 +1,8 @@
 """Stand in for the service if there is none: a process that serves one user's waiters while there are some.
 
-Who waits first does what systemd does elsewhere: it makes the socket and starts the process. That is nobody's child and
-in a session of its own, so that neither Ctrl-Z nor the end of a job stops the queue. Should it be killed, the next one
-who waits starts it again; tickets and leases are on disk.
+The first waiting job does what systemd does elsewhere: it makes the socket and starts the process, an orphan that
+has a session of its own, so that neither Ctrl-Z nor the end of a job stops the queue. If it is killed, the next job
+that waits starts it again; tickets and leases are on disk.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ serve_waiters(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 
 
 def find_service(state: State, processes: Processes) -> str:
-    """Return the socket at which to wait: the service's for root, else one of the user's own, where somebody listens.
+    """Return the socket at which to wait: the service's for root, else one of the user's own, where a process listens.
 
-    FileError where nobody can be made to. Who listens there may have ended a moment later.
+    FileError if no process can be made to. The listening process may end a moment later.
     """
     served = "" if os.geteuid() else find_socket(state.host)
     if served and is_answered(served):

@@ -43,7 +43,7 @@ class Terms(Value):
         order: `fair` or `fifo`.
         is_reserved: Whether only those who have reserved a GPU may open its nodes.
         hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
-        idle: After how many seconds somebody is warned whose GPUs nobody uses; 0 for never.
+        idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
         has_private_names: Whether jobs are written down without the names that people gave them.
     """
 
@@ -61,7 +61,7 @@ FindTerms = Callable[[Host], Terms]
 
 
 def require_permission(terms: Terms, peer: Peer) -> Permission:
-    """Return what a process may; NotAllowed. Root needs no permission, and nobody for the own process."""
+    """Return the permission of a process; NotAllowed. Root needs none, nor does a caller for its own process."""
     if peer.uid in (0, os.geteuid()):
         return ROOT
     found = find_permission(terms.permissions, peer.uid, peer.gids)
@@ -110,7 +110,7 @@ def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> Choice
 
 
 def rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[int, ...] | None) -> ChoiceRules:
-    """Return the rules for what somebody may ask: among the groups of GPUs allowed, and among `numbers`."""
+    """Return the rules for a user's requests: among the groups of GPUs allowed, and among `numbers`."""
     allowed = None if numbers is None else frozenset(numbers)
     if permission.groups:
         gpus = locate_gpus(host)
@@ -134,7 +134,7 @@ def find_wanted_within(
 
 
 def require_within(permission: Permission, count: int) -> None:
-    """Raise NotAllowed where somebody asks for more GPUs than ever allowed."""
+    """Raise NotAllowed if a user requests more GPUs than ever allowed."""
     if permission.gpus != NO_LIMIT and count > permission.gpus:
         most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
         who = permission.who if permission.is_together else "you"
@@ -142,7 +142,7 @@ def require_within(permission: Permission, count: int) -> None:
 
 
 def require_in_time(permission: Permission, seconds: int) -> None:
-    """Raise NotAllowed where somebody asks for GPUs for longer than allowed."""
+    """Raise NotAllowed if a user requests GPUs for longer than allowed."""
     if permission.seconds != NO_LIMIT and seconds > permission.seconds:
         most = format_duration(permission.seconds)
         raise NotAllowed(f"you may have GPUs for {most} at most", hint=f"write --for={most}, or less")

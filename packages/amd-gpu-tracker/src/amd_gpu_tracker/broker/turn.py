@@ -50,7 +50,7 @@ def wait_in_line(
 ) -> Reservation:
     """Return what this job reserves when it is its turn; `release` gives it back. Errors as `Tracker.wait`.
 
-    Where nobody waits, it is what `try_now` reserves.
+    If no job waits, it is what `try_now` reserves.
     """
     require_name(name)
     choice, wanted = require_possible(state, request, rules)

@@ -52,7 +52,7 @@ class RecentUse:
     def _save(self, now: float) -> None:
         self._saved_at = now
         used = {str(person): amount for person, amount in self.by_person.items()}
-        # A full disk must not keep anybody from GPUs.
+        # A full disk must not keep users from GPUs.
         with suppress(FileError):
             replace_file(self._path, dumps({"at": now, "used": used}) + b"\n", mode=0o644)
 

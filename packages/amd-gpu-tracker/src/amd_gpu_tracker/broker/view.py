@@ -36,7 +36,7 @@ class View(Value):
 
     Attributes:
         leases: The living ones.
-        free: The GPUs that nobody has and that are neither drained nor sick, as bits.
+        free: The GPUs that are neither reserved nor drained nor sick, as bits.
         drained: The GPUs that an administrator has drained, as bits.
         sick: The GPUs that are sick and not drained, as bits.
         shared: The GPUs that are not exclusive, as bits.
@@ -65,7 +65,7 @@ class View(Value):
         return self.holding.get(person, 0)
 
     def is_over(self, person: int, count: int, permission: Permission) -> bool:
-        """Return whether somebody who gets so many GPUs more has more than allowed."""
+        """Return whether so many more GPUs would give a user more than allowed."""
         return bool(permission.gpus) and self.held(person, permission) + count > permission.gpus
 
     @property

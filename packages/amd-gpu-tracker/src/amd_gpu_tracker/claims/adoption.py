@@ -64,7 +64,7 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
 def take_over_at_start(state: State, processes: Processes) -> None:
     """Take over the state of AMD's toolkit 1.x for a container that starts, and adopt what runs.
 
-    The caller holds the lock, and is itself one of those who make a container now, so nobody is waited for.
+    The caller holds the lock, and is itself one of those who make a container now, so it does not wait for others.
     StateError as `State.take_over`.
     """
     former = state.take_over()

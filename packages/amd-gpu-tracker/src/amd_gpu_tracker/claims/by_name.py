@@ -148,7 +148,7 @@ def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> li
 
 
 def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
-    """Raise GpusRefused where so many jobs, and not none, wait for what somebody asks for, and others have."""
+    """Raise GpusRefused if other jobs, at least one, wait for the requested GPUs, which others have."""
     if not jobs:
         return
     uses = [
@@ -214,7 +214,7 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
 
 
 def _require_no_queue(book: Book, tickets: Iterable[Tickets], wanted: Sequence[GpuLocation]) -> None:
-    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up nobody."""
+    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up no other."""
     numbers_by_key = {gpu.key: gpu.number for gpu in wanted}
     among = numbers_by_key.values()
     waiting = sum(

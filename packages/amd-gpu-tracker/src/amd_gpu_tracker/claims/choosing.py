@@ -29,13 +29,13 @@ class Candidate(Value):
     # What other users wrote of their rootless containers, which must not decide whether a container of root starts.
     shares: tuple[UserLease, ...] = ()
     obstacle: str = ""
-    # Why it is not free although nobody has reserved it: a program uses it, or something is wrong with it.
+    # Why it is not free although it is not reserved: a program uses it, or something is wrong with it.
     doubt: str = ""
     is_used_unreserved: bool = False
 
     @property
     def is_free(self) -> bool:
-        """Return whether nobody uses it."""
+        """Return whether it is unused."""
         return not (self.users or self.shares or self.obstacle or self.doubt)
 
 

@@ -103,10 +103,10 @@ class ContainerClaim:
         preview(self._book, self._claim)
 
     def find_unreserved_use(self) -> list[str]:
-        """Return a sentence about each of its GPUs that somebody uses without a reservation, as far as memory tells."""
+        """Return a sentence about each of its GPUs that is used without a reservation, as far as memory tells."""
         if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:
             return []
-        # Mostly nobody does.
+        # Mostly none is.
         from amd_gpu_tracker.claims.unreserved import say_unreserved_use
 
         return say_unreserved_use(self._book.state, self._claim)

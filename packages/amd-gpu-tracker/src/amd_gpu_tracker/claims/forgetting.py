@@ -1,4 +1,4 @@
-"""What the tracker forgets: a lost GPU, and at a reset whoever does not prove to live."""
+"""Forget lost GPUs, and at a reset all reservations that do not prove to live."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def forget_lost(book: Book, request: str) -> Forgotten:
 def keep_living(state: State, policy: Policy, processes: Processes) -> list[Lease]:
     """Return the leases that outlive a reset, because a process proves that they live; the caller holds the lock.
 
-    `policy` is the one that begins. Whoever is on a board of which nobody knows what became keeps the whole board.
+    `policy` is the one that begins. A reservation on a board whose fate is unknown keeps the whole board.
     """
     try:
         before = {gpu.key: gpu for gpu in state.read_policy().gpus}

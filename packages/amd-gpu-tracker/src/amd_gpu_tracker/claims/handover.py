@@ -81,7 +81,7 @@ def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation
 
 
 def new_token(name: str) -> str:
-    """Return a token for the reservation of this name, which nobody can guess."""
+    """Return a token for the reservation of this name, which cannot be guessed."""
     return f"{name}.{os.urandom(SECRET_BYTES).hex()}"
 
 
@@ -103,7 +103,7 @@ def find_handed_on(state: State, token: str, processes: Processes) -> Lease | No
 
 
 def find_handed_on_to_user(host: Host, token: str, processes: Processes) -> Lease | None:
-    """Return the reservation of root's service that a token is of, for the user whose it is; None for anybody else."""
+    """Return the reservation of root's service that a token is of, for its owner; None for other users."""
     from amd_gpu_tracker.records.rootless import find_user
     from amd_gpu_tracker.records.state import State
 

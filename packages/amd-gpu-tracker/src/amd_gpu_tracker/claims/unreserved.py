@@ -1,4 +1,4 @@
-"""GPUs that a container was given by name while somebody uses them without a reservation: worth a line in the log."""
+"""GPUs that a container was given by name while a program uses them without a reservation: worth a line in the log."""
 
 from __future__ import annotations
 

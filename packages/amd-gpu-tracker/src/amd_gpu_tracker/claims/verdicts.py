@@ -1,4 +1,4 @@
-"""What a choice passes over although nobody has reserved it: GPUs that are used, sick, suspect or drained."""
+"""The unreserved GPUs that a choice passes over: those that are used, sick, suspect or drained."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
     if drain is not None:
         what = "sick" if drain.is_sick else "drained"
         return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
-    # Whoever has reserved it is who uses it.
+    # The holder of a reserved GPU uses it.
     if verdict.use.is_used and not (candidate.users or candidate.shares):
         return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
     return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate

@@ -1,6 +1,6 @@
 """Processes of container engines: those that watch over containers, and runtimes that are making one.
 
-Anybody can call a process as they like and give it any arguments. So only those of the caller's own user count, which
+Any user can name a process freely and give it any arguments. So only those of the caller's own user count, which
 is root's wherever it matters, with the program they really run, and only those that see the files that the caller sees.
 """
 

@@ -146,7 +146,7 @@ def kept_lease(lease: Lease, processes: Processes, grace: int) -> Lease | None:
 def _find_restart(lease: Lease) -> tuple[str, str]:
     """Return what is there as long as a container may be started again, and the unit that does so.
 
-    The first is "" for a container that nobody starts again, the second where its engine does.
+    The first is "" for a container that is not restarted, the second if its engine restarts it.
     """
     spec = read_of_root(f"{lease.bundle}/config.json")
     if docker := docker_directory(spec, lease.container_id):

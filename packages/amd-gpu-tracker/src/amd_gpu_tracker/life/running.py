@@ -43,7 +43,7 @@ class RunningContainer(Value):
 
     @property
     def user(self) -> None:
-        """Return whose rootless container it is: root's are nobody's."""
+        """Return the owner of a rootless container; root's have none."""
 
 
 def find_running_containers(host: Host, processes: Processes) -> list[RunningContainer]:

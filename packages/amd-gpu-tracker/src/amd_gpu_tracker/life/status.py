@@ -42,7 +42,7 @@ class ContainerUse(Value):
         user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
         person: Uid of the person whose job it is; None if that is unknown.
         until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
-        idle_since: Since when nobody has used its GPUs, in seconds since 1970 (UTC); None where that is not known.
+        idle_since: Since when its GPUs have been idle, in seconds since 1970 (UTC); None where that is not known.
         preemptible_at: From when on it is ended for those who wait; None where it is not.
     """
 
@@ -85,8 +85,8 @@ class GpuUse(GpuRow):
         has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
         tracked_number: The number that it had when GPUs were tracked, where another GPU has been lost since, so that it
             is another one; None otherwise. Requests by its number are refused then.
-        drained: Why nobody is given it, "" if none was given; None where it is not drained.
-        sick: What is wrong with it, where root has seen that its driver gives it up, so that nobody is given it; ""
+        drained: Why it is not given out, "" if no reason was given; None where it is not drained.
+        sick: What is wrong with it, where root has seen that its driver gives it up, so that it is not given out; ""
             otherwise.
     """
 

@@ -1,4 +1,4 @@
-"""Access control lists of device nodes, as the kernel keeps them; so nobody has to have `setfacl`."""
+"""Access control lists of device nodes, as the kernel keeps them; so `setfacl` is not needed."""
 
 from __future__ import annotations
 

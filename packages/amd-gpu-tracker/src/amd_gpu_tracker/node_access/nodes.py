@@ -1,4 +1,4 @@
-"""Close the nodes of AMD GPUs to everybody who has not reserved them, and give them back to their group."""
+"""Close the nodes of AMD GPUs to users who have not reserved them, and give them back to their group."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UDEV_CONTROL = "/run/udev/control"
 
 
 def find_devices(host: Host) -> list[DrmDevice]:
-    """Return the devices of the amdgpu driver that have nodes, partitions that nobody uses among them."""
+    """Return the devices of the amdgpu driver that have nodes, unused partitions among them."""
     functions = set(amdgpu_pci_addresses(host))
     return [each for each in read_drm_devices(host) if each.is_partition or each.pci_address in functions]
 
@@ -79,7 +79,7 @@ def is_closed(host: Host) -> bool:
 
 
 def close_nodes(host: Host, users: Mapping[str, Collection[int]]) -> None:
-    """Let nobody but root open the nodes, now and whenever udev sets them up; FileError, with nothing done.
+    """Let only root open the nodes, now and whenever udev sets them up; FileError, with nothing done.
 
     `users` have reserved GPUs, and may go on opening these nodes; later ones the broker lets in.
     """
@@ -94,7 +94,7 @@ def close_nodes(host: Host, users: Mapping[str, Collection[int]]) -> None:
     except OSError as error:
         give_back(host)
         raise FileError(f"the nodes of the GPUs cannot be closed: {reason(error)}") from error
-    # What logind may have given to whoever sits at the machine is gone; that it gives no more, udev has to know.
+    # Access that logind gave to the user at the machine is gone; udev has to know that no more is given.
     _tell_udev(host, nodes)
 
 
@@ -134,7 +134,7 @@ def _find_group(names: Sequence[str]) -> int:
 
 
 def _tell_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
-    """Let udev read its rules again and set up these nodes; where it does not run, there is nobody to tell."""
+    """Let udev read its rules again and set up these nodes; if it does not run, nothing is done."""
     if not host.is_this_machine or host.stat(UDEV_CONTROL) is None:
         return
     import subprocess

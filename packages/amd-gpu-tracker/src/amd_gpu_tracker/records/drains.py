@@ -1,4 +1,4 @@
-"""Which GPUs are given to nobody: drained until they are undrained, or seen to be sick until they are seen to be well.
+"""GPUs that are not given out: drained until they are undrained, or seen to be sick until they are seen to be well.
 
 A file of its own, which most hosts do not have: a container start reads this and no health.
 """
@@ -28,7 +28,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Drain(Value):
-    """A GPU that nobody gets.
+    """A GPU that is not given out.
 
     Attributes:
         key: `GpuLocation.key` of the GPU.
@@ -36,7 +36,7 @@ class Drain(Value):
         since: From when on, in seconds since 1970 (UTC).
         until: When it ends by itself; 0 where it does not.
         by: Uid of who asked for it; None where that is not known.
-        boot_id: The boot in which the GPU was seen to be sick, which is all that this counts for; "" where somebody
+        boot_id: The boot in which the GPU was seen to be sick, which is all that this counts for; "" if a user
             drained it.
     """
 
@@ -51,7 +51,7 @@ class Drain(Value):
 
     @property
     def is_sick(self) -> bool:
-        """Return whether the GPU is sick, and nobody drained it."""
+        """Return whether the GPU is sick, and was not drained."""
         return bool(self.boot_id)
 
 

@@ -50,7 +50,7 @@ def begin(directory: str, lease_path: str, lease: Lease) -> None:
 def finish(directory: str, lease_path: str, how: str, *, end: float | None = None) -> None:
     """Write the line of a reservation that has ended, now or at `end` in seconds since boot.
 
-    One that was found over ended when it was last seen alive, where somebody looked.
+    One that was found over ended when it was last seen alive, if it was looked at.
     """
     path = open_path(directory, lease_path)
     begun = _read(path)

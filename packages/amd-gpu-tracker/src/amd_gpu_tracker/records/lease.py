@@ -124,7 +124,7 @@ class Lease(Holder):
     unit: str = ""
     # When its processes, or the container, are ended, in seconds since boot; 0 for never.
     limit: float = 0.0
-    # Since when nobody has used its GPUs, and from when on it is ended for those who wait, in seconds since boot; 0
+    # Since when its GPUs have been idle, and from when on it ends for waiting jobs, in seconds since boot; 0
     # while they are used. A spare job has only the second. `is_preempted` once it is ended for that, which its limit,
     # or its `until`, says as well.
     idle_since: float = 0.0

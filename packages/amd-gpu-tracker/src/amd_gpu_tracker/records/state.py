@@ -293,7 +293,7 @@ def _remove_leftovers(directory: str, names: Iterable[str]) -> None:
             try:
                 posix.unlink(f"{directory}/{name}")
             except OSError:
-                # Nobody reads it, so that it refuses no container.
+                # It is never read, so it refuses no container.
                 continue
 
 

@@ -45,7 +45,7 @@ class GpuState(GpuUse):
         reason: Why, where there is something to say, as a clause.
         since: Since when, in seconds since 1970 (UTC); None where that is not known.
         processes: The processes that use it, those with most memory first.
-        person: Who has it; "" where nobody, or where that is not known.
+        person: Who has it; "" if it is free, or if that is not known.
         what: What has it: a container, a job or a program; "" where nothing.
         vram_used: Bytes of its memory that are used.
         vram_total: Bytes of its memory.

@@ -90,7 +90,7 @@ def state_notes(states: Iterable[GpuState]) -> list[str]:
 
 
 def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
-    """Return which GPUs nobody uses whose holder was warned of that."""
+    """Return the idle GPUs whose holders were warned."""
     uses = ((gpu, gpu.containers[0]) for gpu in states if gpu.containers)
     return [
         f"GPU {gpu.number} is idle since {_clock(use.idle_since)}, preemptible"

@@ -1,4 +1,4 @@
-"""Is a GPU used, whoever reserved it? What KFD and the driver count decides; /proc is walked only to say who it is."""
+"""Is a GPU used, reserved or not? What KFD and the driver count decides; /proc is walked only to say who it is."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GpuLoad(Value):
 
     @property
     def is_used(self) -> bool:
-        """Return whether somebody works with it."""
+        """Return whether a program works with it."""
         threshold = max(LEAST_VRAM, (self.totals.vram_total or 0) // LEAST_SHARE_OF_VRAM)
         has_memory = self.kfd_vram > LEAST_VRAM or (self.totals.vram_used or 0) > threshold
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY

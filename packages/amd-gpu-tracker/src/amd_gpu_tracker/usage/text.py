@@ -52,7 +52,7 @@ def format_usage(usage: Usage, *, now: float, peaks: bool = False) -> str:
 
 
 def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
-    """Return a row for each user of a GPU, and one for a GPU that nobody uses.
+    """Return a row for each user of a GPU, and one for an unused GPU.
 
     Columns that no GPU needs are left out: GTT where there is no APU, and how busy GPUs are after one reading.
     """

@@ -30,14 +30,14 @@ class Ticket(Value):
         name: Name of the job.
         request: What it asks for, cut off where it is long.
         count: How many GPUs that is.
-        among: Numbers of the GPUs that fit it; nobody is before those who want none of them.
+        among: Numbers of the GPUs that fit it; it is ahead only of jobs that want one of them.
         since: When it was taken, in seconds since 1970 (UTC).
         waiter: The process that waits.
         boot_id: The kernel's name for the boot in which it was taken.
         namespace: The pid namespace in which the process ids are meant.
         owner: The user whose process waits; names belong to a user.
         person: Whose job it is: the owner, or who became root by sudo.
-        is_spare: It wants GPUs only as long as nobody else does.
+        is_spare: It wants GPUs only as long as no other job does.
         latest: When it has its GPUs at the latest, as it was told last, in seconds since 1970; None where that is not
             known. It stands in no ticket.
     """

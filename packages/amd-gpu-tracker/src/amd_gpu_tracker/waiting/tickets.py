@@ -1,4 +1,4 @@
-"""The tickets of those who wait: files that everybody may read and only their owner's service changes."""
+"""The tickets of waiting jobs: files that all users may read and only their owner's service changes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Tickets:
         write_new_file(self._path(ticket.stem), format_ticket(ticket), mode=0o644)
 
     def has(self, ticket: Ticket) -> bool:
-        """Return whether nobody took a ticket away."""
+        """Return whether a ticket is still there."""
         return os.path.lexists(self._path(ticket.stem))
 
     def drop(self, ticket: Ticket) -> bool:
@@ -94,7 +94,7 @@ class Tickets:
             ticket = self._read(stem) if parse_stem(stem) else None
             is_own = name.endswith(TEMPORARY) or (name.endswith(SUFFIX) and parse_stem(stem) is not None)
             if is_own and not (ticket and self.is_visible(ticket)):
-                # What is in the way holds up nobody.
+                # A file in the way holds up no job.
                 with suppress(FileError):
                     _drop_file(f"{self.directory}/{name}")
 

@@ -24,7 +24,7 @@ class Judgement(Value):
 
     holds: bool
     words: str
-    # Whether nobody can say, and it was let pass.
+    # Whether it cannot be judged, and was let pass.
     is_unknown: bool = False
 
 
@@ -92,7 +92,7 @@ def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> 
 
 
 def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFacts) -> Judgement:
-    """Judge a ROCm where the driver is newer than the table: nobody tests it with an older one than its neighbours."""
+    """Judge a ROCm where the driver is newer than the table: it is tested only with its neighbours."""
     newer = f"the amdgpu driver {facts.driver} is newer than this toolkit's table"
     oldest = leading_numbers(facts.oldest_rocm)
     is_older = wanted < oldest or (operator == "<" and wanted <= oldest)

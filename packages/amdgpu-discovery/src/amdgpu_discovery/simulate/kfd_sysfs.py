@@ -65,7 +65,7 @@ def _add_node(
     tree.add_file(f"{path}/properties", _lines(properties, driver))
     if memory:
         tree.add_file(f"{path}/mem_banks/0/properties", _lines(memory, driver))
-    # Caches are counted too, but never listed: on many hosts they are thousands, and nobody has asked for them.
+    # Caches are counted too, but never listed: on many hosts they are thousands, and no program needs them.
     for name in ("caches", "io_links", "p2p_links"):
         tree.add_directory(f"{path}/{name}")
 

@@ -11,7 +11,7 @@ AMDGPU = "/sys/bus/pci/drivers/amdgpu"
 # rocm-smi takes it for the sign of a GPU.
 FIRMWARE = "113-SIMULATED-001"
 FAILING = ("[EIO]", "[ENODEV]")
-# No process has memory at address 0 (mem_rw of fs/proc/base.c). Nothing that everybody may read ends in ENODEV.
+# No process has memory at address 0 (mem_rw of fs/proc/base.c). No file that all users may read ends in ENODEV.
 ENDS_IN_EIO = "/proc/self/mem"
 
 

@@ -17,7 +17,7 @@ from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
 from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, read_number, read_numbers, record_gpu
 
-# Nobody will take these for the ids of real hardware.
+# These are not mistaken for the ids of real hardware.
 FIRST_MADE_UP = 0x5EED000000000001
 
 

@@ -27,7 +27,7 @@ class Directory(Value):
 
 
 class Pipe(Value):
-    """A named pipe that nobody writes to: reading it never ends."""
+    """A named pipe without a writer: reading it never ends."""
 
 
 class Tree:
@@ -94,7 +94,7 @@ def _write_file(file: File, real_path: str) -> None:
 
 
 def _dress_node(descriptor: int, file: File) -> None:
-    # Only root gives files away; everybody else sees its own group where the profile has "render".
+    # Only root gives files away; other users see their own group where the profile has "render".
     if os.geteuid() == 0:
         os.fchown(descriptor, 0, file.group or 0)
     # Again, because the umask took some of it.
