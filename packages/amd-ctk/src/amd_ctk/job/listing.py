@@ -42,7 +42,7 @@ def find_jobs_of(tracker: Tracker) -> tuple[Sequence[Ticket], list[RunningJob]]:
 
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
-    """Yield which of the caller's reservations, or of everybody's, the restart of this machine ended."""
+    """Yield the reservations, of the caller or of all users, that the restart of this machine ended."""
     from amd_gpu_tracker import Tracker
 
     for each in Tracker(host).ended_by_restart():

@@ -104,7 +104,7 @@ class Desk:
         living = {lease.container_id for lease in self.view.reservations}
         given = self._grants.given
         if ended := sorted(given.keys() - living):
-            # The history has the end that was seen, not the moment at which somebody looks.
+            # The history has the end that was seen, not the moment of the look.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
             self._log("ended", job, job=name_of(job), user=owner_of_job(job), gpus=given[job])
@@ -128,7 +128,7 @@ class Desk:
         self._unrecorded.say()
 
     def _preempt(self, view: View, now: float) -> None:
-        """End what is idle where that serves somebody who waits."""
+        """End idle jobs and reservations if that serves a waiting job."""
         ripe = {
             each.container_id: each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)
         }
@@ -297,7 +297,7 @@ class Desk:
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
         among = asked.among if asked.may_be_taken else ()
         if among and len(self.line):
-            # A GPU may have been drained since, and a job that waits for it holds up nobody.
+            # A GPU may have been drained since, and a job that waits for it holds up no other.
             self.look()
         require_nobody_before(self.line.waits_for(among, self.view), self.view.users_of(among))
 

@@ -62,7 +62,7 @@ def undrain(book: Book, request: str) -> list[GpuLocation]:
 
 
 def find_drained(host: Host, request: str) -> list[GpuLocation]:
-    """Return those of the GPUs that a request names which somebody has drained. RequestError."""
+    """Return the drained GPUs among those that a request names. RequestError."""
     drained = {each.key for each in read_drains(host) if not each.is_sick}
     return [gpu for gpu in _select(host, request) if gpu.key in drained]
 
@@ -117,7 +117,7 @@ def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
 
 
 def _say_by(uid: int | None) -> str:
-    """Return by whom a GPU is drained; root is nobody in particular."""
+    """Return by whom a GPU is drained; root is not named."""
     if not uid:
         return ""
     from amd_gpu_tracker.life.people import name_of_person
