@@ -117,7 +117,7 @@ def _is_spare(preempt: str | None) -> bool:
 
 
 def _reserve(host: Host, job: PlannedJob) -> Answer | Reservation:
-    """Reserve through the service that gives GPUs to everybody, where it is there; else as this process may."""
+    """Reserve through the service that gives out GPUs, if it is there; else as this process may."""
     began, said = time.monotonic(), False
 
     def tell(sentence: str) -> None:

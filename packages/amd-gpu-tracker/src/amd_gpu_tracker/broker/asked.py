@@ -54,7 +54,7 @@ class Asked(Value):
 
 
 def weigh(state: State, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
-    """Return what somebody asks for; raise what waiting cannot change."""
+    """Return what a user requests; raise errors that waiting cannot change."""
     rules = rules_for(state.host, terms, permission, request.numbers)
     if terms.hears_rules and request.rules is not None:
         rules = rules_heard(request.rules, request.numbers)

@@ -18,7 +18,7 @@ class Children:
     def start(self, act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
         """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
 
-        Of the descriptors of this one it has the log and those to `keep`, so that nobody's connection stays open by it.
+        Of the descriptors of this one it has the log and those to `keep`, so that it keeps no client's connection open.
         """
         pid = os.fork()
         if pid:

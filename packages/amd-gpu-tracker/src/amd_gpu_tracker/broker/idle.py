@@ -21,7 +21,7 @@ from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
-# Looks in the time after which somebody is warned, and how far apart they are at most.
+# Looks in the time until a warning, and how far apart they are at most.
 LOOKS = 10
 MOST_BETWEEN = 60.0
 

@@ -335,7 +335,7 @@ class Line:
 
     def _might_have(self, place: Place, view: View) -> bool:
         """Return whether GPUs are enough for one who waits: who has or wants them may be a program, or stopped."""
-        # Beside others, too, unless it asks for GPUs that nobody has.
+        # Beside others, too, unless it asks for GPUs that are free.
         fitting = view.free if place.asked.gpus.startswith("free:") else view.free | view.shared
         is_enough = (fitting & place.waiter.among).bit_count() >= place.ticket.count
         return is_enough and not is_over_limit(place, view)
@@ -353,7 +353,7 @@ def _outlook(view: View, now: float) -> Outlook:
 
 
 def is_over_limit(place: Place, view: View) -> bool:
-    """Return whether somebody would have more GPUs than allowed."""
+    """Return whether a user would have more GPUs than allowed."""
     return view.is_over(place.ticket.person, place.ticket.count, place.asked.permission)
 
 

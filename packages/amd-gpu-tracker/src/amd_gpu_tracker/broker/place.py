@@ -25,7 +25,7 @@ class Place:
         self._now = now
         self.ticket = ticket
         self.absent_since = self._now()
-        # Whether it held up nobody when it was looked at last.
+        # Whether it held up no other job at the last look.
         self.is_passed_over = False
         # What can be done about it that there are no GPUs for it.
         self.hint = ""

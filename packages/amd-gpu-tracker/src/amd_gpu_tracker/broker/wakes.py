@@ -30,7 +30,7 @@ class Wakes:
             self._libc.inotify_add_watch(self._events, os.fsencode(path), events)
 
     def watch_access(self, paths: Iterable[str]) -> None:
-        """Be woken also when somebody changes who may open these nodes, or those in these directories."""
+        """Be woken also when a program changes who may open these nodes, or those in these directories."""
         self.watch(paths, IN_ATTRIB | IN_MOVED_TO | IN_CREATE)
 
     def follow(self, processes: Iterable[ProcessId]) -> None:

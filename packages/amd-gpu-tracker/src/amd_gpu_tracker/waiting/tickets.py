@@ -84,7 +84,7 @@ class Tickets:
         return os.path.lexists(self._path(ticket.stem))
 
     def drop(self, ticket: Ticket) -> bool:
-        """Take a ticket away; False where somebody did so before."""
+        """Take a ticket away; False if it was gone already."""
         return _drop_file(self._path(ticket.stem))
 
     def sweep(self) -> None:
