@@ -369,7 +369,7 @@ class Desk:
 
 
 def _owner(client: Connection, request: Request) -> int | None:
-    """Return whose job is meant: the caller's, for root any user's (None) or that of the user it names. NotPermitted."""
+    """Return whose job is meant: the caller's, for root any user's (None) or that of a named user. NotPermitted."""
     if client.peer.uid:
         if request.owner not in (None, client.peer.uid):
             raise NotPermitted("only root may name another user", hint="run the command with sudo")

@@ -387,7 +387,7 @@ def _share_a_limit(other: Place, place: Place) -> bool:
 
 
 def _taken_out(place: Place) -> WaitOver:
-    return WaitOver(f"the job {place.ticket.name} was taken out of the queue")
+    return WaitOver(f"the job {place.ticket.name} was removed from the queue")
 
 
 def _differ(before: float | None, after: float | None) -> bool:
