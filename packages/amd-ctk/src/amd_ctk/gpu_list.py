@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, to_json
-from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.numbering import hidden_numbers
+from amdgpu_discovery.standard_output import is_terminal
 from amdgpu_discovery.unknown_gpus import format_numbers
 
 TYPE_CHECKING = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 from amd_ctk.listing import count_gpus, find_gpu_states
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
-from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.states.text import STATE_STYLES, state_notes
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
+from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

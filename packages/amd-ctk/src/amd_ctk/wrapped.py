@@ -6,7 +6,7 @@ import re
 import shutil
 import textwrap
 
-from amd_gpu_tracker.show.standard_output import is_terminal
+from amdgpu_discovery.standard_output import is_terminal
 
 # Up to the last column of a line: its columns are two blanks apart.
 COLUMNS = re.compile(r"(?:.*\S)?(?:  +)")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.container import claim_nodes as claim_nodes
     from amd_gpu_tracker.claims.container_choice import claim_choice as claim_choice
     from amd_gpu_tracker.claims.container_choice import claim_memory as claim_memory
+    from amd_gpu_tracker.claims.draining import skip_drained as skip_drained
     from amd_gpu_tracker.claims.handover import Reservation as Reservation
     from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
     from amd_gpu_tracker.errors import GpusChanged as GpusChanged
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import GpuUse as GpuUse
     from amd_gpu_tracker.life.status import Status as Status
     from amd_gpu_tracker.records.lock import CommandLock as CommandLock
+    from amd_gpu_tracker.records.numbers import refuse_old_numbers as refuse_old_numbers
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
     from amd_gpu_tracker.states.find import find_states as find_states
     from amd_gpu_tracker.states.state import GpuProcess as GpuProcess
@@ -56,6 +58,8 @@ _MODULE_BY_NAME = {
     "claim_nodes": "claims.container",
     "claim_choice": "claims.container_choice",
     "claim_memory": "claims.container_choice",
+    "skip_drained": "claims.draining",
+    "refuse_old_numbers": "records.numbers",
     "ContainerClaim": "claims.container",
     "StartingContainer": "claims.container",
     "gpus_in_spec": "claims.container",

@@ -18,12 +18,12 @@ from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.shells.scripts import use_scripts
-from amd_gpu_tracker.show.standard_output import escape_unknown_characters, run_and_leave
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.standard_output import escape_unknown_characters, run_and_leave
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.terms import FindTerms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.states.text import (
     BLOCKS,
     DISABLED,
@@ -15,6 +14,7 @@ from amd_gpu_tracker.states.text import (
     state_notes,
 )
 from amd_gpu_tracker.usage.text import format_duration
+from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

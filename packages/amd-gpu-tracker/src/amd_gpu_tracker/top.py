@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 
 from amd_gpu_tracker.show.listing import Page
-from amd_gpu_tracker.show.standard_output import is_terminal
 from amd_gpu_tracker.state_table import can_draw, notes_of, print_states
 from amd_gpu_tracker.states.state import STATES, GpuState
 from amd_gpu_tracker.states.text import BLOCKS, PLAIN, count_states, list_states
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

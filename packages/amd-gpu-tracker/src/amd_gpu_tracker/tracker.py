@@ -22,7 +22,7 @@ from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, overload
+    from typing import Any, TypeVar, overload
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Tell
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
+
+    AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
 # Many times what systemd takes to start the service.
 STARTING_SECONDS = 2.0
@@ -225,6 +227,38 @@ class Tracker:
         from amd_gpu_tracker.claims.draining import find_drained
 
         return _numbers(find_drained(self._host, request))
+
+    def without_drained(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
+        """Return those of `gpus` that are neither drained nor sick."""
+        from amd_gpu_tracker.claims.draining import without_drained
+
+        return without_drained(self._host, gpus)
+
+    def withheld(self, gpus: Iterable[GpuLocation]) -> dict[int, str]:
+        """Return by number a sentence about each of `gpus` that starts are refused: drained or sick, and why."""
+        from amd_gpu_tracker.claims.draining import say_withheld
+
+        return say_withheld(self._host, gpus)
+
+    def sick(self, gpus: Iterable[GpuLocation]) -> tuple[int, ...]:
+        """Return the numbers of those of `gpus` that are withheld because they are sick."""
+        from amd_gpu_tracker.records.drains import read_drains
+
+        keys = {each.key for each in read_drains(self._host) if each.is_sick}
+        return tuple(gpu.number for gpu in gpus if gpu.key in keys)
+
+    def number_as_tracked(self, gpus: list[AnyGpu]) -> list[AnyGpu]:
+        """Return `gpus` with the numbers by which they are tracked, which differ while a tracked GPU is lost."""
+        from amd_gpu_tracker.records.numbers import number_as_tracked
+
+        return number_as_tracked(self._host, gpus)
+
+    def lost(self) -> tuple[int, ...]:
+        """Return the numbers that tracked GPUs had which are lost."""
+        from amd_gpu_tracker.records.numbers import find_tracked_numbers
+
+        numbers = find_tracked_numbers(self._host)
+        return numbers.lost if numbers else ()
 
     def require_reservation(self, *, required: bool = True) -> bool:
         """Give containers the GPUs of reservations only, or with `required` false those that they ask for.
@@ -660,7 +694,7 @@ class Tracker:
 
 def _asking_user() -> int:
     """Return who asks, also where that is by sudo, which tells it."""
-    from amd_gpu_tracker.life.people import behind_sudo
+    from amdgpu_discovery.people import behind_sudo
 
     told = behind_sudo(os.environ)
     return os.getuid() if told is None else told

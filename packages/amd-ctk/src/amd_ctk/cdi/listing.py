@@ -22,11 +22,11 @@ def print_list(host: Host, *, as_json: bool = False) -> None:
     """Print the GPUs of a host as CDI devices."""
     gpus, withheld = find_listed_gpus(host), {}
     if may_be_tracking(host):
-        from amd_gpu_tracker.claims.draining import say_withheld
-        from amd_gpu_tracker.records.numbers import number_as_tracked
+        from amd_gpu_tracker import Tracker
 
-        gpus = number_as_tracked(host, gpus)
-        withheld = say_withheld(host, gpus)
+        tracker = Tracker(host)
+        gpus = tracker.number_as_tracked(gpus)
+        withheld = tracker.withheld(gpus)
     print(format_json(host, gpus, withheld) if as_json else format_list(host, gpus), flush=True)
     for sentence in () if as_json else withheld.values():
         print(sentence, file=sys.stderr)

@@ -16,7 +16,6 @@ from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
-from amd_gpu_tracker.records.numbers import find_tracked_numbers, number_as_tracked
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
@@ -59,7 +58,7 @@ def find_cdi_gpus(host: Host) -> list[Gpu]:
     While a GPU that is tracked is lost these are the numbers by which GPUs are tracked, so that no name comes to mean
     another GPU.
     """
-    return number_as_tracked(host, find_gpus(host))
+    return Tracker(host).number_as_tracked(find_gpus(host))
 
 
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
@@ -111,7 +110,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         gpus = find_gpus(host)
         # Engines take a spec for the whole host.
         require_all_gpus(gpus)
-        gpus = number_as_tracked(host, gpus)
+        gpus = Tracker(host).number_as_tracked(gpus)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
     rules = read_settings(host).choice_rules()
@@ -128,8 +127,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
 
 def _without_lost(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
     """Return what a request names beside GPUs that are lost, [] where none is."""
-    numbers = find_tracked_numbers(host)
-    found = resolve(gpus, request).gpus if numbers and numbers.lost else ()
+    found = resolve(gpus, request).gpus if Tracker(host).lost() else ()
     return [gpu for gpu in gpus if gpu in found]
 
 

@@ -13,7 +13,7 @@ OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR = 100_000
 def main() -> None:
     """Run amd-ctk as a process of its own, which ends with it."""
     gc.set_threshold(OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR)
-    from amd_gpu_tracker.show.standard_output import run_and_leave
+    from amdgpu_discovery.standard_output import run_and_leave
 
     run_and_leave(run_command_line)
 
@@ -21,7 +21,7 @@ def main() -> None:
 def run_command_line() -> None:
     """Run the command of `sys.argv`; it ends with SystemExit."""
     from amd_ctk.cli.front import find_answer
-    from amd_gpu_tracker.show.standard_output import escape_unknown_characters
+    from amdgpu_discovery.standard_output import escape_unknown_characters
 
     escape_unknown_characters()
     if answer := find_answer(sys.argv[1:]):

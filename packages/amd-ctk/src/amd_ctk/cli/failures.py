@@ -40,7 +40,7 @@ def _printable_lines(error: ToolkitError) -> str:
     from amd_gpu_tracker import GpusRefused
 
     if isinstance(error, GpusRefused):
-        from amd_gpu_tracker.life.people import title_of_person
+        from amdgpu_discovery.people import title_of_person
 
         error = error.told(title_of_person)
     # Some repeat a word of a file that others wrote.

@@ -12,8 +12,8 @@ from amd_ctk.cli.failures import report_failures
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
 from amd_gpu_tracker.shells.scripts import use_scripts
-from amd_gpu_tracker.show.standard_output import is_terminal
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
+from amdgpu_discovery.standard_output import is_terminal
 
 WHICH_TO_USE = "GPUs now: top (live) or status (once). Jobs now: queue. The past: report."
 # Typer 0.28 has its own copy of Click, earlier versions import Click.

@@ -368,10 +368,10 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
     """Return the GPUs that tasks may be given; SwarmError if there is none."""
-    from amd_gpu_tracker.claims.draining import without_drained
+    from amd_gpu_tracker import Tracker
     from amdgpu_discovery.unknown_gpus import format_numbers
 
-    left = without_drained(host, gpus)
+    left = Tracker(host).without_drained(gpus)
     if not left:
         raise SwarmError("all GPUs of this host are drained or sick", hint="'amd-ctk status' shows them")
     if len(left) < len(gpus):
@@ -382,7 +382,7 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
     from amd_ctk.swarm.status import format_advertisement, format_pools, list_advertisement
-    from amd_gpu_tracker.show.standard_output import is_terminal
+    from amdgpu_discovery.standard_output import is_terminal
 
     if not is_terminal() and not no_trunc:
         print(format_advertisement(advertisement))

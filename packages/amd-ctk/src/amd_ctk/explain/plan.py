@@ -22,9 +22,9 @@ from amd_gpu_tracker import (
     claim_memory,
     claim_nodes,
     may_be_tracking,
+    refuse_old_numbers,
+    skip_drained,
 )
-from amd_gpu_tracker.claims.draining import skip_drained
-from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.gpu import DeviceNode, GpuLocation

@@ -20,10 +20,10 @@ from amd_gpu_tracker.broker.protocol import (
     find_socket,
 )
 from amd_gpu_tracker.errors import NotDone
-from amd_gpu_tracker.life.people import behind_sudo
 from amd_gpu_tracker.waiting.sentences import parse_duration
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.people import behind_sudo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.packages import OS_RELEASE
 from amd_ctk.prove.answers import Proof
 from amd_ctk.prove.engines import ProofEngine
-from amd_gpu_tracker.life.people import behind_sudo
 from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.people import behind_sudo
 
 # In the directory of the caller.
 PROOF = "amd-gpu-proof.json"

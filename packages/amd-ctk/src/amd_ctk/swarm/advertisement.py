@@ -23,7 +23,6 @@ from amd_ctk.swarm.status import (
 )
 from amd_device_spec.settings import CONFIG_FILE, Settings, check_settings
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.records.drains import read_drains
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 
@@ -58,8 +57,9 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
 
 def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement) -> list[str]:
     """Return a sentence for each GPU that is offered to tasks in vain."""
-    word_by_key = {drain.key: "sick" if drain.is_sick else "drained" for drain in read_drains(host)}
-    words = {gpu.number: word_by_key[gpu.key] for gpu in gpus if gpu.key in word_by_key}
+    tracker = Tracker(host)
+    sick, left = tracker.sick(gpus), tracker.without_drained(gpus)
+    words = {gpu.number: "sick" if gpu.number in sick else "drained" for gpu in gpus if gpu not in left}
     return [
         f"GPU {gpu.number} is {words[gpu.number]} and advertised, so tasks that get it are refused"
         " (run 'amd-ctk swarm setup' again)"

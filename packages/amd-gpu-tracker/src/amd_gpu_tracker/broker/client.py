@@ -194,7 +194,7 @@ def with_names(answer: Answer) -> str:
         return answer.message
     # Most requests name no other user.
     from amd_gpu_tracker.errors import name_people
-    from amd_gpu_tracker.life.people import name_of_person, title_of_person
+    from amdgpu_discovery.people import name_of_person, title_of_person
 
     return name_people(answer.message, answer.people, title_of_person if answer.kind == REFUSED else name_of_person)
 

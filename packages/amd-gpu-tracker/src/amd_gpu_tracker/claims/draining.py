@@ -91,7 +91,10 @@ def say_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
 
 
 def skip_drained(host: Host, request: str, gpus: Sequence[AnyGpu]) -> Sequence[AnyGpu]:
-    """Return what a request gives, without drained and sick GPUs that only its `all` means; all, where all are."""
+    """Return those of the `gpus` of a `host` that a `request` gives, for a container that starts.
+
+    Drained and sick ones that only its `all` means are left out, unless that leaves none.
+    """
     if ALL not in request.lower() or not may_be_draining(host):
         return gpus
     named = [item for item in split_items(request) if item.lower() != ALL and parse_choice(item) is None]
@@ -120,7 +123,7 @@ def _say_by(uid: int | None) -> str:
     """Return by whom a GPU is drained; root is not named."""
     if not uid:
         return ""
-    from amd_gpu_tracker.life.people import name_of_person
+    from amdgpu_discovery.people import name_of_person
 
     return f" by {name_of_person(uid)}"
 

@@ -157,6 +157,6 @@ def _title(lease: Lease) -> str:
         return f"container {lease.container_id}"
     if lease.person is None:
         return f"job {lease.container_id}"
-    from amd_gpu_tracker.life.people import name_of_person
+    from amdgpu_discovery.people import name_of_person
 
     return f"job {lease.container_id} of {name_of_person(lease.person)}"

@@ -73,6 +73,11 @@ def read_own_file(path: str) -> bytes:
         return file.read(LARGEST_BYTES)
 
 
+def state_directories(root: str, host: Host) -> list[str]:
+    """Return where runtimes keep the state of containers under a `--root`, "" for their default ones."""
+    return [root] if root else [host.path(usual) for usual in DEFAULT_ROOTS]
+
+
 def _usual_roots(host: Host) -> list[str]:
     docker = [f"{DOCKER_ROOTS}/{name}" for name in host.names(DOCKER_ROOTS) if name.startswith("runtime-")]
     parents = (*docker, CONTAINERD_ROOTS)
@@ -82,7 +87,7 @@ def _usual_roots(host: Host) -> list[str]:
 def _with_directories(host: Host, roots: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Return roots with their directories, so that the first mention of a directory is the last here and counts."""
     for root in reversed(list(roots)):
-        yield from ((root, directory) for directory in ([root] if root else map(host.path, DEFAULT_ROOTS)))
+        yield from ((root, directory) for directory in state_directories(root, host))
 
 
 def _names(directory: str) -> list[str]:

@@ -77,7 +77,7 @@ def number_as_tracked(host: Host, gpus: list[AnyGpu]) -> list[AnyGpu]:
 
 
 def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:
-    """Raise NumbersChanged as `require_same_numbers` does, for requests of which nothing else is known."""
+    """Raise NumbersChanged where a request among those `asked` names a number of a `host` that was another GPU's."""
     matched = _match(host)
     if matched is not None:
         require_same_numbers(*matched, asked)

@@ -6,7 +6,6 @@ import time
 
 from amd_gpu_tracker.errors import GpusChanged, OptionsExcluded
 from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
-from amd_gpu_tracker.show.standard_output import is_terminal, print_notes
 from amd_gpu_tracker.show.table import (
     format_json,
     format_refusals,
@@ -15,6 +14,7 @@ from amd_gpu_tracker.show.table import (
     format_time,
     list_status,
 )
+from amdgpu_discovery.standard_output import is_terminal, print_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.life.people import name_of_person, title_of_person
 from amd_gpu_tracker.life.status import LostGpu
 from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, pad_columns
+from amdgpu_discovery.people import name_of_person, title_of_person
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.life.container_names import find_container_names
-from amd_gpu_tracker.life.people import read_user_names
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import GpuUse, read_status
 from amd_gpu_tracker.records.drains import read_drains
@@ -17,6 +16,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
+from amdgpu_discovery.people import read_user_names
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
@@ -127,7 +127,7 @@ class _States:
     def _name_of(self, person: int) -> str:
         if person in self._people or not self._is_this_machine:
             return self._people.get(person, str(person))
-        from amd_gpu_tracker.life.people import name_of_person
+        from amdgpu_discovery.people import name_of_person
 
         return printable(name_of_person(person))
 

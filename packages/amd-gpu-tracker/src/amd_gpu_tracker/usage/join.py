@@ -5,7 +5,6 @@ from __future__ import annotations
 import posix
 
 from amd_gpu_tracker.life.container_names import find_container_names
-from amd_gpu_tracker.life.people import read_user_names
 from amd_gpu_tracker.life.running import find_running_containers
 from amd_gpu_tracker.records.rootless import find_user
 from amd_gpu_tracker.usage.bounds import with_few_users
@@ -14,6 +13,7 @@ from amd_gpu_tracker.usage.holders import find_holders
 from amd_gpu_tracker.usage.process_users import find_process_user
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 from amdgpu_discovery.models import model_of
+from amdgpu_discovery.people import read_user_names
 from amdgpu_discovery.usage.budget import MOST_SECONDS
 from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
 from amdgpu_discovery.usage.owners import read_real_uid

@@ -6,9 +6,9 @@ import time
 
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.show.listing import Page
-from amd_gpu_tracker.show.standard_output import is_terminal, print_notes, print_utf8
 from amd_gpu_tracker.usage.documents import format_prometheus, format_usage_json
 from amd_gpu_tracker.usage.text import format_usage, list_usage, usage_notes
+from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

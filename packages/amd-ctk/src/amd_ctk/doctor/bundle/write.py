@@ -33,10 +33,10 @@ from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.settings import CONFIG_FILE, is_setting
 from amd_device_spec.validate import form_problems
-from amd_gpu_tracker.life.people import behind_sudo
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.simulate import Profile, record_profile
 from amdgpu_discovery.simulate.profile_json import format_profile

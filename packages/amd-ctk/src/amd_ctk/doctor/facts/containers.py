@@ -10,9 +10,8 @@ from typing import Any
 
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.running import read_bundle
-from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.running import RunningContainer, find_running_containers
+from amd_gpu_tracker.life.running import RunningContainer, find_running_containers, state_directories
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -69,8 +68,7 @@ def find_unstarted(
 
 def _is_unstarted(container: RunningContainer, host: Host, latest: float) -> bool:
     """Return whether `start` has not come: runc and crun make this pipe at `create`, and `start` removes it."""
-    roots = [container.root] if container.root else [host.path(root) for root in DEFAULT_ROOTS]
-    for root in roots:
+    for root in state_directories(container.root, host):
         with suppress(OSError):
             return os.stat(f"{root}/{container.container_id}/exec.fifo").st_mtime <= latest
     return False

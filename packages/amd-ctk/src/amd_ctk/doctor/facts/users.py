@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
-from amd_gpu_tracker.life.people import behind_sudo
+from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.value import Value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
+# The kernel keeps the highest number for "no user".
+LARGEST_UID = (1 << 32) - 2
 LONGEST_UID = len(str(LARGEST_UID))
 # Not through pwd: a directory service that does not answer would stop the look.
 USERS = "/etc/passwd"

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.life.people import behind_sudo
+from amdgpu_discovery.people import behind_sudo
 
 
 @pytest.mark.parametrize(
