@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.claims.vram import reserve_vram
+from amd_gpu_tracker.claims.vram import preview_vram, reserve_vram
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
@@ -63,6 +63,22 @@ def whole(machine):
 def test_tasks_fill_the_gpu_that_has_least_to_spare(swarm):
     assert [swarm("a", 40000), swarm("b", 30000), swarm("c", 20000), swarm("d", 30000)] == [0, 1, 0, 1]
     assert swarm("e", 5520) == 0
+
+
+def test_a_preview_has_the_gpu_that_would_be_chosen(machine, swarm):
+    swarm("a", 40000)
+    claim = Claim(
+        holder=machine.holder("b", creator=machine.start_process()),
+        wanted=(),
+        ways=("swarm",),
+        kinds=("VRAM",),
+        vram_mb=30000,
+    )
+
+    chosen = preview_vram(machine.book, claim, find_gpus(machine.host))
+
+    assert [gpu.number for gpu in chosen] == [1]
+    assert machine.users() == {0: ["a"], 1: [], 2: [], 3: []}
 
 
 def test_status_shows_what_was_promised(machine, swarm):
