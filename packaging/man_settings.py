@@ -14,7 +14,7 @@ HEAD = """.TH CONFIG.TOML 5 "{date}" "AMD Container Toolkit {version}" "AMD Cont
 .nh
 .ad l
 .SH NAME
-{name} \\- settings of the AMD Container Toolkit
+{name} \\- settings of the container toolkit for AMD GPUs
 .SH DESCRIPTION
 """
 FOOT = ".SH SEE ALSO\n.BR amd\\-ctk (1),\n.BR amd\\-container\\-runtime (8)\n"

@@ -190,7 +190,7 @@ def _config(layer: str) -> dict[str, Any]:
     labels = {
         "org.opencontainers.image.title": NAME,
         "org.opencontainers.image.version": read_version(),
-        "org.opencontainers.image.description": f"Installs the AMD Container Toolkit onto a host. {INDEPENDENCE}",
+        "org.opencontainers.image.description": f"Installs a container toolkit for AMD GPUs. {INDEPENDENCE}",
         "org.opencontainers.image.licenses": " AND ".join(
             dict.fromkeys(word for package in PACKAGES for word in package.licence.split(" AND "))
         ),

@@ -70,8 +70,8 @@ PACKAGES = (
     Package(
         name="amdgpu-discovery",
         summary="library that finds the AMD GPUs of a machine",
-        description="""It answers two questions: which AMD GPUs and partitions does this machine have, and which of
-            them did somebody mean? The other packages of this container toolkit for AMD GPUs are built on it.""",
+        description="""It finds the AMD GPUs and partitions of this machine, and selects them by number, id or PCI
+            address. The other packages of this container toolkit for AMD GPUs need it.""",
         bundled=("pyudev",),
         licence="Apache-2.0 AND LGPL-2.1-or-later",
         files=(("files/assemble", ASSEMBLE),),
@@ -88,8 +88,8 @@ PACKAGES = (
     Package(
         name="amd-gpu-tracker",
         summary="shared and exclusive reservations of AMD GPUs",
-        description="""It knows which container uses which AMD GPU, and keeps the GPUs that an administrator made
-            exclusive to one container at a time. It is disabled until 'amd-gpu-tracker enable'.""",
+        description="""It tracks which container uses which AMD GPU, and gives exclusive GPUs to one container at a
+            time. 'amd-gpu-tracker enable' enables it.""",
         depends=("amdgpu-discovery",),
         bundled=("click", "filelock", "rich", "typer-slim", "typing-extensions"),
         licence="Apache-2.0 AND BSD-3-Clause AND MIT AND PSF-2.0",
@@ -103,8 +103,8 @@ PACKAGES = (
     Package(
         name="amd-container-runtime",
         summary="OCI runtime that gives containers the AMD GPUs they ask for",
-        description="""It stands in front of runc or crun, and adds the AMD GPUs that a container asks for with
-            AMD_VISIBLE_DEVICES before it hands over.""",
+        description="""It adds the AMD GPUs that a container asks for with AMD_VISIBLE_DEVICES to the container's spec,
+            and then runs runc or crun.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
         rpm_conflicts=ORIGINAL,
         recommends=("runc",),
@@ -118,7 +118,7 @@ PACKAGES = (
         name="amd-ctk",
         summary="command line of a container toolkit for AMD GPUs",
         description="""It configures Docker, Podman, containerd and CRI-O for AMD GPUs, generates CDI specs and keeps
-            them up to date, lists GPUs, and sets the GPU Tracker.""",
+            them up to date, lists GPUs, and controls the GPU Tracker.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
         rpm_conflicts=ORIGINAL,
         # Engines to configure, and the program that reads images in registries.
@@ -137,7 +137,7 @@ PACKAGES = (
     Package(
         name="amd-container-toolkit",
         summary="AMD GPUs for containers",
-        description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and its kind, CDI
+        description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and other engines, CDI
             specs, and the GPU Tracker.""",
         depends=("amd-container-runtime", "amd-ctk"),
         is_meta=True,

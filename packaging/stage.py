@@ -38,11 +38,11 @@ from {module} import main
 
 main()
 """
-COPYRIGHT = f"""This package belongs to the AMD Container Toolkit, which is licensed under the Apache License,
+COPYRIGHT = f"""This package belongs to a container toolkit for AMD GPUs, which is licensed under the Apache License,
 Version 2.0; /usr/share/common-licenses/Apache-2.0 has its text on Debian systems, and
 https://www.apache.org/licenses/LICENSE-2.0 on all others.
 
-Copyright 2026 the authors of the AMD Container Toolkit
+Copyright 2026 the authors of the container toolkit for AMD GPUs
 
 {INDEPENDENCE}
 """

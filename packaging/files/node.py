@@ -42,7 +42,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 app = typer.Typer(
-    help="Install the AMD Container Toolkit on a host.",
+    help="Install the container toolkit for AMD GPUs on a host.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

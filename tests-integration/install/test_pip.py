@@ -212,7 +212,7 @@ def test_the_distributions_say_the_same_of_themselves_and_their_readme_renders_o
         known[distribution] = sorted(re.findall(rf"^{wanted}: .*$", fields, re.MULTILINE))
 
     assert known["amd-ctk"] == [
-        "Author: The authors of the AMD Container Toolkit",
+        "Author: The authors of the container toolkit for AMD GPUs",
         "Classifier: Development Status :: 4 - Beta",
         "Classifier: Environment :: Console",
         "Classifier: Intended Audience :: System Administrators",

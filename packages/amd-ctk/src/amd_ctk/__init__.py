@@ -1,4 +1,4 @@
-"""The command line of the AMD Container Toolkit: amd-ctk.
+"""The command line of the container toolkit for AMD GPUs: amd-ctk.
 
 It is a program, and offers nothing to import but its version.
 """

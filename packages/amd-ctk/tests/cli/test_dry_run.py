@@ -17,7 +17,7 @@ NEW_CONFIG = """\
 --- /etc/amd-container-toolkit/config.toml
 +++ /etc/amd-container-toolkit/config.toml
 @@ -0,0 +1,2 @@
-+# Settings of the AMD Container Toolkit; 'amd-ctk config show' lists them all.
++# Settings of the container toolkit for AMD GPUs; 'amd-ctk config show' lists them all.
 +{line}
 """
 # A command; what its dry run prints at first, "..." for the rest of a long one; what the dry run prints once it is

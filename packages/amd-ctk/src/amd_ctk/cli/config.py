@@ -29,7 +29,7 @@ from amd_device_spec.settings import (
 from amd_gpu_tracker.plain_help import DryRun
 from amdgpu_discovery.host import Host
 
-app = command_group("Settings of the AMD Container Toolkit")
+app = command_group("Settings of the toolkit")
 
 Key = Annotated[
     str,

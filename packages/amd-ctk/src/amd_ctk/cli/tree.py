@@ -35,7 +35,7 @@ HELP_BY_GROUP = {
         "slurm": "Write and check the GPUs that Slurm knows",
     },
     "Settings": {
-        "config": "Settings of the AMD Container Toolkit",
+        "config": "Settings of the toolkit",
         "users": "Users who may reserve GPUs without root",
         "simulate": "Simulated GPU servers",
         "version": "Show the version.",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-NEW_TEXT = "# Settings of the AMD Container Toolkit; 'amd-ctk config show' lists them all.\n"
+NEW_TEXT = "# Settings of the container toolkit for AMD GPUs; 'amd-ctk config show' lists them all.\n"
 
 
 def read_settings_file(host: Host) -> dict[str, Any]:
