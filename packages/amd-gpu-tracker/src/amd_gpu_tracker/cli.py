@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 from typer.core import TyperGroup
 
-from amd_gpu_tracker.completion import offer_accessibility, offer_gpus
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
@@ -20,6 +19,7 @@ from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.shells.scripts import use_scripts
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 from amdgpu_discovery.plain_text import printable
@@ -180,7 +180,7 @@ def tracker_app(
     def set_gpus(
         context: typer.Context,
         words: Annotated[
-            list[str], typer.Argument(metavar="gpu-ids accessibility", autocompletion=offer_accessibility)
+            list[str], typer.Argument(metavar="gpu-ids accessibility", autocompletion=_offer_accessibility)
         ],
         *,
         dry_run: DryRun = False,
@@ -653,3 +653,10 @@ def _examples(program: str, command: str) -> str:
 
 def _list(items: tuple[int, ...] | tuple[str, ...]) -> str:
     return f"[{' '.join(map(str, items))}]"
+
+
+def _offer_accessibility(ctx: Any, incomplete: str) -> list[str]:
+    """Return GPUs for the first word, and their accessibility for the second."""
+    if not ctx.params.get("words"):
+        return offer_gpus(incomplete)
+    return [word for word in (EXCLUSIVE, SHARED) if word.startswith(incomplete)]

@@ -260,6 +260,25 @@ class Tracker:
         numbers = find_tracked_numbers(self._host)
         return numbers.lost if numbers else ()
 
+    def close_nodes(self) -> None:
+        """Let only those open the nodes of GPUs who have reserved these, also after a boot; NotPermitted, FileError."""
+        from amd_gpu_tracker.broker.opened import find_users
+        from amd_gpu_tracker.node_access.nodes import close_nodes
+
+        close_nodes(self._host, find_users(self._host))
+
+    def update_nodes(self) -> None:
+        """Let everybody open the nodes of what they have reserved by now, and no others."""
+        from amd_gpu_tracker.broker.opened import follow_leases
+
+        follow_leases(self._host)
+
+    def find_wrong_node(self) -> str:
+        """Return a node that others may open than those who have its GPU, "" if there is none."""
+        from amd_gpu_tracker.broker.opened import find_difference
+
+        return find_difference(self._host)
+
     def require_reservation(self, *, required: bool = True) -> bool:
         """Give containers the GPUs of reservations only, or with `required` false those that they ask for.
 

@@ -23,8 +23,8 @@ from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
-from amd_gpu_tracker.completion import offer_gpus
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, DryRun
+from amdgpu_discovery.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 

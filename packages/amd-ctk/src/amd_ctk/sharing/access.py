@@ -7,11 +7,9 @@ import os
 from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
 from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, read_settings
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.opened import find_difference, find_users, follow_leases
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.node_access.nodes import (
     RULE_FILE,
-    close_nodes,
     find_devices,
     find_nodes,
     find_open,
@@ -71,15 +69,16 @@ def set_access(host: Host, value: str) -> bool:
             # Also where config.toml cannot be read: who removes the packages needs the nodes.
             give_back(host)
     require_possible(host)
+    tracker = Tracker(host)
     # Jobs that run go on.
-    close_nodes(host, find_users(host))
+    tracker.close_nodes()
     try:
         changed = set_setting(host, ACCESS, value)
     except BaseException:
         give_back(host)
         raise
     # Others may have begun or ended meanwhile.
-    follow_leases(host)
+    tracker.update_nodes()
     return changed
 
 
@@ -117,7 +116,7 @@ def find_access_problem(host: Host, *, is_reserved: bool) -> str:
         return f"{RULE_FILE} closes the nodes, but {ACCESS} is not {RESERVED}" if is_closed(host) else ""
     if problem := find_open(host):
         return f"{ACCESS} is {RESERVED}, but {problem}"
-    path = find_difference(host)
+    path = Tracker(host).find_wrong_node()
     return f"{ACCESS} is {RESERVED}, but the list of {path} does not match the users who reserved it" if path else ""
 
 

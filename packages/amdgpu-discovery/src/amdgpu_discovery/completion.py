@@ -1,11 +1,9 @@
-"""What the TAB key offers where GPUs and their accessibility are named; nothing where there is no driver."""
+"""What the TAB key offers where GPUs are named; nothing where there is no driver."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import host_from_environment
 
@@ -21,10 +19,3 @@ def offer_gpus(incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     words = numbers if comma else [*numbers, "all"]
     return [f"{before}{comma}{word}" for word in words if word.startswith(last)]
-
-
-def offer_accessibility(ctx: Any, incomplete: str) -> list[str]:
-    """Return GPUs for the first word, and their accessibility for the second."""
-    if not ctx.params.get("words"):
-        return offer_gpus(incomplete)
-    return [word for word in (EXCLUSIVE, SHARED) if word.startswith(incomplete)]
