@@ -121,7 +121,7 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
             hint="correct it with 'amd-ctk config set low-level-runtime /usr/bin/runc'",
         )
     raise NoLowLevelRuntime(
-        "there is no runc and no crun to hand the container to", hint="install runc with 'apt install runc'"
+        "neither runc nor crun is installed, so the container cannot start", hint="install runc with 'apt install runc'"
     )
 
 

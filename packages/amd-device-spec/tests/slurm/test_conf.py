@@ -57,8 +57,8 @@ def test_types_come_in_the_order_of_slurm_conf():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("AutoDetect=rsmi\n", "gres.conf has AutoDetect, by which Slurm numbers GPUs in an order of its own"),
-        ("Name=gpu AutoDetect=rsmi\n", "gres.conf has AutoDetect, by which Slurm numbers GPUs in an order of its own"),
+        ("AutoDetect=rsmi\n", "gres.conf has AutoDetect, so Slurm numbers GPUs in its own order"),
+        ("Name=gpu AutoDetect=rsmi\n", "gres.conf has AutoDetect, so Slurm numbers GPUs in its own order"),
         ("Name=gpu Count=4\n", "gres.conf has GPUs of n1 without File="),
         ("Name=gpu MultipleFiles=/dev/a,/dev/b\n", "gres.conf has GPUs of n1 without File="),
         ("Include /etc/slurm/more.conf\n", "Slurm's configuration includes /etc/slurm/more.conf, which is not read"),

@@ -88,8 +88,8 @@ def test_what_names_gpus_is_no_choice(request_text):
     [
         ("auto:2,0", "'auto:2' cannot be combined with '0': name GPUs, or say how many"),
         ("0,auto:2", "'auto:2' cannot be combined with '0': name GPUs, or say how many"),
-        ("auto:1,auto:1", "'auto:1' is written twice, and a choice stands alone (as in auto:2)"),
-        ("auto, auto ,auto", "'auto' is written twice, and a choice stands alone (as in auto:2)"),
+        ("auto:1,auto:1", "'auto:1' is written twice, but a choice stands alone (as in auto:2)"),
+        ("auto, auto ,auto", "'auto' is written twice, but a choice stands alone (as in auto:2)"),
         ("auto:1,auto:1,0", "'auto:1' cannot be combined with '0': name GPUs, or say how many"),
         ("auto:1,free:1", "'auto:1' cannot be combined with 'free:1': name GPUs, or say how many"),
         ("all+discrete,3", "'all+discrete' cannot be combined with '3': name GPUs, or say how many"),

@@ -121,8 +121,8 @@ def test_of_gpus_that_are_alike_the_first_is_named():
 def test_what_the_driver_does_not_tell_of_a_gpu_fits_nothing():
     unknown = FACTS.replace(gpus=(JudgedGpu(number=0),))
 
-    assert refusal("gfx!=gfx942", unknown) == "the driver tells no target of GPU 0"
-    assert refusal("vram>=1", unknown) == "the driver tells no memory of GPU 0"
+    assert refusal("gfx!=gfx942", unknown) == "the driver does not report the target of GPU 0"
+    assert refusal("vram>=1", unknown) == "the driver does not report the memory of GPU 0"
     assert refusal("cpu>=x86-64-v1", FACTS.replace(cpu_level=0)) == "the processor is not an x86-64"
 
 
@@ -131,7 +131,7 @@ def test_a_driver_without_a_version_is_not_judged_and_that_is_noted():
 
     assert check_requirements({"AMD_REQUIRE_A": "driver>=6.12,rocm>=7.0", "AMD_REQUIRE_B": "driver>=1"}, own) == [
         "the kernel's own amdgpu driver has no version",
-        "which ROCm the kernel's own amdgpu driver is tested with is not known",
+        "the ROCm versions tested with the kernel's own amdgpu driver are not known",
     ]
     assert refusal("driver>=6.12,kernel>=7", own) == "the kernel is 6.8.0-45-generic"
 

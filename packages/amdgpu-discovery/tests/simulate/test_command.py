@@ -101,7 +101,7 @@ def test_help_shows_every_command():
         (
             "usage: python -m amdgpu_discovery.simulate COMMAND | --version\n"
             "\n"
-            "  list                          list the profiles that come with us\n"
+            "  list                          list the built-in profiles\n"
             "  build PROFILE DIR             build a host in DIR, from a profile's name or file\n"
             "  record FILE [--with-serials]  write a profile of this machine (or of AMD_CTK_HOST_ROOT) to FILE\n"
         ),

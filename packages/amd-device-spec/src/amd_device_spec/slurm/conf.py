@@ -58,7 +58,7 @@ def find_device_files(lines: Sequence[dict[str, str]], node: str, types: Sequenc
     """
     entries = _entries_of(lines, node)
     if any(line.get("autodetect", "off").lower() != "off" for line in lines):
-        raise SlurmError("gres.conf has AutoDetect, by which Slurm numbers GPUs in an order of its own", hint=HINT)
+        raise SlurmError("gres.conf has AutoDetect, so Slurm numbers GPUs in its own order", hint=HINT)
     if any("file" not in line for line in entries):
         raise SlurmError(f"gres.conf has GPUs of {shown(node)} without File=", hint=HINT)
     if has_several_types(lines, node):

@@ -21,7 +21,7 @@ def combined(choice: str, other: str) -> RequestError:
 def repeated(choice: str) -> RequestError:
     """Say that a choice is no item of a list, also where it could be added up."""
     return RequestError(
-        f"{shown(choice, quoted=True)} is written twice, and a choice stands alone", hint="as in auto:2"
+        f"{shown(choice, quoted=True)} is written twice, but a choice stands alone", hint="as in auto:2"
     )
 
 

@@ -35,7 +35,7 @@ def judge(comparison: Comparison, gpu: JudgedGpu, facts: ContainerFacts) -> Judg
 
 def _judge_gfx(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     if not gpu.target:
-        return Judgement(holds=False, words=f"the driver tells no target of GPU {gpu.number}")
+        return Judgement(holds=False, words=f"the driver does not report the target of GPU {gpu.number}")
     holds = belongs_to(gpu.target, comparison.wanted) is (comparison.operator == "=")
     return Judgement(holds=holds, words=f"GPU {gpu.number} is {gpu.target}")
 
@@ -49,7 +49,7 @@ def _judge_partition(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) 
 def _judge_vram(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     wanted = _parse_size(comparison)
     if gpu.vram_mib is None:
-        return Judgement(holds=False, words=f"the driver tells no memory of GPU {gpu.number}")
+        return Judgement(holds=False, words=f"the driver does not report the memory of GPU {gpu.number}")
     words = f"GPU {gpu.number} has {gpu.vram_mib} MiB of memory"
     return Judgement(holds=_compare((gpu.vram_mib,), comparison.operator, (wanted,)), words=words)
 
@@ -80,7 +80,7 @@ def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> 
         return _judge_by_order(comparison.operator, wanted[:2], facts)
     if not facts.rocm:
         driver = f"amdgpu driver {facts.driver}" if facts.driver else "kernel's own amdgpu driver"
-        return Judgement(holds=True, is_unknown=True, words=f"which ROCm the {driver} is tested with is not known")
+        return Judgement(holds=True, is_unknown=True, words=f"the ROCm versions tested with the {driver} are not known")
     # The table tells minor releases.
     releases, wanted = [leading_numbers(release) for release in facts.rocm], wanted[:2]
     if comparison.operator == "!=":

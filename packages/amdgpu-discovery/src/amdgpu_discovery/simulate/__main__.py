@@ -13,7 +13,7 @@ from amdgpu_discovery.simulate.commands import build, list_profiles, record
 USAGE = f"""\
 usage: python -m amdgpu_discovery.simulate COMMAND | --version
 
-  list                          list the profiles that come with us
+  list                          list the built-in profiles
   build PROFILE DIR             build a host in DIR, from a profile's name or file
   record FILE [--with-serials]  write a profile of this machine (or of {ROOT_VARIABLE}) to FILE
 """

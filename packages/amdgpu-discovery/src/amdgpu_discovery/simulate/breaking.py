@@ -47,7 +47,7 @@ def break_gpu(host: Host, number: int, fault: str) -> None:
         numbers = ", ".join(str(each.number) for each in gpus) or "no GPU"
         raise CannotBreak(f"GPU {number} does not exist", hint=f"there are {numbers}")
     if fault not in KINDS:
-        raise CannotBreak(f"{fault!r} is not a fault", hint=f"known are {', '.join(KINDS)}")
+        raise CannotBreak(f"{fault!r} is not a fault", hint=f"the faults are {', '.join(KINDS)}")
     if fault == LOST:
         _lose(host, [each for each in gpus if each.pci_address == gpu.pci_address])
     for name, text in FAULTS.get(fault, {}).items():

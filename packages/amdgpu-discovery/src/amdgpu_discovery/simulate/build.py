@@ -74,7 +74,7 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
         add_health(tree, gpu)
     for path in tree.entries:
         if os.path.normpath(path) != path or "\0" in path:
-            raise ProfileError(f"{path!r} is no path that a host can have", hint="use names without .. in the profile")
+            raise ProfileError(f"{path!r} is not a valid path on a host", hint="use names without .. in the profile")
     return tree
 
 

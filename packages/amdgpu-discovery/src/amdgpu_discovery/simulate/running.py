@@ -67,7 +67,9 @@ def find_simulation(name: str) -> tuple[str, Host]:
         which = f"no simulation {name}" if name else "no simulation of this user"
         raise NoSimulation(f"{which} runs", hint="start one with 'amd-ctk simulate run PROFILE -- COMMAND'")
     if len(running) > 1:
-        raise NoSimulation(f"{len(running)} simulations run", hint=f"choose one: --of {' or --of '.join(names)}")
+        raise NoSimulation(
+            f"{len(running)} simulations are running", hint=f"choose one: --of {' or --of '.join(names)}"
+        )
     return names[0], Host(os.path.join(running[0], HOST))
 
 
