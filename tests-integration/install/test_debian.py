@@ -448,7 +448,7 @@ def test_an_upgrade_says_that_the_trackers_state_of_the_original_is_cut_and_keep
     install_the_original(machine)
     cut = '{"enabled":true,"gpusStatus":{"0":'
     machine.write("/var/log/gpu-tracker.json", cut)
-    refusal = "the state of AMD's toolkit 1.x in /var/log/gpu-tracker.json cannot be taken over, so GPUs are refused"
+    refusal = "the state of AMD's toolkit 1.x in /var/log/gpu-tracker.json cannot be converted, so GPUs are refused"
 
     printed = install(machine)
 

@@ -65,7 +65,7 @@ def test_a_gpu_that_is_unbound_is_a_row_and_the_others_keep_policy_and_jobs(mach
     lost = {"gpus": [(0, 1, "exclusive", ["job-1"])], "lost": [(0, None, "exclusive", ["job-0"])]}
     assert read_status(machine) == lost
     assert code == 1
-    assert "GPU 1 has number 0 now (name GPUs by UUID" in by_number
+    assert "GPU 1 now has number 0 (name GPUs by UUID" in by_number
     assert "already in use" in by_id
 
     machine.run(f"echo {function} >{DRIVER}/bind && udevadm settle && test -c {FIRST}")

@@ -130,13 +130,13 @@ def test_an_idle_job_is_warned_and_kept_and_later_ended_for_who_waits(shared):
     assert kept.splitlines()[-1] == "idle has no time limit"
     *warned, ended = [line for line in shared.run("cat /run/alice").splitlines() if line.startswith("amd-ctk:")]
     warning = (
-        "amd-ctk: the GPUs of idle have been idle for 3 s; after another 3 s, it is ended once someone waits for them"
+        "amd-ctk: the GPUs of idle have been idle for 3 s; after another 3 s, it ends when someone waits for them"
         " ('amd-ctk keep idle' prevents that)"
     )
     # Once more after it was kept.
     assert warned == [warning, warning]
     assert re.fullmatch(
-        r"amd-ctk: the GPUs of job idle were idle for \d+ s, and someone waits for them: it is ended", ended
+        r"amd-ctk: the GPUs of job idle were idle for \d+ s, and someone waits for them: it ends", ended
     )
     assert "and job later of user " in journal_of(shared)
     assert shared.run("pgrep -x -U alice sleep", check=False) == ""
@@ -266,7 +266,7 @@ def test_removed_packages_end_the_wait_and_no_job(shared):
 
     wait_until(lambda: "\n12\n" in shared.run("cat /run/bob"))
     assert shared.run("cat /run/bob").splitlines()[1:] == [
-        "the service that gives out GPUs is gone (see 'amd-ctk queue list', and try again)",
+        "the service that gives out GPUs has stopped (see 'amd-ctk queue list', and try again)",
         "12",
     ]
     assert is_active(shared, "amd-gpu-tracker.socket") == "inactive"

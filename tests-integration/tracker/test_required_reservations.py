@@ -9,7 +9,7 @@ import pytest
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.host import Host
 
-REFUSAL = "containers get reserved GPUs only on this host (start it with 'amd-ctk run --gpus=1 -- docker run ...')"
+REFUSAL = "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=1 -- docker run ...')"
 
 
 @pytest.fixture
@@ -72,4 +72,4 @@ def test_explain_says_so(strict):
 
     said = strict.ctk("explain", "docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "busybox")
 
-    assert "containers get reserved GPUs only on this host" in said
+    assert "containers get only reserved GPUs on this host" in said

@@ -703,7 +703,7 @@ def test_an_id_that_has_gpus_and_no_container_is_refused_rather_than_started_wit
     assert (answer.returncode, answer.stderr) == (
         9,
         (
-            "amd-container-runtime: the id c1 has GPUs already, and the runtime has no container of that id yet"
+            "amd-container-runtime: the id c1 already has GPUs, but the runtime has no container with that id yet"
             " (run 'amd-ctk gpu-tracker status --wide' to see which container uses them)\n"
         ),
     )

@@ -128,13 +128,10 @@ def test_the_guide_from_disabled_to_enabled_and_back(command):
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["train"], "1 job that waits for GPUs ends without them: train\n"),
+        (["train"], "1 waiting job ends without GPUs: train\n"),
         (
             [f"job-{number}" for number in range(10)],
-            (
-                "10 jobs that wait for GPUs end without them: job-0, job-1, job-2, job-3, job-4, job-5, job-6, job-7"
-                " and 2 more\n"
-            ),
+            ("10 waiting jobs end without GPUs: job-0, job-1, job-2, job-3, job-4, job-5, job-6, job-7 and 2 more\n"),
         ),
     ],
 )
@@ -557,7 +554,7 @@ def test_what_a_package_installs_on_top_of_broken_state_is_told(command, untrack
         file.write('{"enabled":tr')
 
     sentence = (
-        f"the state of AMD's toolkit 1.x in {path} cannot be taken over, so GPUs are refused: Expecting value:"
+        f"the state of AMD's toolkit 1.x in {path} cannot be converted, so GPUs are refused: Expecting value:"
         " line 1 column 12 (char 11) (make them available again with 'amd-ctk gpu-tracker reset')\n"
     )
     assert command("init") == (5, "", sentence)
@@ -573,7 +570,7 @@ def test_the_cdi_spec_must_be_brought_in_step(command, untracked):
     assert command("enable") == (
         0,
         "GPU Tracker has been enabled\n",
-        "Run 'amd-ctk cdi refresh' to bring the CDI spec in step\n",
+        "Run 'amd-ctk cdi refresh' to update the CDI spec\n",
     )
     assert command("enable")[2] == ""
 

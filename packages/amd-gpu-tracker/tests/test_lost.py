@@ -122,7 +122,7 @@ def test_no_number_means_another_gpu_than_before(eight):
 def test_a_request_by_number_is_told_the_old_and_the_new_ones(eight):
     eight.lose(3, 5)
     hint = (
-        "name GPUs by UUID as 'amd-ctk gpu list' shows them, or let the new numbers count with"
+        "name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
         " 'amd-ctk gpu-tracker forget 3,5'"
     )
 
@@ -133,10 +133,10 @@ def test_a_request_by_number_is_told_the_old_and_the_new_ones(eight):
         return refused.value.message
 
     assert answer("3") == "GPU 3 is lost"
-    assert answer("2-4") == "GPU 3 is lost, GPU 4 has number 3 now"
-    assert answer("5-7") == "GPU 5 is lost, GPU 6 has number 4 now, GPU 7 has number 5 now"
-    assert answer("7") == "GPU 7 has number 5 now"
-    assert answer(f"0,{IDS[1]},6") == "GPU 6 has number 4 now"
+    assert answer("2-4") == "GPU 3 is lost, GPU 4 now has number 3"
+    assert answer("5-7") == "GPU 5 is lost, GPU 6 now has number 4, GPU 7 now has number 5"
+    assert answer("7") == "GPU 7 now has number 5"
+    assert answer(f"0,{IDS[1]},6") == "GPU 6 now has number 4"
 
 
 def test_what_is_named_otherwise_goes_on(eight):
@@ -184,9 +184,9 @@ def test_policy_commands_go_on_and_count_for_the_gpus_that_are_meant(eight):
 
     assert eight.tracker.set_accessibility("0", exclusive=True).changed == (0,)
     assert eight.tracker.set_accessibility(IDS[4], exclusive=True).changed == (3,)
-    with pytest.raises(NumbersChanged, match="GPU 4 has number 3 now"):
+    with pytest.raises(NumbersChanged, match="GPU 4 now has number 3"):
         eight.tracker.set_accessibility("4", exclusive=True)
-    with pytest.raises(NumbersChanged, match="GPU 5 has number 4 now"):
+    with pytest.raises(NumbersChanged, match="GPU 5 now has number 4"):
         eight.tracker.drain("5")
     eight.bring_back()
 
@@ -272,7 +272,7 @@ def test_a_gpu_that_is_new_between_others_changes_no_number_silently(eight):
         eight.tracker.reserve("a", "3")
 
     assert str(refused.value) == (
-        "GPU 3 has number 4 now (name GPUs by UUID as 'amd-ctk gpu list' shows them, or let the new numbers count with"
+        "GPU 3 now has number 4 (name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
         " 'amd-ctk gpu-tracker reset')"
     )
 
@@ -308,7 +308,7 @@ def test_of_several_lost_gpus_one_can_be_forgotten(eight):
 
     assert eight.tracker.forget("5").numbers == {}
     assert [(gpu.number, gpu.pci_address) for gpu in eight.tracker.status().lost] == [(2, ADDRESSES[2])]
-    with pytest.raises(NumbersChanged, match="GPU 3 has number 2 now"):
+    with pytest.raises(NumbersChanged, match="GPU 3 now has number 2"):
         eight.tracker.reserve("a", "3")
     assert eight.tracker.forget("2").numbers == {2: 3, 3: 4, 4: 5, 5: 6}
 
@@ -367,7 +367,7 @@ def test_another_partitioning_of_one_board_names_who_lives_on_it(machine_of, tmp
         machine.tracker.status()
 
     assert str(changed.value) == "GPUs info is invalid. Please reset GPU Tracker."
-    assert changed.value.living == (f"job job still has {address}/0, which is not there as it was",)
+    assert changed.value.living == (f"job job still has {address}/0, which is missing or has changed",)
 
 
 def test_a_policy_of_another_host_is_invalid_as_before(machine_of, tmp_path):

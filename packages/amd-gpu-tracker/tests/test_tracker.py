@@ -365,7 +365,7 @@ def test_a_name_is_reserved_once(machine):
     other = machine.start_process()
     machine.tracker.reserve("job", "0", pid=other)
 
-    with pytest.raises(ContainerRunning, match="job has GPUs already"):
+    with pytest.raises(ContainerRunning, match="job already has GPUs"):
         machine.tracker.reserve("job", "1")
 
 

@@ -64,7 +64,7 @@ def test_the_table_has_a_row_for_a_lost_gpu(made, lose, amd_ctk):
     ]
     assert answer.stderr.splitlines() == [
         "GPU 1 is lost: PCI 0000:26:00.0 left the bus; 'amd-ctk gpu-tracker forget 1' forgets it",
-        "numbers from 1 on meant other GPUs when GPUs were tracked, so requests by them are refused",
+        "numbers from 1 on have changed since GPUs were tracked, so requests by them are refused",
     ]
 
 
@@ -84,7 +84,7 @@ def test_commands_for_the_others_go_on(made, lose, amd_ctk):
     refused = amd_ctk("gpu-tracker", "2", "exclusive")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
-        "GPU 2 has number 1 now (name GPUs by UUID as 'amd-ctk gpu list' shows them, or let the new numbers count with"
+        "GPU 2 now has number 1 (name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
         " 'amd-ctk gpu-tracker forget 1')\n"
     )
     for words in (["status", "--wide"], ["status", "--usage"], ["status", "--prometheus"], ["all", "exclusive"]):
@@ -97,7 +97,7 @@ def test_forgetting_says_what_has_become_of_the_numbers(made, lose, amd_ctk):
 
     answer = amd_ctk("gpu-tracker", "forget", "1")
 
-    assert answer.stdout == ("GPU 1 (PCI 0000:26:00.0) is forgotten\nGPU 2 has number 1 now\nGPU 3 has number 2 now\n")
+    assert answer.stdout == ("GPU 1 (PCI 0000:26:00.0) is forgotten\nGPU 2 now has number 1\nGPU 3 now has number 2\n")
     assert answer.stderr == "job job had it, and still lives: it keeps its other GPUs\n"
     assert amd_ctk("gpu-tracker", "2", "exclusive").stdout == "GPUs [2] have been made exclusive\n"
 

@@ -185,7 +185,7 @@ class TestStatus:
         answer = amd_ctk("slurm", "status", "--node=n1", "--json")
 
         assert json.loads(answer.stdout)["problems"][0] == (
-            "gres.conf has AutoDetect, by which Slurm numbers GPUs in an order of its own"
+            "gres.conf has AutoDetect, so Slurm numbers GPUs in its own order"
             " (write gres.conf as 'amd-ctk slurm gres' prints it)"
         )
 

@@ -23,7 +23,7 @@ def test_an_option_of_gpu_tracker_status_works_on_and_names_its_successor(refuse
     now, before = amd_ctk("status", option), amd_ctk("gpu-tracker", "status", option)
 
     assert (now.returncode, before.returncode) == (0, 0)
-    said = f"'amd-ctk status {option}' replaces {option} here, which a later version will not have\n"
+    said = f"'amd-ctk status {option}' replaces {option} here, which a later version will drop\n"
     assert before.stderr == f"{said}{now.stderr}"
     assert [line.split() for line in before.stdout.splitlines()] == [line.split() for line in now.stdout.splitlines()]
     assert ("other-job" if option == "--refusals" else "nightly-job") in now.stdout

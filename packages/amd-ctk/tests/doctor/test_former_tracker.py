@@ -37,7 +37,7 @@ def test_a_state_that_cannot_be_taken_over_is_bad_and_its_fix_repairs_it(machine
 
     finding = tracker_finding(machine)
     assert (finding.state, finding.fix) == (BAD, "sudo amd-ctk gpu-tracker reset")
-    assert f"{FORMER} cannot be taken over, so GPUs are refused" in finding.words
+    assert f"{FORMER} cannot be converted, so GPUs are refused" in finding.words
 
     Tracker(machine.host).reset()
     assert tracker_finding(machine).state == OK

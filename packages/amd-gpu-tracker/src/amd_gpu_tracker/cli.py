@@ -228,7 +228,7 @@ def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
         for number, address in forgotten.gpus:
             print(f"GPU {number} (PCI {address}) is forgotten")
         for new, old in forgotten.numbers.items():
-            print(f"GPU {old} has number {new} now")
+            print(f"GPU {old} now has number {new}")
         for sentence in forgotten.said:
             say(sentence)
         after_switch(host)
@@ -287,7 +287,7 @@ def status(
     # Without amd-ctk, nothing else has these options.
     if context.parent and context.parent.info_name == "gpu-tracker":
         for option in MOVED.intersection(given):
-            say(f"'amd-ctk status {option}' replaces {option} here, which a later version will not have")
+            say(f"'amd-ctk status {option}' replaces {option} here, which a later version will drop")
     tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
         looks = tracker.usage_looks()
@@ -556,7 +556,7 @@ def say(sentence: str) -> None:
 def say_refresh(host: Host) -> None:
     """Say how the CDI spec comes to know that the tracker was switched; for those who cannot see to it."""
     if host.stat(CDI_SPEC):
-        print("Run 'amd-ctk cdi refresh' to bring the CDI spec in step", file=sys.stderr)
+        print("Run 'amd-ctk cdi refresh' to update the CDI spec", file=sys.stderr)
 
 
 def main() -> None:
@@ -589,8 +589,8 @@ def run(app: typer.Typer) -> None:
 def _end_of_wait(names: list[str]) -> str:
     """Return which jobs wait in vain for a tracker that was disabled."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    jobs = "1 job that waits for GPUs ends" if len(names) == 1 else f"{len(names)} jobs that wait for GPUs end"
-    return f"{jobs} without them: {', '.join(names[:MOST_NAMED])}{more}"
+    jobs = "1 waiting job ends" if len(names) == 1 else f"{len(names)} waiting jobs end"
+    return f"{jobs} without GPUs: {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _nearest_command(word: str) -> str:

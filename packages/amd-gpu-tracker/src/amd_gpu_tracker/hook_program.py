@@ -80,7 +80,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
     if claim:
         _check_image(state, starting.container_id, starting.spec, claim.gpus, image_requirements)
     if claim and not claim.reserve():
-        raise ContainerRunning(f"a container {starting.container_id} that uses GPUs is running already")
+        raise ContainerRunning(f"a container {starting.container_id} that uses GPUs is already running")
     for sentence in claim.find_unreserved_use() if claim else ():
         _log(state, "WARN", "A container is given a GPU that is in use", sentence, starting.container_id)
 

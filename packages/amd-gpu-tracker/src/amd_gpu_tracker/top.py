@@ -46,8 +46,8 @@ in use       a program uses it without a reservation
 draining     drained, but still in use
 drained      not given out until 'amd-ctk gpu-tracker undrain'
 suspect      errors, retired memory, heat, a narrow link: chosen last
-sick         its driver gave it up: not given out
-lost         it was tracked, and is not on this host any more
+sick         its driver has given it up: not given out
+lost         tracked, but no longer on this host
 """
 
 

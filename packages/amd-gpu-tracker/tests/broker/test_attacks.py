@@ -19,7 +19,7 @@ from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, RUN, Request,
 from amd_gpu_tracker.records.state import State
 from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until
 
-NO_ACCOUNT = f"3: user {BOB} has no account (ask outside of the container)"
+NO_ACCOUNT = f"3: user {BOB} has no account (run the command outside the container)"
 HONEST = {"version": 1, **run("a", "free:1").as_dict()}
 
 
@@ -214,7 +214,7 @@ def test_who_finds_no_descriptor_left_is_told_and_the_others_are_served(broker, 
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (80, 80))
     silent = [connect(broker.socket) for _ in range(20)]
 
-    assert person(BOB, run("c", "0")).line() == "2: too many jobs wait already (try again later)"
+    assert person(BOB, run("c", "0")).line() == "2: too many jobs are already waiting (try again later)"
 
     alice.end()
     assert waiting.answer() == "got (0,)"
@@ -313,7 +313,7 @@ def test_subordinate_ids_are_nobody(host, broker, person):
     with open(host.path("/etc/subuid"), "w", encoding="utf-8") as file:
         file.write(f"alice:{BOB}:65536\nbroken:x:y\n:::\n")
 
-    assert person(BOB, run("b", "0")).line() == f"3: user {BOB} has no account (ask outside of the container)"
+    assert person(BOB, run("b", "0")).line() == f"3: user {BOB} has no account (run the command outside the container)"
     assert person(ALICE, run("a", "0")).line() == "got (0,)"
 
 
@@ -369,7 +369,7 @@ def test_nobody_has_the_name_of_what_holds_the_gpus_of_a_job_that_is_ended(host,
     asked = Request(verb=verb, name="train.ending", gpus="0", seconds=60)
 
     assert person(ALICE, asked).line() == (
-        "2: names that end in .ending are of jobs that are being ended (choose another)"
+        "2: names that end in .ending belong to jobs that are ending (choose another)"
     )
     assert users(host) == {}
 

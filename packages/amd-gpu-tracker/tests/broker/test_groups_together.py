@@ -32,7 +32,7 @@ def test_members_of_a_group_have_so_many_gpus_together(broker, person):
     )
     assert person(BOB, run("c", "free:1", wait=False), groups=[LAB_A]).line() == "got (3,)"
     assert person(BOB, run("d", "free:5", wait=False), groups=[LAB_A]).line() == (
-        "3: @lab-a may have 4 GPUs at once, and this asks for 5 (ask for fewer)"
+        "3: @lab-a may have 4 GPUs at once, but this requests 5 (request fewer)"
     )
 
 
@@ -156,7 +156,7 @@ def test_a_rule_is_written_as_it_is_read(words):
     "words", ["everyone:gpus=4:together", "alice=1:gpus=4:together", "@x=1:together", "@x=1:gpus=0:together"]
 )
 def test_only_a_group_has_a_number_of_gpus_together(words):
-    with pytest.raises(ValueError, match="is not a group that has so many GPUs together"):
+    with pytest.raises(ValueError, match="limits GPUs together, but is not a group with a count"):
         parse_permission(words)
 
 
@@ -207,7 +207,7 @@ def test_in_a_user_namespace_the_rule_for_everyone_does_not_count_beside_rules_f
         " (run the command outside of it, without 'unshare' or a container)"
     )
     assert person(BOB, run("b", "free:2"), first=in_a_user_namespace, groups=[LAB_A]).line() == (
-        "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+        "3: you may have 1 GPU at once, but this requests 2 (request fewer)"
     )
     assert person(CAROL, run("c", "free:2")).line() == "got (0, 1)"
     broker.say("fifo", "everyone:gpus=8", f"alice={ALICE}:gpus=2", f"@lab-a={LAB_A}:gpus=1")

@@ -18,11 +18,11 @@ from support.shared_host import ALICE, BOB, run, users, wait_until
 
 SLEEP = ("sleep", "600")
 WARNING = (
-    r"amd-ctk: the GPUs of train have been idle for 1 min 0 s; after another 1 min 0 s, it is ended once "
+    r"amd-ctk: the GPUs of train have been idle for 1 min 0 s; after another 1 min 0 s, it ends when "
     r"someone waits for them "
     r"\('amd-ctk keep train' prevents that\)"
 )
-ENDED = r"amd-ctk: the GPUs of job train were idle for (\d min )?\d+ s, and someone waits for them: it is ended"
+ENDED = r"amd-ctk: the GPUs of job train were idle for (\d min )?\d+ s, and someone waits for them: it ends"
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, pers
     assert alice.line() == "got (0, 1)"
     pass_a_minute(host, broker)
     assert alice.line() == (
-        "amd-ctk: the GPUs of debug have been idle for 1 min 0 s; after another 1 min 0 s, it is ended once"
+        "amd-ctk: the GPUs of debug have been idle for 1 min 0 s; after another 1 min 0 s, it ends when"
         " someone waits for them ('amd-ctk keep debug' prevents that)"
     )
     pass_a_minute(host, broker)

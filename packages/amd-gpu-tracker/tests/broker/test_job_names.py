@@ -93,7 +93,7 @@ def test_what_began_before_keeps_its_name(host, broker, person):
     broker.has_private_names = True
     broker.say("fifo", "everyone")
 
-    assert person(ALICE, reserve("debug", "2")).line().startswith("9: 40001/debug has GPUs already")
+    assert person(ALICE, reserve("debug", "2")).line().startswith("9: 40001/debug already has GPUs")
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == "got ()"
     assert users(host) == {}
 

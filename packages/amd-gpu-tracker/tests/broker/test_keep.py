@@ -14,7 +14,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
-WARNING = r"amd-ctk: the time of job train is over in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
+WARNING = r"amd-ctk: the time of job train ends in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
 SLEEP = ("sleep", "600")
 
 
@@ -92,7 +92,7 @@ def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker
     )
     # The name is its own as long as it lives.
     again = person(ALICE, run("train", "1")).line()
-    assert again == "9: train has GPUs already (give every reservation a name of its own)"
+    assert again == "9: train already has GPUs (give each reservation its own name)"
 
 
 def test_a_job_that_root_keeps_is_warned_again_and_ended_later(broker, person):
@@ -143,7 +143,7 @@ def test_the_time_that_somebody_may_have_gpus_counts_from_the_first_moment(host,
     [
         (BOB, keep("debug", 60), "11: there is no reservation or job debug (see 'amd-ctk queue list')"),
         (BOB, keep("debug", 60, owner=ALICE), "3: only root may name another user (run the command with sudo)"),
-        (0, keep("debug", 60), "11: 2 users have a reservation or job debug (say whose, with --user)"),
+        (0, keep("debug", 60), "11: 2 users have a reservation or job debug (name the owner with --user)"),
         (0, keep("other", 60), "11: there is no reservation or job other (see 'amd-ctk queue list')"),
         (0, keep("debug", 60, owner=ALICE), "got ()"),
     ],

@@ -20,7 +20,7 @@ from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run,
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
 
 TELL_TOKEN = ("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600")
-ONE_AT_ONCE = "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+ONE_AT_ONCE = "3: you may have 1 GPU at once, but this requests 2 (request fewer)"
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_who_is_limited_to_groups_of_gpus_is_told_so(broker, person):
     broker.say("fifo", "everyone:groups=notebooks")
 
     assert person(ALICE, run("train", "5")).line() == (
-        "4: GPU 5 is not among the GPUs this process may use (0, 1) (you may reserve GPUs of notebooks only)"
+        "4: GPU 5 is not among the GPUs this process may use (0, 1) (you may reserve only GPUs of notebooks)"
     )
 
 
@@ -206,7 +206,7 @@ def test_a_group_may_and_the_most_specific_counts(broker, person):
     broker.say("fifo", "everyone:gpus=1", "@gpu=40044:gpus=2", "alice=40001:gpus=3")
 
     assert (
-        person(CAROL, run("c", "free:2")).line() == "3: you may have 1 GPU at once, and this asks for 2 (ask for fewer)"
+        person(CAROL, run("c", "free:2")).line() == "3: you may have 1 GPU at once, but this requests 2 (request fewer)"
     )
     assert person(BOB, run("b", "free:2"), groups=[40044]).line() == "got (0, 1)"
     assert person(ALICE, run("a", "free:3"), groups=[40044]).line() == "got (4, 5, 6)"
@@ -239,9 +239,7 @@ def test_a_permission_may_be_for_some_gpus_only(broker, person):
 def test_names_belong_to_their_owner(host, broker, person):
     assert person(ALICE, run("train", "0")).line() == "got (0,)"
     assert person(BOB, run("train", "1")).line() == "got (1,)"
-    assert person(ALICE, run("train", "2")).line() == (
-        "9: train has GPUs already (give every reservation a name of its own)"
-    )
+    assert person(ALICE, run("train", "2")).line() == ("9: train already has GPUs (give each reservation its own name)")
     waiting = person(BOB, run("late", "0"))
     waiting.line()
 
@@ -263,7 +261,7 @@ def test_root_cancels_anybodys_job(person):
     carols.line()
 
     assert person(0, Request(verb=CANCEL, name="late")).line() == (
-        "11: 2 users have a job late that waits (say whose, with --user)"
+        "11: 2 users have a waiting job late (name the owner with --user)"
     )
     assert person(0, Request(verb=CANCEL, name="late", owner=CAROL)).line() == "got ()"
     assert carols.line() == "12: the job late was removed from the queue"

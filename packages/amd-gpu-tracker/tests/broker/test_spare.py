@@ -20,7 +20,7 @@ from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, run, users, wait_until
 
 SLEEP = ("sleep", "600")
-ENDED = "amd-ctk: someone waits for the GPUs of job worker: it is ended"
+ENDED = "amd-ctk: job worker ends because someone waits for its GPUs"
 
 
 def preempted(broker) -> list[str]:

@@ -21,7 +21,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, run, users, wait_until
 
-WARNING = r"amd-ctk: the time of job train is over in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
+WARNING = r"amd-ctk: the time of job train ends in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
 OVER = "amd-ctk: the time of job train is over"
 SLEEP = ("sleep", "600")
 SHARE = Path(__file__).parents[4] / "docs/how-to/share.md"
@@ -103,14 +103,14 @@ def test_the_owner_ends_a_job_that_runs(host, broker, person):
 
     assert person(ALICE, Request(verb=END, name="train")).line() == "got ()"
 
-    assert alice.line() == "amd-ctk: job train is ended with 'amd-ctk queue end'"
+    assert alice.line() == "amd-ctk: 'amd-ctk queue end' ends job train"
     wait_until(lambda: users(host) == {})
     assert "to be ended: 40001/train, as user 40001 says" in broker.lines()
 
 
 def test_what_holds_the_gpus_of_a_job_that_ends_cannot_be_ended(person):
     assert person(ALICE, Request(verb=END, name="train.ending")).line() == (
-        "2: names that end in .ending are of jobs that are being ended (choose another)"
+        "2: names that end in .ending belong to jobs that are ending (choose another)"
     )
 
 

@@ -176,13 +176,13 @@ def test_a_bundle_that_cannot_be_read_is_told(untracked):
     (bundles / "gone" / "config.json").unlink()
     (bundles / "open" / "config.json").chmod(0o666)
 
-    begin = "is running, and its GPUs are not known:"
+    begin = "is running, but its GPUs are not known:"
     assert enabled(untracked) == [
-        f"container broken {begin} {bundles}/broken/config.json is not a JSON object; start it again",
-        f"container gone {begin} {bundles}/gone/config.json cannot be read: it does not exist; start it again",
+        f"container broken {begin} {bundles}/broken/config.json is not a JSON object; restart it",
+        f"container gone {begin} {bundles}/gone/config.json cannot be read: it does not exist; restart it",
         (
             f"container open {begin} {bundles}/open/config.json cannot be read: others may write it, or it is not a"
-            " plain file; start it again"
+            " plain file; restart it"
         ),
     ]
 
@@ -247,7 +247,7 @@ class TestEnginesThatSayWhereTheirContainersAre:
         untracked.start_program(*self.SHIM, cwd=shim_bundle, uids=uids.format(me=os.geteuid()))
 
         assert enabled(untracked) == [
-            "the containers of user 1000 that run already (1) are not tracked; start those with GPUs again"
+            "the running containers of user 1000 (1) are not tracked; restart those with GPUs"
         ]
 
     def test_a_process_that_only_has_the_name_is_not_believed(self, untracked, shim_bundle):
@@ -260,8 +260,8 @@ class TestEnginesThatSayWhereTheirContainersAre:
 
         assert enabled(untracked) == [
             (
-                "the containers of an engine in another mount or user namespace that run already (1) are not tracked;"
-                " start those with GPUs again"
+                "the running containers of an engine in another mount or user namespace (1) are not tracked;"
+                " restart those with GPUs"
             )
         ]
 
@@ -312,7 +312,7 @@ class TestContainersThatAreJustBeingMade:
         creator = untracked.start_program(*self.RUNC)
 
         assert enabled(untracked) == [
-            f"container c1 is still being made by process {creator}, and its GPUs are not known; start it again"
+            f"container c1 is still being made by process {creator}, but its GPUs are not known; restart it"
         ]
 
     @pytest.mark.parametrize(

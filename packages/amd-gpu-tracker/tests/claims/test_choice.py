@@ -136,7 +136,7 @@ def test_a_choice_needs_the_tracker(untracked, word):
 def test_a_name_that_has_gpus_gets_no_more(machine):
     machine.tracker.reserve("first", "auto:1")
 
-    with pytest.raises(ContainerRunning, match="first has GPUs already"):
+    with pytest.raises(ContainerRunning, match="first already has GPUs"):
         machine.tracker.reserve("first", "auto:1")
 
 

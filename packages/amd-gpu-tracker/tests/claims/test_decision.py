@@ -84,14 +84,14 @@ def test_what_is_handed_on_is_given_with_the_person_and_the_end_of_the_job():
 
 
 def test_a_reservation_that_is_over_is_refused():
-    assert refusal(situation(), claim(1, reservation="train")) == "the reservation train is over"
+    assert refusal(situation(), claim(1, reservation="train")) == "the reservation train has ended"
 
 
 def test_a_host_that_requires_reservations_gives_those_gpus_and_no_others():
     now = situation(require_reservation=True, handed_on=lease("train", 1))
 
-    assert refusal(situation(require_reservation=True), claim(1)) == "containers get reserved GPUs only on this host"
-    assert refusal(now, claim(1, 2)) == "containers get reserved GPUs only on this host"
+    assert refusal(situation(require_reservation=True), claim(1)) == "containers get only reserved GPUs on this host"
+    assert refusal(now, claim(1, 2)) == "containers get only reserved GPUs on this host"
     assert isinstance(decide(now, claim(1)), Claim)
     assert isinstance(decide(situation(require_reservation=True), claim(1, ways=("api",))), Claim)
 

@@ -247,7 +247,7 @@ def test_a_name_is_given_once(host):
     with Tracker(host).hold("train", "1"), pytest.raises(ContainerRunning) as refusal:
         Tracker(host).hold("train", "2")
 
-    assert str(refusal.value) == "train has GPUs already (give every reservation a name of its own)"
+    assert str(refusal.value) == "train already has GPUs (give each reservation its own name)"
 
 
 def test_a_container_of_an_earlier_reservation_of_the_same_name_is_a_user_of_its_own(host):

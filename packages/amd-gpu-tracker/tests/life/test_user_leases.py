@@ -229,7 +229,7 @@ def test_of_one_user_root_reads_so_much_and_no_more(user, read, bytes_read):
     used, problems = read()
 
     assert problems == (
-        f"the leases of user {USER} in {user.path.parent} cannot be read: there is more than root reads of one user",
+        f"the leases of user {USER} in {user.path.parent} cannot be read: one user has more than root reads",
     )
     assert len(used) >= MOST_BYTES // LARGEST_LEASE - 1
     # What proves them is read too: a few small files in /proc for each.

@@ -154,7 +154,7 @@ def test_an_exclusive_gpu_that_was_partitioned_in_another_way_is_refused_until_r
     os.unlink(machine.state.policy_path)
     leave(machine.host, {"enabled": True, "gpusStatus": statuses(3, uuids=uuids, partition=partition)})
 
-    with pytest.raises(StateError, match=f"GPU 3, which was exclusive, was {was} and is cpx_nps4 now"):
+    with pytest.raises(StateError, match=f"GPU 3, which was exclusive, was {was} and is now cpx_nps4"):
         machine.tracker.status()
 
     machine.tracker.reset()
@@ -219,7 +219,7 @@ REFUSED = [
     ),
     (
         '{"enabled":true,"gpusStatus":{"0":{"uuid":"0x1","accessibility":1}}}',
-        "GPU 0, which was exclusive, is not the GPU of that id any more",
+        "GPU 0, which was exclusive, no longer has its id",
     ),
     ("[" * 100_000, "maximum recursion depth exceeded"),
 ]
@@ -233,7 +233,7 @@ def test_what_the_original_refuses_is_refused_until_reset(untracked, content, wh
         untracked.tracker.initialize()
 
     path = untracked.host.path("/var/log/gpu-tracker.json")
-    begin = f"the state of AMD's toolkit 1.x in {path} cannot be taken over, so GPUs are refused: {why}"
+    begin = f"the state of AMD's toolkit 1.x in {path} cannot be converted, so GPUs are refused: {why}"
     assert refused.value.message.startswith(begin)
     assert refused.value.hint == "make them available again with 'amd-ctk gpu-tracker reset'"
     with pytest.raises(GpusChanged):

@@ -253,7 +253,7 @@ def test_keys_sort_help_and_end(busy_host):
         by_memory = lines_of(terminal, "by memory")
         terminal.type("\x1b[A")
         terminal.type("?")
-        helped = lines_of(terminal, "not on this host any more")
+        helped = lines_of(terminal, "no longer on this host")
         terminal.type("?")
         terminal.wait_for("by memory")
         terminal.type("s")

@@ -408,9 +408,9 @@ def test_a_name_waits_once(host, job):
     job("first", "0").line()
     job("second", "0").line()
 
-    with pytest.raises(ContainerRunning, match=r"^a job second waits already"):
+    with pytest.raises(ContainerRunning, match=r"^a job second is already waiting"):
         Tracker(host).wait("second", "1")
-    with pytest.raises(ContainerRunning, match=r"^first has GPUs already"):
+    with pytest.raises(ContainerRunning, match=r"^first already has GPUs"):
         Tracker(host).wait("first", "1")
 
 

@@ -110,7 +110,9 @@ def ask(
                 return _accepted(answer)
             lost_at = time.monotonic()
         if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
-            raise ServiceGone("the service that gives out GPUs is gone", hint="see 'amd-ctk queue list', and try again")
+            raise ServiceGone(
+                "the service that gives out GPUs has stopped", hint="see 'amd-ctk queue list', and try again"
+            )
         time.sleep(AGAIN_SECONDS)
         path = find_again() if find_again else path
 

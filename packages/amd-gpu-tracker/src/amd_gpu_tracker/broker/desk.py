@@ -150,7 +150,7 @@ class Desk:
     def _answer(self, client: Connection, request: Request) -> Answer | None:
         require_name(request.name)
         if request.verb in (*FOR_GPUS, protocol.END) and request.name.endswith(ENDING):
-            raise WaitRefused(f"names that end in {ENDING} are of jobs that are being ended", hint="choose another")
+            raise WaitRefused(f"names that end in {ENDING} belong to jobs that are ending", hint="choose another")
         # Where the settings cannot be read, GPUs can be given back and no others had.
         self._read_terms(strict=request.verb in (*FOR_GPUS, protocol.KEEP))
         acts: dict[str, Callable[[Connection, Request], Answer | None]] = {
@@ -228,7 +228,7 @@ class Desk:
     def _reserve(self, client: Connection, request: Request) -> Answer:
         permission = permission_of(self._terms, client.peer, request)
         if request.seconds <= 0:
-            raise WaitRefused("a reservation has no end", hint="say how long, as in --for=4h")
+            raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
         asked = weigh(self._state, self._terms, permission, client.peer, request)
         require_in_time(permission, request.seconds)
         self._require_turn(asked)
@@ -264,7 +264,7 @@ class Desk:
         if not places:
             raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
         if len(places) > 1:
-            raise NotDone(f"{len(places)} users have a job {name} that waits", hint="say whose, with --user")
+            raise NotDone(f"{len(places)} users have a waiting job {name}", hint="name the owner with --user")
         self.line.cancel(places[0])
         return Answer(kind=DONE)
 
@@ -272,7 +272,7 @@ class Desk:
         """Return the place of a client that was connected before; ContainerRunning where another has the name."""
         for place in self.line.find(asked.peer.uid, asked.name):
             if place.ticket.waiter != asked.peer.process:
-                raise ContainerRunning(f"a job {asked.name} waits already", hint="give every job a name of its own")
+                raise ContainerRunning(f"a job {asked.name} is already waiting", hint="give each job its own name")
             return place
         return None
 

@@ -96,9 +96,9 @@ class Endings:
             return
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
-        sentence = f"amd-ctk: the time of job {title} is over in {left}; it then gets SIGTERM, then SIGKILL"
+        sentence = f"amd-ctk: the time of job {title} ends in {left}; it then gets SIGTERM, then SIGKILL"
         self._say(lease, sentence)
-        self._log_of(lease)("warned", f"{lease.container_id}: its time is over in {left}")
+        self._log_of(lease)("warned", f"{lease.container_id}: its time ends in {left}")
 
     def _say(self, lease: Lease, sentence: str) -> int:
         """Tell a job something, in a process of its own, and return the id of that."""
@@ -131,13 +131,13 @@ class Endings:
     def _why(self, lease: Lease) -> str:
         title = name_of(lease.container_id)
         if lease.container_id in self.asked:
-            return f"amd-ctk: job {title} is ended with 'amd-ctk queue end'"
+            return f"amd-ctk: 'amd-ctk queue end' ends job {title}"
         if not lease.is_preempted:
             return f"amd-ctk: the time of job {title} is over"
         if lease.is_spare:
-            return f"amd-ctk: someone waits for the GPUs of job {title}: it is ended"
+            return f"amd-ctk: job {title} ends because someone waits for its GPUs"
         unused = format_seconds(lease.limit - lease.idle_since)
-        return f"amd-ctk: the GPUs of job {title} were idle for {unused}, and someone waits for them: it is ended"
+        return f"amd-ctk: the GPUs of job {title} were idle for {unused}, and someone waits for them: it ends"
 
     def _go_on(self, note: EndingNote) -> None:
         """End what is left of a job that got TERM from a broker that was killed since."""

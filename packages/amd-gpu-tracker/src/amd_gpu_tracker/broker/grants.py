@@ -73,7 +73,7 @@ class Grants:
         token = new_token(job)
         claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)
         if not reserve(self._book, claim):
-            raise ContainerRunning(f"{job} has GPUs already", hint="give every job a name of its own")
+            raise ContainerRunning(f"{job} already has GPUs", hint="give each job its own name")
         self._open(job, claim.wanted)
         return self._granted(claim.wanted, token, claim.limit)
 
@@ -115,7 +115,7 @@ class Grants:
         """Raise ContainerRunning where a job of this name runs, or its container: better now than after the wait."""
         living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
         if any(lease.job == job for lease in living):
-            raise ContainerRunning(f"{name_of(job)} has GPUs already", hint="give every reservation a name of its own")
+            raise ContainerRunning(f"{name_of(job)} already has GPUs", hint="give each reservation its own name")
 
     def take_back(self, job: str) -> None:
         """Drop a lease whatever its process says."""

@@ -136,7 +136,7 @@ class Idle:
         unused, name = format_seconds(self._seconds), name_of(job.container_id)
         log_of(self._log, job, self._state.host)("warned", f"{job.container_id}: its GPUs have been idle for {unused}")
         sentence = (
-            f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it is ended once someone"
+            f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it ends when someone"
             f" waits for them ('amd-ctk keep {name}' prevents that)"
         )
         for each in (job, *inside(job, leases)):

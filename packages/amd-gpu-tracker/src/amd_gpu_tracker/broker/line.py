@@ -76,7 +76,7 @@ class Line:
         """Return a place behind all others that is in no line yet; WaitRefused."""
         owner = asked.peer.uid
         if len(self) >= MOST_WAITING or (owner and self._count_of(owner) >= MOST_WAITING_OF_ONE):
-            raise WaitRefused("too many jobs wait already", hint="try again later")
+            raise WaitRefused("too many jobs are already waiting", hint="try again later")
         ticket = Ticket(
             number=max(round(self._now() * 1e9), max(self._places, default=0) + 1),
             name=asked.name,

@@ -62,7 +62,9 @@ def find_peer(connection: socket.socket, processes: Processes) -> tuple[Peer, in
     """
     pid, uid, gid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
     if pid <= 0:
-        raise PeerRefused("the process that asks is not visible from here", hint="ask on the host, not in a container")
+        raise PeerRefused(
+            "the requesting process is not visible from here", hint="run the command on the host, not in a container"
+        )
     pidfd = _open_pidfd(connection, pid)
     try:
         return _found(processes, pid, uid, (gid, *_read_groups(connection, processes, pid)), pidfd), pidfd
@@ -85,7 +87,7 @@ def has_ended(pidfd: int) -> bool:
 
 def no_account(uid: int) -> PeerRefused:
     """Return the error for a uid that belongs to no account."""
-    return PeerRefused(f"user {uid} has no account", hint="ask outside of the container")
+    return PeerRefused(f"user {uid} has no account", hint="run the command outside the container")
 
 
 class Subordinates:
@@ -122,10 +124,10 @@ def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidf
     may_lack_groups = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
     # Asked last: what was read is of this process only where it lives still.
     if process is None or has_ended(pidfd):
-        raise PeerRefused("the process that asks has ended")
+        raise PeerRefused("the requesting process has ended")
     if set(uids) != {uid}:
         # It is to become the caller's job, but runs partly as another user, as a setuid program does.
-        raise PeerRefused(f"the process {pid} runs as several users", hint="ask without a setuid program")
+        raise PeerRefused(f"the process {pid} runs as several users", hint="run the command without a setuid program")
     return Peer(uid=uid, gids=gids, process=process, login=_read_login(processes, pid), may_lack_groups=may_lack_groups)
 
 
@@ -138,7 +140,7 @@ def _open_pidfd(connection: socket.socket, pid: int) -> int:
     try:
         return os.pidfd_open(pid)
     except OSError as error:
-        raise PeerRefused("the process that asks has ended") from error
+        raise PeerRefused("the requesting process has ended") from error
 
 
 def _read_groups(connection: socket.socket, processes: Processes, pid: int) -> tuple[int, ...]:

@@ -75,7 +75,7 @@ def parse_permission(text: str) -> Permission:
     for limit in limits:
         permission = _with_limit(permission, limit)
     if permission.is_together and not (permission.is_of_group and permission.gpus):
-        raise ValueError(f"{whose} is not a group that has so many GPUs together")
+        raise ValueError(f"{whose} limits GPUs together, but is not a group with a count")
     return permission
 
 

@@ -166,7 +166,7 @@ def _parse(line: bytes, kind: type[Any]) -> Any:
     if fields.pop("version", None) != VERSION:
         raise ProtocolError(f"this is not version {VERSION} of the protocol", hint=SAME_VERSION)
     if not fields.keys() <= kind._names:
-        raise ProtocolError("the line has other fields than it should", hint=SAME_VERSION)
+        raise ProtocolError("the line has unexpected fields", hint=SAME_VERSION)
     try:
         return kind.from_json(fields)
     except (RecursionError, ValueError) as error:

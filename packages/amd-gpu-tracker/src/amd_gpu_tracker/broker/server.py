@@ -189,7 +189,7 @@ class Server:
             return
         own = self._connections_of(uid) if uid else 0
         if self._is_full():
-            _send_away(connected, refusal(WaitRefused("too many jobs wait already", hint="try again later")))
+            _send_away(connected, refusal(WaitRefused("too many jobs are already waiting", hint="try again later")))
         elif own >= MOST_CONNECTIONS:
             _send_away(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
         else:

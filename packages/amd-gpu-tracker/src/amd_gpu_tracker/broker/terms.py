@@ -130,7 +130,7 @@ def find_wanted_within(
         if not error.names_hidden or rules.numbers is None:
             raise
         whose = f"of {', '.join(permission.groups)}" if permission.groups else "of the batch job"
-        raise RequestError(error.message, hint=f"you may reserve GPUs {whose} only") from error
+        raise RequestError(error.message, hint=f"you may reserve only GPUs {whose}") from error
 
 
 def require_within(permission: Permission, count: int) -> None:
@@ -138,7 +138,7 @@ def require_within(permission: Permission, count: int) -> None:
     if permission.gpus != NO_LIMIT and count > permission.gpus:
         most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
         who = permission.who if permission.is_together else "you"
-        raise NotAllowed(f"{who} may have {most} at once, and this asks for {count}", hint="ask for fewer")
+        raise NotAllowed(f"{who} may have {most} at once, but this requests {count}", hint="request fewer")
 
 
 def require_in_time(permission: Permission, seconds: int) -> None:

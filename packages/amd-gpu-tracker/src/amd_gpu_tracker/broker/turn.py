@@ -116,6 +116,6 @@ def _require_free_name(state: State, name: str, processes: Processes, tickets: T
     """Raise ContainerRunning where a job of this name runs or waits: better now than after the wait."""
     lease = state.read_lease(state.lease_path(("", name)))
     if lease is not None and judge(lease, processes).is_alive:
-        raise ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
+        raise ContainerRunning(f"{name} already has GPUs", hint="give each reservation its own name")
     if any(ticket.owner == os.geteuid() for ticket in tickets.named(name)):
-        raise ContainerRunning(f"a job {name} waits already", hint="give every job a name of its own")
+        raise ContainerRunning(f"a job {name} is already waiting", hint="give each job its own name")

@@ -56,7 +56,7 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
     for creation in pending:
         tell(
             f"container {creation.container_id} is still being made by process {creation.process.pid},"
-            " and its GPUs are not known; start it again"
+            " but its GPUs are not known; restart it"
         )
     _tell_of_strangers(book.state.host, book.processes, tell)
 
@@ -122,7 +122,7 @@ def _adopt_one(
         spec = read_spec(config, name=config, read=read_own_file)
         wanted = gpus_in_spec(spec, gpus)
     except ToolkitError as error:
-        tell(f"container {container.container_id} is running, and its GPUs are not known: {error}; start it again")
+        tell(f"container {container.container_id} is running, but its GPUs are not known: {error}; restart it")
         return
     privileged = is_privileged(spec)
     if not (wanted or privileged):
@@ -150,6 +150,6 @@ def _tell_of_strangers(host: Host, processes: Processes, tell: Tell) -> None:
     strangers = find_strangers(host, processes)
     for uid, count in sorted(strangers.items())[:MOST_USERS]:
         whose = f"user {uid}" if uid != os.geteuid() else "an engine in another mount or user namespace"
-        tell(f"the containers of {whose} that run already ({count}) are not tracked; start those with GPUs again")
+        tell(f"the running containers of {whose} ({count}) are not tracked; restart those with GPUs")
     if len(strangers) > MOST_USERS:
         tell(f"nor are those of {len(strangers) - MOST_USERS} more users")

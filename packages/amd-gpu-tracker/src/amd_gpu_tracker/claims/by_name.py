@@ -226,4 +226,4 @@ def _require_no_queue(book: Book, tickets: Iterable[Tickets], wanted: Sequence[G
 
 
 def _has_gpus(name: str) -> ContainerRunning:
-    return ContainerRunning(f"{name} has GPUs already", hint="give every reservation a name of its own")
+    return ContainerRunning(f"{name} already has GPUs", hint="give each reservation its own name")

@@ -205,7 +205,7 @@ def _require_known_container(holder: Holder) -> None:
 
     if not is_known_to_runtime(holder.root, holder.container_id):
         raise ContainerRunning(
-            f"the id {holder.container_id} has GPUs already, and the runtime has no container of that id yet",
+            f"the id {holder.container_id} already has GPUs, but the runtime has no container with that id yet",
             hint="run 'amd-ctk gpu-tracker status --wide' to see which container uses them",
         )
 

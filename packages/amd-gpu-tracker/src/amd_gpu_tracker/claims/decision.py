@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Refused = GpusRefused | StateError
 
 # Of a host on which containers need a reservation.
-RESERVED_ONLY = "containers get reserved GPUs only on this host"
+RESERVED_ONLY = "containers get only reserved GPUs on this host"
 HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=1 -- docker run ...'"
 # Why exclusive GPUs are refused without root, and how users get them: others would not see a reservation of their own.
 FOR_ROOT_ONLY = "exclusive, which users get only with a reservation"
@@ -52,7 +52,7 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
     """Return the claim that is met, with the reservation that was handed on to it, or why it is refused."""
     handed_on = situation.handed_on
     if claim.reservation and handed_on is None:
-        return GpusRefused(f"the reservation {claim.reservation} is over")
+        return GpusRefused(f"the reservation {claim.reservation} has ended")
     exclusive = situation.policy.exclusive_among(claim.wanted)
     return (
         refuse_unreserved(situation.policy, claim, handed_on)
@@ -216,7 +216,7 @@ def _in_order_asked(claim: Claim) -> list[int]:
 def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
     """Return what a holder is called, with a container's name where its engine keeps one."""
     title = called(lease.ways, lease.container_id, name_of(lease), lease.person)
-    return f"{title}, which its engine starts again" if lease.is_kept else title
+    return f"{title}, which its engine restarts" if lease.is_kept else title
 
 
 def _list(numbers: Collection[int]) -> str:

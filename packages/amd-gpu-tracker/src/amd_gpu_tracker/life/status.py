@@ -207,7 +207,7 @@ def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[Contai
         accessibility=EXCLUSIVE if gpu.exclusive else SHARED,
         containers=containers,
         since=gpu.lost_since or None,
-        reason=f"the driver does not list PCI {gpu.pci_address} any more"
+        reason=f"the driver no longer lists PCI {gpu.pci_address}"
         if is_on_bus
         else f"PCI {gpu.pci_address} left the bus",
     )
@@ -218,7 +218,7 @@ def _say_living(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator
         keys = sorted(key for key in lease.gpus if key in gone)
         if keys:
             who = "job" if BY_API in lease.ways else "container"
-            yield f"{who} {lease.container_id} still has {', '.join(keys)}, which is not there as it was"
+            yield f"{who} {lease.container_id} still has {', '.join(keys)}, which is missing or has changed"
 
 
 def _own_lease_paths(state: State) -> list[str]:

@@ -230,7 +230,7 @@ def _require_sound(lease: Lease) -> None:
         # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
         each.encode("utf-8", "surrogateescape")
     if not all(number is None or 0 <= number <= LARGEST_ID for number in (lease.person, lease.group, lease.vram_mb)):
-        raise ValueError("person, group, vram_mb: one is not a number that there is")
+        raise ValueError("person, group, vram_mb: one is not a possible number")
     for name in ("since", "boot_offset"):
         if not abs(getattr(lease, name)) < NEVER:
             raise ValueError(f"{name} is not a time")

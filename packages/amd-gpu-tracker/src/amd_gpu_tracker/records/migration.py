@@ -60,7 +60,7 @@ def read_former_policy(host: Host) -> Policy | None:
 
 def _cannot(host: Host, why: str) -> StateError:
     return StateError(
-        f"the state of AMD's toolkit 1.x in {host.path(FORMER_FILE)} cannot be taken over, so GPUs are refused: {why}",
+        f"the state of AMD's toolkit 1.x in {host.path(FORMER_FILE)} cannot be converted, so GPUs are refused: {why}",
         hint="make them available again with 'amd-ctk gpu-tracker reset'",
     )
 
@@ -146,7 +146,7 @@ def _find(number: int, former: Mapping[int, FormerGpu], gpus: Sequence[GpuLocati
     same_then = sorted(other for other in former if former[other].unique_id == unique_id)
     same_now = [gpu for gpu in gpus if _has_id(gpu, unique_id)]
     if len(same_then) != len(same_now):
-        raise ValueError(f"GPU {number}, which was exclusive, is not the GPU of that id any more")
+        raise ValueError(f"GPU {number}, which was exclusive, no longer has its id")
     return same_now[same_then.index(number)]
 
 
@@ -154,7 +154,7 @@ def _require_same_partition(number: int, former: FormerGpu, gpu: TrackedGpu) -> 
     """Refuse what the original calls a GPU info mismatch; both write compute and memory mode: "cpx_nps4"."""
     if former.partition not in (None, gpu.partition):
         was, now = (partition or "no partition" for partition in (former.partition, gpu.partition))
-        raise ValueError(f"GPU {number}, which was exclusive, was {was} and is {now} now")
+        raise ValueError(f"GPU {number}, which was exclusive, was {was} and is now {now}")
 
 
 def _has_id(gpu: GpuLocation, unique_id: int) -> bool:

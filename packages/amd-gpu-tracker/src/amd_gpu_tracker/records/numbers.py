@@ -98,12 +98,12 @@ def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
 def end_of_it(match: Match) -> str:
     """Return what makes the new numbers count."""
     lost = ",".join(map(str, match.lost))
-    return f"let the new numbers count with 'amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
+    return f"accept the new numbers with 'amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
 
 
 def _say(changed: Sequence[int], now: Sequence[int | None]) -> str:
     told = [
-        f"GPU {then} is lost" if now[then] is None else f"GPU {then} has number {now[then]} now"
+        f"GPU {then} is lost" if now[then] is None else f"GPU {then} now has number {now[then]}"
         for then in changed[:NAMES_SHOWN]
     ]
     more = len(changed) - len(told)

@@ -108,7 +108,7 @@ class UserFiles:
             return None
         except OSError as error:
             if self._bytes_left < LARGEST_LEASE:
-                raise OSError(errno.EFBIG, "there is more than root reads of one user") from error
+                raise OSError(errno.EFBIG, "one user has more than root reads") from error
             return UserFile(path=path, error=error)
 
 

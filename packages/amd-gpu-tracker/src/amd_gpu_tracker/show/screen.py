@@ -129,7 +129,7 @@ def _say_numbers(status: Status) -> tuple[str, ...]:
     changed += [gpu.number for gpu in status.lost]
     if not changed:
         return ()
-    return (f"numbers from {min(changed)} on meant other GPUs when GPUs were tracked, so requests by them are refused",)
+    return (f"numbers from {min(changed)} on have changed since GPUs were tracked, so requests by them are refused",)
 
 
 def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 HELP = {
     "amd_gpu_state": "1 for the state that the GPU is in, 0 for the others.",
-    "amd_gpu_reserved_seconds": "For how long the GPU has been reserved.",
-    "amd_gpu_temperature_celsius": "Temperature of the hottest place of the GPU.",
-    "amd_gpu_power_watts": "Power that the GPU takes.",
+    "amd_gpu_reserved_seconds": "How long the GPU has been reserved.",
+    "amd_gpu_temperature_celsius": "Temperature of the hottest spot of the GPU.",
+    "amd_gpu_power_watts": "Power that the GPU draws.",
     "amd_gpu_errors_total": "Errors of memory and caches since the driver was loaded.",
     "amd_gpu_bad_pages": "Pages of memory that are retired.",
     "amd_gpu_starts_total": "Containers and programs that were given GPUs since the machine started.",
     "amd_gpu_refusals_total": "Containers and programs that were refused GPUs since the machine started.",
-    "amd_gpu_repairs_total": "Reservations that were found over since the machine started: nothing had released them.",
+    "amd_gpu_repairs_total": "Reservations that ended without a release, found since the machine started.",
     "amd_gpu_queue_jobs": "Jobs that wait for GPUs.",
-    "amd_gpu_queue_longest_wait_seconds": "For how long the job waits that has waited longest.",
+    "amd_gpu_queue_longest_wait_seconds": "How long the longest-waiting job has waited.",
 }
 
 

@@ -97,7 +97,7 @@ def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
         first = processes[0]
         program = f" ({first.program}{f' of {first.person}' if first.person else ''})" if first.program else ""
         more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
-        who = f"process {first.pid}{program}{more}" if first.pid else "a process that is not seen from here"
+        who = f"process {first.pid}{program}{more}" if first.pid else "a process that is not visible from here"
         return f"used by {who} without a reservation"
     used, busy = use.vram_used or 0, use.totals.busy_percent or 0
     return f"used without a reservation: {used // MEBIBYTE} MiB of its memory, busy {busy} %"

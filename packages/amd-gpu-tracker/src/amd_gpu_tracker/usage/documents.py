@@ -24,7 +24,7 @@ HELP = {
     "gpu_free_vram": "Video memory not in use in MiB.",
     "gpu_total_gtt": "System memory that the GPU may use in MiB.",
     "gpu_used_gtt": "System memory that the GPU uses in MiB.",
-    "gpu_free_gtt": "System memory that the GPU may use and does not, in MiB.",
+    "gpu_free_gtt": "System memory that the GPU may use but does not, in MiB.",
     "gpu_gfx_activity": "How busy the GPU is in percent.",
     "amd_gpu_container_vram_bytes": "Video memory of a container; without a container id, of processes in none.",
     "amd_gpu_container_gtt_bytes": "System memory that the GPU uses for a container.",
@@ -33,7 +33,7 @@ HELP = {
     "amd_gpu_container_processes": "Processes of a container that use the GPU.",
     "amd_gpu_container_tracked": "1 if the GPU Tracker has given the GPU to the container, else 0.",
     "amd_gpu_processes_not_shown": "Processes of other users that could not be looked into.",
-    "amd_gpu_processes_incomplete": "Processes of which not all could be read, so that their use may be incomplete.",
+    "amd_gpu_processes_incomplete": "Processes that could be read only in part, so their use may be incomplete.",
 }
 
 
