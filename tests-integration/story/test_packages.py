@@ -22,7 +22,7 @@ def shared(stand):
     stand.run("mkdir -p /var/lib/prometheus/node-exporter")
     stand.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk usage enable")
     stand.run("amd-ctk users allow everyone; amd-ctk gpu-tracker drain 3 --reason cable")
-    stand.as_user("alice", "amd-ctk run --gpus=0 --name=train -- sleep 900 >/dev/null 2>&1 &")
+    stand.as_user("alice", "amd-ctk run --gpus=0 --name=train -- sleep 86400 >/dev/null 2>&1 &")
     # Else bob may be the first, and be done at once.
     wait_until(lambda: "train" in stand.run("amd-ctk queue list", check=False))
     stand.as_user("bob", "amd-ctk run --gpus=0 --wait --name=later -- echo ran >/tmp/bob 2>&1 &")

@@ -58,7 +58,7 @@ def test_a_roll_back_keeps_jobs_settings_and_what_was_recorded(shared):
     shared.release("9.0")
     shared.change_to("9.0")
     shared.run("amd-ctk config set idle 2h")
-    shared.as_user("alice", "amd-ctk run --gpus=0 --name=train -- sleep 900 >/dev/null 2>&1 &")
+    shared.as_user("alice", "amd-ctk run --gpus=0 --name=train -- sleep 86400 >/dev/null 2>&1 &")
     wait_until(lambda: "train" in shared.run("amd-ctk queue list"))
     before = what_was_decided(shared)
 

@@ -84,7 +84,7 @@ def test_a_job_whose_time_is_over_is_warned_and_ended(shared):
     shared.run("amd-ctk users allow alice --gpus=3 --time=8s")
 
     said = shared.as_user(
-        "alice", "amd-ctk run --gpus=0 --name=short -- sh -c 'trap \"\" TERM; sleep 600' 2>&1", check=False
+        "alice", "amd-ctk run --gpus=0 --name=short -- sh -c 'trap \"\" TERM; sleep 86400' 2>&1", check=False
     )
 
     shared.run("amd-ctk users deny alice")
@@ -119,7 +119,7 @@ def test_a_service_that_is_killed_between_term_and_kill_finishes_what_it_began_a
 def test_an_idle_job_is_warned_and_kept_and_later_ended_for_who_waits(shared):
     shared.run("rm -f /run/alice /run/bob")
     shared.run("amd-ctk config set idle 3s")
-    shared.as_user("alice", "amd-ctk run --gpus=0 --name=idle -- sleep 600 >/run/alice 2>&1 &")
+    shared.as_user("alice", "amd-ctk run --gpus=0 --name=idle -- sleep 86400 >/run/alice 2>&1 &")
     wait_until(lambda: "the GPUs of idle have been idle for 3 s" in shared.run("cat /run/alice"))
 
     kept = shared.as_user("alice", "amd-ctk keep idle")
@@ -153,7 +153,7 @@ def engines(shared, image_archive):
 
 def start_job_of_alice(stand, engine, script):
     """Start a job behind which alice is, with a container that its engine starts again whenever it ends."""
-    run = f"{STARTS[engine]} --name=train {DETACHED} busybox:local sleep 600"
+    run = f"{STARTS[engine]} --name=train {DETACHED} busybox:local sleep 86400"
     stand.run(
         f"export SUDO_UID=$(id -u alice); amd-ctk run --gpus=0 --name=train -- sh -c '{run}{script}' >/run/said 2>&1 &"
     )
@@ -167,7 +167,7 @@ def state_of_container(stand, engine):
 @pytest.mark.parametrize("engine", STARTS)
 def test_a_container_that_nobody_uses_is_stopped_for_who_waits(engines, engine):
     engines.run("rm -f /run/bob; amd-ctk config set idle 3s")
-    start_job_of_alice(engines, engine, "; exec sleep 600")
+    start_job_of_alice(engines, engine, "; exec sleep 86400")
 
     engines.as_user("bob", "amd-ctk run --gpus=0 --wait --name=later -- echo ran >/run/bob 2>&1 &")
     wait_until(lambda: "ran\n" in engines.run("cat /run/bob"))
@@ -237,7 +237,7 @@ def test_the_journal_finds_lines_by_gpu_user_job_and_verdict(shared):
 
 
 def test_who_is_denied_has_nothing_and_running_jobs_go_on(shared):
-    shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 600 >/dev/null 2>&1 &")
+    shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 86400 >/dev/null 2>&1 &")
     wait_until(lambda: is_listed(shared, "long"))
 
     said = shared.run("amd-ctk users deny --all --dry-run")
@@ -257,7 +257,7 @@ def test_who_is_denied_has_nothing_and_running_jobs_go_on(shared):
 
 def test_removed_packages_end_the_wait_and_no_job(shared):
     shared.run("rm -f /run/bob; amd-ctk users allow everyone")
-    shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 600 >/dev/null 2>&1 &")
+    shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 86400 >/dev/null 2>&1 &")
     wait_until(lambda: is_listed(shared, "long"))
     shared.as_user("bob", "sh -c 'amd-ctk run --gpus=0 --wait --name=later -- true; echo $?' >/run/bob 2>&1 &")
     wait_until(lambda: "waiting for 1 GPU" in shared.run("cat /run/bob"))

@@ -12,12 +12,12 @@ DIRECTORY = "/etc/containers/systemd"
 POD = """\
 [Pod]
 PodName=shop
-PodmanArgs=--infra-image=busybox:local --infra-command='sleep 600' --network=none --share=ipc,net
+PodmanArgs=--infra-image=busybox:local --infra-command='sleep 86400' --network=none --share=ipc,net
 """
 CONTAINER = """\
 [Container]
 Image=busybox:local
-Exec=sleep 600
+Exec=sleep 86400
 StopSignal=KILL
 AddDevice=amd.com/gpu=0
 {more}
