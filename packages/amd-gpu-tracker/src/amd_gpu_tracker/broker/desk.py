@@ -287,13 +287,12 @@ class Desk:
         return None
 
     def _is_over_limit(self, asked: Asked) -> bool:
-        permission = asked.permission
-        return bool(permission.gpus) and self.look().is_over(asked.person, asked.count, permission)
+        return bool(asked.permission.gpus) and self.look().is_over(asked)
 
     def _require_turn(self, asked: Asked) -> None:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
         if self._is_over_limit(asked):
-            held = format_held(asked.permission, self.view.held(asked.person, asked.permission))
+            held = format_held(asked.permission, self.view.held(asked))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
         among = asked.among if asked.may_be_taken else ()
         if among and len(self.line):

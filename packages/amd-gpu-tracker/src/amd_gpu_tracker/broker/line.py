@@ -191,7 +191,7 @@ class Line:
         def is_passed_over(waiter: Waiter) -> bool:
             place = by_number[waiter.number]
             view = views[-1]
-            place.is_passed_over = self._is_away(place) or is_over_limit(place, view) or is_impossible(place, view)
+            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or is_impossible(place, view)
             return place.is_passed_over
 
         def try_one(waiter: Waiter) -> bool:
@@ -263,6 +263,9 @@ class Line:
         tickets = [
             other.ticket for other in before if other.waiter.among & place.waiter.among and not other.is_passed_over
         ]
+        hint = "" if tickets else place.hint
+        if view.is_over(place.asked):
+            hint = format_held(place.asked.permission, view.held(place.asked))
         sentence = waiting_for(
             place.ticket.count,
             free=(view.free & place.waiter.among).bit_count(),
@@ -271,7 +274,7 @@ class Line:
             fitting=len(place.ticket.among),
             host_total=view.host_total,
             before=tickets,
-            hint=_limit_hint(place, view) or ("" if tickets else place.hint),
+            hint=hint,
             title=lambda ticket: _title_for(place, ticket.name, ticket.person),
         )
         holders = view.jobs_on(place.waiter.among) if _is_held_up(place, view) else []
@@ -338,7 +341,7 @@ class Line:
         # Beside others, too, unless it asks for GPUs that are free.
         fitting = view.free if place.asked.gpus.startswith("free:") else view.free | view.shared
         is_enough = (fitting & place.waiter.among).bit_count() >= place.ticket.count
-        return is_enough and not is_over_limit(place, view)
+        return is_enough and not view.is_over(place.asked)
 
     def _is_away(self, place: Place) -> bool:
         if place.is_absent():
@@ -350,11 +353,6 @@ class Line:
 
 def _outlook(view: View, now: float) -> Outlook:
     return Outlook(now=now, free=view.free, ends=view.ends)
-
-
-def is_over_limit(place: Place, view: View) -> bool:
-    """Return whether a user would have more GPUs than allowed."""
-    return view.is_over(place.ticket.person, place.ticket.count, place.asked.permission)
 
 
 def withheld(place: Place, view: View) -> int:
@@ -370,7 +368,7 @@ def is_impossible(place: Place, view: View) -> bool:
 def _latest_start(place: Place, before: Sequence[Place], view: View, now: float) -> float | None:
     """Return when a job has its GPUs at the latest, in seconds since boot; None where that is not known."""
     own = sum(other.ticket.count for other in before if _share_a_limit(other, place))
-    if place.waiter.is_spare or view.is_over(place.ticket.person, own + place.ticket.count, place.asked.permission):
+    if place.waiter.is_spare or view.is_over(place.asked, own):
         return None
     # Who would have too many GPUs may have some at any moment, when others come back.
     waiters = [each.waiter.replace(seconds=0.0) if each.is_passed_over else each.waiter for each in before]
@@ -396,16 +394,10 @@ def _differ(before: float | None, after: float | None) -> bool:
     return abs(before - after) >= TELL_SECONDS
 
 
-def _limit_hint(place: Place, view: View) -> str:
-    if not is_over_limit(place, view):
-        return ""
-    return format_held(place.asked.permission, view.held(place.ticket.person, place.asked.permission))
-
-
 def _is_held_up(place: Place, view: View) -> bool:
     """Return whether one who waits has too few GPUs because jobs have them, and it is not known until when."""
     free = (view.free & place.waiter.among).bit_count()
-    return place.latest is None and free < place.ticket.count and not is_over_limit(place, view)
+    return place.latest is None and free < place.ticket.count and not view.is_over(place.asked)
 
 
 def _title_for(place: Place, name: str, person: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from math import inf
 
+from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import as_bits, numbers_in
-from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.claims.by_name import find_users
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.errors import StateError
@@ -58,15 +58,15 @@ class View(Value):
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     ends: dict[int, float] = {}  # noqa: RUF012 - values are immutable, and it is never changed
 
-    def held(self, person: int, permission: Permission) -> int:
-        """Return how many GPUs count for a permission: those that a person has, or that a group has together."""
-        if permission.is_together:
-            return _count((lease.group, lease) for lease in self.leases).get(permission.number or 0, 0)
-        return self.holding.get(person, 0)
+    def held(self, asked: Asked) -> int:
+        """Return how many GPUs count for what is asked: those that a person has, or that a group has together."""
+        if asked.permission.is_together:
+            return _count((lease.group, lease) for lease in self.leases).get(asked.permission.number or 0, 0)
+        return self.holding.get(asked.person, 0)
 
-    def is_over(self, person: int, count: int, permission: Permission) -> bool:
-        """Return whether so many more GPUs would give a user more than allowed."""
-        return bool(permission.gpus) and self.held(person, permission) + count > permission.gpus
+    def is_over(self, asked: Asked, before: int = 0) -> bool:
+        """Return whether a user would have more GPUs than allowed, also with those that jobs `before` this get."""
+        return bool(asked.permission.gpus) and self.held(asked) + before + asked.count > asked.permission.gpus
 
     @property
     def holding(self) -> dict[int, int]:
