@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.broker.child import in_child
+from amd_gpu_tracker.broker.child import Children
 
 KEPT, OTHER = 200, 201
 
@@ -23,7 +23,7 @@ def answers():
 
 
 def test_a_child_has_the_descriptors_that_it_keeps_and_not_those_beside_them(answers):
-    pid = in_child(lambda: os.write(KEPT, " ".join(os.listdir("/proc/self/fd")).encode()), keep=[KEPT])
+    pid = Children().start(lambda: os.write(KEPT, " ".join(os.listdir("/proc/self/fd")).encode()), keep=[KEPT])
     os.waitpid(pid, 0)
     for number in (KEPT, OTHER):
         os.close(number)
