@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.lease import NEVER
@@ -89,6 +88,9 @@ class Tickets:
 
     def sweep(self) -> None:
         """Take away what is left of those who do not wait any more, and of writes that were interrupted."""
+        # `amd-ctk status` reads tickets, and does without the six modules that contextlib loads.
+        from contextlib import suppress
+
         for name in self._names():
             stem = name.removesuffix(SUFFIX)
             ticket = self._read(stem) if parse_stem(stem) else None
