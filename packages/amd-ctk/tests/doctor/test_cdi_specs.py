@@ -105,7 +105,7 @@ def test_a_spec_that_is_too_new_for_podman_is_told(machine):
 
     assert (finding.state, finding.words) == (
         "bad",
-        "Podman 4.3.1 reads CDI specs up to version 0.5.0, and /etc/cdi/amd.json has 0.8.0",
+        "Podman 4.3.1 reads CDI specs up to version 0.5.0, but /etc/cdi/amd.json has 0.8.0",
     )
     assert finding.fix == "sudo mv /etc/cdi/amd.json /etc/cdi/amd.json.off && sudo amd-ctk cdi generate"
 
