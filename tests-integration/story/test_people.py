@@ -89,7 +89,7 @@ def test_a_job_whose_time_is_over_is_warned_and_ended(shared):
 
     shared.run("amd-ctk users deny alice")
     over = "amd-ctk: the time of job short is over"
-    warning = rf"{over} in \d s; it then gets SIGTERM, then SIGKILL"
+    warning = r"amd-ctk: the time of job short ends in \d s; it then gets SIGTERM, then SIGKILL"
     assert re.fullmatch(rf"GPU 0 for at most 8 s\n{warning}\n{over}\nKilled\n", said)
     assert shared.run("pgrep -x -U alice sleep", check=False) == ""
 
