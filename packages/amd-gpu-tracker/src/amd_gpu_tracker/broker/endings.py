@@ -15,7 +15,7 @@ from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
 from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS
-from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
 from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Book, Claim
@@ -24,7 +24,6 @@ from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.numbering import locate_gpus
 
 # How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
 WARNING_SECONDS = 600.0
@@ -155,7 +154,7 @@ class Endings:
     def _keep(self, lease: Lease) -> None:
         """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
         now, first = self._processes.now(), self._processes.find(FIRST_PROCESS)
-        gpus = [gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus]
+        gpus = gpus_of(lease, self._state.host)
         claim = Claim(
             holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=first or self._processes.myself()),
             wanted=gpus,

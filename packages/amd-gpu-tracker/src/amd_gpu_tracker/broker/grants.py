@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from amd_gpu_tracker.broker.asked import Asked
-from amd_gpu_tracker.broker.job_processes import name_of, owner_of_job
+from amd_gpu_tracker.broker.job_processes import gpus_of, name_of, owner_of_job
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
@@ -95,9 +95,7 @@ class Grants:
                 return None
             token = new_token(job)
             self._state.write_lease(lease.replace(token_digest=digest_of(token)))
-        return self._granted(
-            [gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus], token, lease.limit
-        )
+        return self._granted(gpus_of(lease, self._state.host), token, lease.limit)
 
     def hand_down(self, job: Lease, container: ProcessId) -> bool:
         """Let a job whose command has ended go on in a container; False where its GPUs were given away since."""
@@ -158,7 +156,7 @@ class Grants:
             raise no_reservation(self._state, reservation)
         return Claim(
             holder=Holder(container_id=job, creator=process),
-            wanted=[gpu for gpu in locate_gpus(self._state.host) if gpu.key in lease.gpus],
+            wanted=gpus_of(lease, self._state.host),
             ways=(BY_API,),
             group=lease.group,
             limit=lease.until,

@@ -10,6 +10,9 @@ from amd_gpu_tracker.claims.handover import digest_of
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.scope import is_in
 from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
+from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
 # Of linux/nsfs.h: the user who made a user namespace.
@@ -82,6 +85,11 @@ def owner_of(lease: Lease) -> int:
 def scope_of(job: str, process: ProcessId) -> str:
     """Return what the scope is called into which the first process of a job is put; it may have none."""
     return f"amd-gpu-{owner_of_job(job)}-{name_of(job)}-{process.pid}-{process.start}.scope"
+
+
+def gpus_of(lease: Lease, host: Host) -> list[GpuLocation]:
+    """Return the GPUs of a lease that the host has, by number."""
+    return [gpu for gpu in locate_gpus(host) if gpu.key in lease.gpus]
 
 
 def owner_of_job(job: str) -> int:

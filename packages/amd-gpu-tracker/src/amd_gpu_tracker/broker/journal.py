@@ -10,12 +10,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
 from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import read_failures
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import one_line
 
 # Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
@@ -47,7 +46,7 @@ def write_line(
 
 def log_of(log: Journal, lease: Lease, host: Host) -> Journal:
     """Return a log whose lines are about the job of a lease."""
-    gpus = [gpu.number for gpu in locate_gpus(host) if gpu.key in lease.gpus]
+    gpus = [gpu.number for gpu in gpus_of(lease, host)]
     return partial(log, job=name_of(lease.job), user=lease.person, gpus=gpus)
 
 

@@ -81,7 +81,7 @@ class View(Value):
     def given(self) -> dict[str, tuple[int, ...]]:
         """Return the GPUs of each job and reservation that the service gave, by its id."""
         return {
-            each.container_id: tuple(sorted(self.numbers[key] for key in each.gpus if key in self.numbers))
+            each.container_id: tuple(sorted(_numbers_of(each, self.numbers)))
             for each in self.reservations
             if each.person is not None
         }
@@ -119,7 +119,7 @@ class View(Value):
         ends: dict[int, float] = {}
         for lease in self.leases:
             end = _latest_end(lease, now)
-            for number in (self.numbers[key] for key in lease.gpus if key in self.numbers):
+            for number in _numbers_of(lease, self.numbers):
                 ends[number] = max(end, ends.get(number, 0.0))
         return free | {number: end for number, end in ends.items() if end < inf and number not in withheld}
 
@@ -129,8 +129,13 @@ class View(Value):
         return min((lease.until for lease in self.leases if lease.until), default=None)
 
 
+def _numbers_of(lease: Lease, numbers: Mapping[str, int]) -> list[int]:
+    """Return the `numbers` of the GPUs of a lease, as far as they have one."""
+    return [numbers[key] for key in lease.gpus if key in numbers]
+
+
 def _holding(job: str, leases: Sequence[Lease], numbers: Mapping[str, int], among: int) -> Holding:
-    held = {numbers[key] for each in leases for key in each.gpus if key in numbers}
+    held = {number for each in leases for number in _numbers_of(each, numbers)}
     return Holding(
         job=job,
         person=next((each.person for each in leases if each.person), 0),
@@ -162,12 +167,12 @@ def read_view(state: State, processes: Processes) -> View:
     busy = {
         key for lease in (*leases, *others.of_root, *(user.lease for user in others.of_users)) for key in lease.gpus
     }
-    drained = bits_of([key for key, is_sick in sick_by_key.items() if not is_sick])
+    drained = bits_of({key for key, is_sick in sick_by_key.items() if not is_sick})
     return View(
         leases=leases,
         free=bits_of(numbers.keys() - busy - sick_by_key.keys()),
         drained=drained,
-        sick=bits_of([key for key, is_sick in sick_by_key.items() if is_sick]),
+        sick=bits_of({key for key, is_sick in sick_by_key.items() if is_sick}),
         shared=bits_of(numbers.keys() - unshared),
         host_total=len(gpus),
         user_leases=others.of_users,
@@ -199,7 +204,7 @@ def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int
     ends = dict.fromkeys(numbers_in(drained), inf)
     for lease in leases:
         end = 0.0 if lease.is_kept or lease.is_preemptible(now) else lease.until or lease.limit
-        for number in (numbers[key] for key in lease.gpus if end and key in numbers):
+        for number in _numbers_of(lease, numbers) if end else ():
             ends[number] = max(end, ends.get(number, 0.0))
     return ends
 
