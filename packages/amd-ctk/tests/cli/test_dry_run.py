@@ -211,11 +211,14 @@ def test_a_dry_run_names_the_nodes_that_would_be_closed_and_opened(served, amd_c
     closing = dry_run(amd_ctk, served, "config set gpu-access reserved")
     amd_ctk("config", "set", "gpu-access", "reserved")
     again = dry_run(amd_ctk, served, "config set gpu-access reserved")
+    os.chmod(f"{served.root}/dev/kfd", 0o666)
+    reopened = dry_run(amd_ctk, served, "config set gpu-access reserved")
     opening = dry_run(amd_ctk, served, "config unset gpu-access")
     denying = dry_run(amd_ctk, served, "users deny --all")
 
     assert closing.splitlines()[-1] == f"{nodes} would be closed to users who have not reserved them"
     assert again == UP_TO_DATE
+    assert reopened == f"{UP_TO_DATE}{nodes} would be closed to users who have not reserved them\n"
     assert opening.splitlines()[-1] == f"{nodes} would be open to their groups again"
     assert denying.splitlines()[-1] == f"{nodes} would be open to their groups again"
 

@@ -96,7 +96,8 @@ def preview_access(host: Host, value: str) -> str:
     """Return what `set_access` would do to the nodes, "" if nothing; AccessRefused where it would refuse."""
     if value == RESERVED:
         require_possible(host)
-    if (value == RESERVED) is is_closed(host):
+    # What others opened since is closed again.
+    if not (find_open(host) if value == RESERVED else is_closed(host)):
         return ""
     # card2 before card10.
     nodes = ", ".join(sorted(find_nodes(host), key=lambda path: (len(path), path)))

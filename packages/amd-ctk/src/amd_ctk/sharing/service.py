@@ -30,7 +30,7 @@ def enable(host: Host) -> str:
 
 def disable(host: Host) -> None:
     """Let systemd listen no more, and end the service; jobs that run keep their GPUs until they end."""
-    if host.is_this_machine and host.stat(SYSTEMD_IS_RUNNING) is not None:
+    if _has_systemd(host):
         _systemctl("disable", "--now", SOCKET_UNIT)
         _systemctl("stop", SERVICE_UNIT)
 
@@ -46,9 +46,12 @@ def preview_enable(host: Host) -> str:
 
 def preview_disable(host: Host) -> str:
     """Return what `disable` would do, "" if it would change nothing."""
-    if not host.is_this_machine or host.stat(SYSTEMD_IS_RUNNING) is None or not _is_enabled():
-        return ""
-    return f"{SOCKET_UNIT} would be disabled, and {SERVICE_UNIT} stopped"
+    is_enabled = _has_systemd(host) and _is_enabled()
+    return f"{SOCKET_UNIT} would be disabled, and {SERVICE_UNIT} stopped" if is_enabled else ""
+
+
+def _has_systemd(host: Host) -> bool:
+    return host.is_this_machine and host.stat(SYSTEMD_IS_RUNNING) is not None
 
 
 def _is_enabled() -> bool:
