@@ -166,18 +166,9 @@ def test_who_waits_for_gpus_without_a_known_end_is_told_who_has_them(broker, per
     )
 
 
-def test_enough_free_gpus_and_an_own_limit_are_no_reason_to_name_others(broker, person):
-    broker.say("fifo", "everyone:gpus=1")
-    person(ALICE, run("first", "0")).line()
-    person(BOB, run("other", "1")).line()
-
-    said = person(ALICE, run("second", "1")).line()
-
-    assert said == "waiting for 1 GPU: 0 free of 1 that fits; you have 1 of 1 GPUs"
-
-
-def test_no_time_is_told_to_those_whose_own_limit_is_in_the_way(broker, person):
-    broker.say("fifo", "everyone:gpus=1:time=1h")
+@pytest.mark.parametrize("rule", ["everyone:gpus=1", "everyone:gpus=1:time=1h"])
+def test_an_own_limit_in_the_way_is_named_and_neither_others_nor_a_time(broker, person, rule):
+    broker.say("fifo", rule)
     person(ALICE, run("first", "0")).line()
     person(BOB, run("other", "1")).line()
 

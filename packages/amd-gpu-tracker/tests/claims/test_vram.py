@@ -22,6 +22,17 @@ from amdgpu_discovery.numbering import locate_gpus
 VRAM_MB = 65520
 
 
+def claim_of_memory(machine, container_id, mib, *, kind="VRAM", creator=None):
+    """Return what the runtime claims for a task to which Swarm promised memory."""
+    return Claim(
+        holder=machine.holder(container_id, creator=creator or machine.start_process()),
+        wanted=(),
+        ways=("swarm",),
+        kinds=(kind,),
+        vram_mb=mib,
+    )
+
+
 @pytest.fixture
 def swarm(machine):
     """Return a function that reserves memory for a task as the runtime does, and gives the number of its GPU."""
@@ -30,13 +41,7 @@ def swarm(machine):
         gpus = [
             gpu.replace(vram_bytes=size * MEBIBYTE) for gpu, size in zip(find_gpus(machine.host), sizes, strict=True)
         ]
-        claim = Claim(
-            holder=machine.holder(container_id, creator=creator or machine.start_process()),
-            wanted=(),
-            ways=("swarm",),
-            kinds=(kind,),
-            vram_mb=mib,
-        )
+        claim = claim_of_memory(machine, container_id, mib, kind=kind, creator=creator)
         chosen = reserve_vram(machine.book, claim, gpus)
         return None if chosen is None else chosen[0].number
 
@@ -67,13 +72,7 @@ def test_tasks_fill_the_gpu_that_has_least_to_spare(swarm):
 
 def test_a_preview_has_the_gpu_that_would_be_chosen(machine, swarm):
     swarm("a", 40000)
-    claim = Claim(
-        holder=machine.holder("b", creator=machine.start_process()),
-        wanted=(),
-        ways=("swarm",),
-        kinds=("VRAM",),
-        vram_mb=30000,
-    )
+    claim = claim_of_memory(machine, "b", 30000)
 
     chosen = preview_vram(machine.book, claim, find_gpus(machine.host))
 
@@ -263,13 +262,7 @@ def test_no_history_promises_memory_twice(machine, steps):
 
 def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machine, tmp_path):
     state = State(machine.host, str(tmp_path / "run-of-a-user"))
-    claim = Claim(
-        holder=machine.holder("c1", creator=machine.start_process()),
-        wanted=(),
-        ways=("swarm",),
-        kinds=("VRAM",),
-        vram_mb=1000,
-    )
+    claim = claim_of_memory(machine, "c1", 1000)
 
     with pytest.raises(GpusRefused) as refusal:
         reserve_vram(Book(state, machine.processes, LibraryLock), claim, find_gpus(machine.host))
