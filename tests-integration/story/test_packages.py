@@ -54,13 +54,16 @@ def test_settings_stay_until_the_package_that_all_need_is_purged(shared):
 
 def test_an_upgrade_keeps_jobs_waiters_and_services(shared):
     shared.release("9.0")
+    # On a machine that is busy, Docker's daemon may have failed before.
+    failed = shared.run("systemctl --failed --no-legend")
 
     shared.change_to("9.0")
 
     assert shared.run("dpkg-query -W -f '${Version}' amd-ctk") == "9.0"
     assert works(shared)
     assert is_active(shared, "amd-gpu-usage.timer")
-    assert shared.run("systemctl list-units --state=failed --no-legend 'amd*'") == ""
+    assert shared.run("systemctl --failed --no-legend") == failed
+    assert "amd-" not in failed
 
 
 def test_a_roll_back_to_a_version_without_the_socket_and_an_upgrade_end_in_a_service_that_answers(shared):
