@@ -61,7 +61,7 @@ def test_a_second_writer_is_told_who_is_at_work(host: Host, lock: Path, hold: Ca
         pass
 
     assert str(refused.value) == (
-        f"{lock}, the lock of the record of what amd-ctk changed, was not free within 0.1 seconds, "
+        f"{lock}, the lock of the record of what amd-ctk changed, was not free within 0.1 seconds: "
         f"process {pid} holds it (see what it does with 'ps -fp {pid}')"
     )
 

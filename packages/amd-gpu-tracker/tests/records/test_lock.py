@@ -82,7 +82,7 @@ def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, l
         pass
 
     assert str(timeout.value) == (
-        f"the GPU Tracker's lock {path} was not free within 0.05 seconds, process {holder.pid} holds it"
+        f"the GPU Tracker's lock {path} was not free within 0.05 seconds: process {holder.pid} holds it"
         f" (see what it does with 'ps -fp {holder.pid}')"
     )
 

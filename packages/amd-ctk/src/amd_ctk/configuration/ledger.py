@@ -132,7 +132,7 @@ def _in_use(path: str, timeout: float) -> LedgerInUse:
     pid = read_lock_holder(path)
     holder = f"process {pid}" if pid else "another process"
     return LedgerInUse(
-        f"{path}, the lock of the record of what amd-ctk changed, was not free within {timeout:g} seconds, "
+        f"{path}, the lock of the record of what amd-ctk changed, was not free within {timeout:g} seconds: "
         f"{holder} holds it",
         hint=f"see what it does with 'ps -fp {pid}'" if pid else "try again",
     )

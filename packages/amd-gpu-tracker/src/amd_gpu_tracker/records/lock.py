@@ -124,7 +124,7 @@ class LibraryLock(CommandLock):
 
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
-    """Return the error for a lock that was not to be had, naming who holds it."""
+    """Return the error for a lock that another process kept, with that process's id."""
     # Mostly the lock is free.
     from amd_gpu_tracker.errors import LockTimeout
     from amdgpu_discovery.lock_holder import read_lock_holder
@@ -132,7 +132,7 @@ def lock_timeout(path: str, timeout: float) -> LockTimeout:
     pid = read_lock_holder(path)
     holder = f"process {pid}" if pid else "another process"
     return LockTimeout(
-        f"the GPU Tracker's lock {path} was not free within {timeout:g} seconds, {holder} holds it",
+        f"the GPU Tracker's lock {path} was not free within {timeout:g} seconds: {holder} holds it",
         hint=f"see what it does with 'ps -fp {pid}'" if pid else "try again",
     )
 
