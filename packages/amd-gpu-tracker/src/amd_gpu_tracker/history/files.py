@@ -11,6 +11,7 @@ from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.history.ended import Ended, ended_path, note_ended, parse_ended
 from amd_gpu_tracker.history.used import Used, parse_line, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
+from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
@@ -132,7 +133,7 @@ def remove_old(state: State, *, days: int, now: float) -> None:
 
 
 def _read_all(state: State) -> Iterator[Used | None]:
-    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = since_boot()
     for name in _names(f"{state.history_directory}/open"):
         if content := _read_open(state, name):
             yield _parse(_whole(content), end=now)

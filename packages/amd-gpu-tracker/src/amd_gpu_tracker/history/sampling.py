@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from amd_gpu_tracker.history.used import Look, parse_look
 from amd_gpu_tracker.life.container_names import find_container_image
 from amd_gpu_tracker.records.history import LONGEST_LINE, note_failed, note_works, open_path
-from amd_gpu_tracker.records.lease import Lease
+from amd_gpu_tracker.records.lease import Lease, since_boot
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 from amdgpu_discovery.files import put_in_place, read_file, write_beside
@@ -63,7 +62,7 @@ def _next_look(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
         last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_TEXT]
     )
     return sums.replace(
-        last=round(time.clock_gettime(time.CLOCK_BOOTTIME), 2),
+        last=round(since_boot(), 2),
         looks=sums.looks + 1,
         busy_sum=round(sums.busy_sum + busy / 100 / max(1, len(lease.gpus)), 4),
         peak_bytes=max(sums.peak_bytes, sum(user.vram_bytes for user in users)),

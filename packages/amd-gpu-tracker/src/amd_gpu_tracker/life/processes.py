@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.records.lease import LARGEST_PID, ProcessId, since_boot
+from amd_gpu_tracker.records.lease import LARGEST_PID, TICKS_PER_SECOND, ProcessId, ahead_of_boot, since_boot
 from amdgpu_discovery.files import exists, read_file
 
 TYPE_CHECKING = False
@@ -43,7 +43,9 @@ class Processes:
 
     def is_running(self, process: ProcessId) -> bool:
         """Return whether this very process exists, and not another one that was given its id."""
-        return self._start(process.pid) == process.start
+        start = self._start(process.pid)
+        # A runtime in the same time namespace writes down what the kernel shows there.
+        return start is not None and process.start in (start, start + _ticks_ahead())
 
     def is_stopped(self, pid: int) -> bool:
         """Return whether a process is stopped, by a signal or by a debugger."""
@@ -64,14 +66,14 @@ class Processes:
             stat = self._stat(pid)
             if stat is None:
                 break
-            found.append(ProcessId(pid=pid, start=int(stat[_START])))
+            found.append(ProcessId(pid=pid, start=_start_in(stat)))
             pid = int(stat[1])
         return found
 
     def parents(self) -> dict[ProcessId, int]:
         """Return every process that is visible and runs, with the id of its parent."""
         stats = {pid: stat for pid in self.pids() if (stat := self._stat(pid)) and stat[0] not in "ZX"}
-        return {ProcessId(pid=pid, start=int(stat[_START])): int(stat[1]) for pid, stat in stats.items()}
+        return {ProcessId(pid=pid, start=_start_in(stat)): int(stat[1]) for pid, stat in stats.items()}
 
     def words(self, pid: int) -> list[str]:
         """Return a process's command line, [] where it cannot be read."""
@@ -145,7 +147,7 @@ class Processes:
     def _start(self, pid: int) -> int | None:
         """Return when a process started, None if there is none, as `find` has it."""
         stat = self._stat(pid) if 0 < pid <= LARGEST_PID else None
-        return None if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)) else int(stat[_START])
+        return None if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)) else _start_in(stat)
 
     def _stat(self, pid: int) -> list[str] | None:
         """Return the fields of /proc/PID/stat from the state to the start; the name before them may hold anything."""
@@ -176,6 +178,15 @@ class Processes:
             return len(posix.listdir(f"{self._proc}/{pid}/task")) > 1
         except OSError:
             return False
+
+
+def _start_in(stat: list[str]) -> int:
+    """Return when a process started, as processes of every time namespace see it."""
+    return int(stat[_START]) - _ticks_ahead()
+
+
+def _ticks_ahead() -> int:
+    return round(ahead_of_boot() * TICKS_PER_SECOND)
 
 
 def _value_in(text: bytes, name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posix
 import time
 
+from amd_gpu_tracker.records.lease import since_boot
 from amdgpu_discovery.files import append_to_file, put_in_place, read_file, write_beside
 from amdgpu_discovery.plain_json import dumps
 
@@ -59,7 +60,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
     month, text = begun
     file = f"{directory}/{month}.jsonl"
     if end is None:
-        end = (how == FOUND and _last_look(text)) or time.clock_gettime(time.CLOCK_BOOTTIME)
+        end = (how == FOUND and _last_look(text)) or since_boot()
     try:
         if not _is_written(file, identity_of(text)):
             # An earlier line may be cut off where the disk was full.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posix
 import time
 
+from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -19,6 +20,8 @@ VERSION = 1
 LEASE_BEGINS = b'{"version":1,"container_id":"'
 LEASE_ENDS = b"}\n"
 TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
+# How far the kernel puts the clocks and the starts of processes ahead for this process (time_namespaces(7)).
+CLOCK_OFFSETS = "/proc/self/timens_offsets"
 # No kernel gives a process a higher id (PID_MAX_LIMIT of include/linux/threads.h).
 LARGEST_PID = 1 << 22
 # Of ticks since boot, which the kernel counts in 64 bits.
@@ -166,9 +169,30 @@ class Lease(Holder):
 TYPES = {"ProcessId": ProcessId}
 
 
+# Empty until it was asked for.
+_ahead: list[float] = []
+
+
+def ahead_of_boot() -> float:
+    """Return by how many seconds a time since boot is too late for this process, 0 outside of a time namespace."""
+    if not _ahead:
+        _ahead.append(_read_clock_offset())
+    return _ahead[0]
+
+
+def _read_clock_offset() -> float:
+    try:
+        lines = read_file(CLOCK_OFFSETS).decode().splitlines()
+    except OSError:
+        # The kernel has no time namespaces, or is older than 5.6.
+        return 0.0
+    clocks = {clock: int(seconds) + int(nanoseconds) / 1e9 for clock, seconds, nanoseconds in map(str.split, lines)}
+    return clocks["boottime"]
+
+
 def since_boot() -> float:
-    """Return the time in seconds since boot, as leases have it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Return the time in seconds since boot, as leases have it: the same in every time namespace."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ahead_of_boot()
 
 
 def boot_offset() -> float:
