@@ -146,9 +146,7 @@ def test_an_idle_job_is_warned_and_kept_and_later_ended_for_who_waits(shared):
 def engines(shared, image_archive):
     """Return the machine, on which Docker has the runtime, and Docker and Podman have the image busybox:local."""
     shared.put_image(image_archive)
-    shared.run("amd-ctk runtime configure --runtime=docker")
-    # On a machine that is busy, Docker's daemon does not always start at once.
-    wait_until(lambda: shared.run("systemctl reset-failed docker; systemctl restart docker", check=False) == "")
+    shared.run("amd-ctk runtime configure --runtime=docker --restart")
     shared.run("docker import /run/shared/image.tar busybox:local")
     return shared
 

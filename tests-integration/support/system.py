@@ -30,6 +30,8 @@ mkdir -p "$base/upper" "$base/work" "$system"
 mount -t overlay overlay -o "lowerdir=$root,upperdir=$base/upper,workdir=$base/work" "$system"
 mount -t proc proc "$system/proc"
 mount -t sysfs -o ro sysfs "$system/sys"
+# Docker's daemon starts only where packets are forwarded, or where it may write this itself.
+echo 1 >"$system/proc/sys/net/ipv4/ip_forward"
 mount --bind "$system/proc/sys" "$system/proc/sys"
 mount -o remount,bind,ro "$system/proc/sys"
 mount -t cgroup2 cgroup2 "$system/sys/fs/cgroup"
