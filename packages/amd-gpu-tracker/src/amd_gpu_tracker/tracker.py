@@ -52,7 +52,7 @@ STARTING_SECONDS = 2.0
 
 
 def keep_quiet(_: str) -> None:
-    """Ignore a sentence."""
+    """Ignore a message."""
 
 
 def do_nothing() -> None:
@@ -60,10 +60,10 @@ def do_nothing() -> None:
 
 
 class Tracker:
-    """Who is using which GPU of a host.
+    """Tracks which GPUs of a host are in use, and by whom.
 
-    Every operation is one transaction and leaves the state whole wherever it is interrupted. ToolkitError where it
-    cannot be done; the classes are in `amd_gpu_tracker.errors`.
+    Every operation is one transaction: an interruption never leaves half of it. If an operation cannot be done, it
+    raises a ToolkitError; the classes are in `amd_gpu_tracker.errors`.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Tracker:
     ) -> None:
         """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds.
 
-        `processes` is what tells which processes live; by default those of this machine. `rules` are what the
-        administrator says about choices, such as which groups of GPUs there are. `lock` is how to wait for the lock:
-        `CommandLock` is fairer, and only for the main thread of a program without alarms of its own.
+        `processes` tells which processes are running; by default, it reads those of this machine. `rules` are the
+        administrator's settings for choices, such as the groups of GPUs. `lock` decides how to wait for the lock:
+        `CommandLock` is fairer, but works only in the main thread of a program that uses no alarms itself.
         """
         self._rules = rules
         self._host = host
@@ -93,11 +93,12 @@ class Tracker:
         return self._state.read_policy().enabled
 
     def enable(self, *, tell: Tell = keep_quiet, when_enabled: Callable[[], None] = do_nothing) -> bool:
-        """Begin to track with all GPUs shared; return False where that is so already.
+        """Start tracking, with all GPUs shared; return False if the tracker was enabled already.
 
-        Containers that run already are adopted; `tell` is called with a sentence about each that has GPUs, and about
-        those of which that cannot be found out. `when_enabled` is called before containers are looked for: what lets
-        engines' containers claim from now on, as the hooks in CDI specs do, must be there by then.
+        Containers that are already running are adopted. `tell` is called with a message for each container that has
+        GPUs, and for each one whose GPUs could not be determined. `when_enabled` is called before the search for
+        containers: it must set up everything through which engines' containers claim GPUs from now on, such as the
+        hooks in CDI specs.
         """
         self._take_over(tell)
         # Every user may learn that there is nothing to do.
@@ -116,9 +117,9 @@ class Tracker:
         return True
 
     def disable(self) -> bool:
-        """Stop tracking and forget who uses what; return False where it was disabled already.
+        """Stop tracking and forget all reservations; return False if the tracker was disabled already.
 
-        Nodes that only those could open who have reserved a GPU go back to their groups.
+        Nodes that only holders of a reservation could open are given back to their groups.
         """
         from amd_gpu_tracker.node_access.nodes import give_back
 
@@ -133,11 +134,11 @@ class Tracker:
         return True
 
     def reset(self, *, force: bool = False, tell: Tell = keep_quiet) -> bool:
-        """Make all GPUs shared and find out again who uses what; return whether the tracker is enabled.
+        """Make all GPUs shared and detect their users again; return whether the tracker is enabled.
 
-        Containers and jobs that prove to live keep their GPUs, unless `force`d; `tell` is called with a sentence about
-        each, and otherwise as for `enable`. This also repairs state that cannot be read; what it said is unknown then,
-        so the tracker is enabled.
+        Containers and jobs that are provably running keep their GPUs, unless `force` is set. `tell` is called with a
+        message for each of them, and otherwise as for `enable`. This also repairs state that cannot be read; nothing is
+        known about its content then, so the tracker is enabled afterwards.
         """
         from amd_gpu_tracker.claims.forgetting import keep_living
 
@@ -160,10 +161,10 @@ class Tracker:
         return enabled
 
     def forget(self, request: str) -> Forgotten:
-        """Forget lost GPUs; the numbers that GPUs have now count from then on.
+        """Forget lost GPUs, and accept the numbers that the other GPUs have now.
 
-        `request` has the numbers that they had, or is `all`. NotPermitted; RequestError for what is no number, NotDone
-        for a GPU that is not lost.
+        `request` has the previous numbers of the lost GPUs, or is `all`. Raises NotPermitted, RequestError for an item
+        that is not a number, and NotDone for a GPU that is not lost.
         """
         from amd_gpu_tracker.claims.forgetting import forget_lost
 
@@ -172,17 +173,17 @@ class Tracker:
         return forget_lost(self._book, request)
 
     def initialize(self, *, tell: Tell = keep_quiet) -> None:
-        """Take over the state of the original toolkit, once; whatever is there already stays.
+        """Take over the state of AMD's original toolkit, once; existing state is kept.
 
         `tell` is as for `enable`.
         """
         self._take_over(tell)
 
     def set_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
-        """Make the GPUs that `request` names or chooses exclusive or shared; those of several containers stay shared.
+        """Make the GPUs that `request` names or chooses exclusive or shared; GPUs of several containers stay shared.
 
-        With `exclusive` they are for one container at a time, without it for all who ask. StateError where what a
-        user wrote leaves it in doubt whether a rootless container uses one of them.
+        With `exclusive`, only one container at a time can have them; without it, any number can. StateError if a user's
+        record is damaged, so that a rootless container may be using one of them.
         """
         # Commands load what they need of this and the methods below: `cdi generate` asks only whether GPUs are tracked.
         from amd_gpu_tracker.claims.accessibility import change_accessibility
@@ -199,8 +200,8 @@ class Tracker:
     def drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
         """Stop giving out the GPUs that `request` names, and return their numbers; their current users keep them.
 
-        `reason` is shown to those who are refused; `until` is when it ends by itself, in seconds since 1970 (UTC), 0
-        for never. NotPermitted, RequestError.
+        `reason` is shown in each refusal; `until` is the end of the drain in seconds since 1970 (UTC), 0 for no end.
+        Raises NotPermitted, RequestError.
         """
         from amd_gpu_tracker.claims.draining import drain
 
@@ -214,7 +215,7 @@ class Tracker:
         return tuple(gpu.number for gpu in undrain(self._book, request))
 
     def would_drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
-        """Return the numbers of the GPUs which `drain` would drain, or drain otherwise; RequestError.
+        """Return the numbers of the GPUs that `drain` would drain or change; RequestError.
 
         `request`, `reason` and `until` are as for `drain`.
         """
@@ -235,7 +236,7 @@ class Tracker:
         return without_drained(self._host, gpus)
 
     def withheld(self, gpus: Iterable[GpuLocation]) -> dict[int, str]:
-        """Return by number a sentence about each of `gpus` that starts are refused: drained or sick, and why."""
+        """Return, by number, a message for each of `gpus` that is refused because it is drained or sick."""
         from amd_gpu_tracker.claims.draining import say_withheld
 
         return say_withheld(self._host, gpus)
@@ -254,50 +255,50 @@ class Tracker:
         return number_as_tracked(self._host, gpus)
 
     def lost(self) -> tuple[int, ...]:
-        """Return the numbers that tracked GPUs had which are lost."""
+        """Return the previous numbers of the tracked GPUs that are lost."""
         from amd_gpu_tracker.records.numbers import find_tracked_numbers
 
         numbers = find_tracked_numbers(self._host)
         return numbers.lost if numbers else ()
 
     def close_nodes(self) -> None:
-        """Let only those open the nodes of GPUs who have reserved these, also after a boot; NotPermitted, FileError."""
+        """Allow only users who have reserved a GPU to open its nodes, also after a reboot; NotPermitted, FileError."""
         from amd_gpu_tracker.broker.opened import find_users
         from amd_gpu_tracker.node_access.nodes import close_nodes
 
         close_nodes(self._host, find_users(self._host))
 
     def update_nodes(self) -> None:
-        """Let everybody open the nodes of what they have reserved by now, and no others."""
+        """Allow each user to open the nodes of the GPUs that this user has reserved by now, and no others."""
         from amd_gpu_tracker.broker.opened import follow_leases
 
         follow_leases(self._host)
 
     def find_wrong_node(self) -> str:
-        """Return a node that others may open than those who have its GPU, "" if there is none."""
+        """Return a node that users can open without having its GPU, "" if there is none."""
         from amd_gpu_tracker.broker.opened import find_difference
 
         return find_difference(self._host)
 
     def require_reservation(self, *, required: bool = True) -> bool:
-        """Give containers the GPUs of reservations only, or with `required` false those that they ask for.
+        """Give containers only the GPUs of reservations, or with `required` false the GPUs that they request.
 
-        Return False where that is so already. TrackerDisabled while nothing is tracked, NotPermitted.
+        Return False if this was set already. TrackerDisabled if the tracker is disabled, NotPermitted.
         """
         return self._set(require_reservation=required)
 
     def requires_reservation(self) -> bool:
-        """Return whether containers get the GPUs of reservations only; False also where the state cannot be read."""
+        """Return whether containers get only the GPUs of reservations; False also if the state cannot be read."""
         return bool(self._lasting().get("require_reservation"))
 
     def restart_grace(self) -> int:
-        """Return for how many seconds a container that its engine starts again keeps its GPUs; StateError."""
+        """Return for how many seconds a container keeps its GPUs until its engine restarts it; StateError."""
         return self._state.read_policy().restart_grace
 
     def set_restart_grace(self, seconds: int) -> bool:
-        """Let containers that are started again keep their GPUs for `seconds`, 0 to 3600; False where they do already.
+        """Let restarting containers keep their GPUs for `seconds`, 0 to 3600; False if this was set already.
 
-        TrackerDisabled while nothing is tracked, NotPermitted.
+        TrackerDisabled if the tracker is disabled, NotPermitted.
         """
         return self._set(restart_grace=seconds)
 
@@ -306,14 +307,14 @@ class Tracker:
         return self._state.read_policy().is_exclusive_to_pods
 
     def set_exclusive_to_pods(self, *, shared: bool = True) -> bool:
-        """Let the containers of a pod share exclusive GPUs, or with `shared` false not; False where that is so already.
+        """Allow the containers of a pod to share exclusive GPUs, or forbid it; False if this was set already.
 
-        What runs keeps its GPUs. TrackerDisabled while nothing is tracked, NotPermitted.
+        Running containers keep their GPUs. TrackerDisabled if the tracker is disabled, NotPermitted.
         """
         return self._set(is_exclusive_to_pods=shared)
 
     def _set(self, **lasting: object) -> bool:
-        """Write what outlives `reset` into the policy; return False where it is there already."""
+        """Write a setting that outlives `reset` into the policy; return False if it has this value already."""
         with self._book.locked():
             policy = self._state.read_policy()
             if not policy.enabled:
@@ -329,13 +330,13 @@ class Tracker:
             return {}
 
     def ignored_users(self) -> tuple[int, ...]:
-        """Return the users whose leases are not read."""
+        """Return the users whose reservations are ignored."""
         return tuple(sorted(read_ignored_users(self._host)))
 
     def ignore_user(self, uid: int, *, ignored: bool = True) -> bool:
-        """Read no leases of the user `uid`, or where `ignored` is false read them again.
+        """Ignore the reservations of the user `uid`, or read them again if `ignored` is false.
 
-        Return False where that is so already; NotPermitted for anyone but root.
+        Return False if this was set already; NotPermitted for all users but root.
         """
         if (uid in read_ignored_users(self._host)) is ignored:
             return False
@@ -351,7 +352,7 @@ class Tracker:
         return self.status_with_leases()[0]
 
     def status_with_leases(self) -> tuple[Status, list[OwnedLease]]:
-        """Return the status, and the living leases that say so, each with its user; None for root and the caller."""
+        """Return the status and the living leases behind it, each with its user; None for root and the caller."""
         from amd_gpu_tracker.life.status import read_status_with_leases
 
         self._take_over()
@@ -371,9 +372,9 @@ class Tracker:
         return list(find_owners(self._host))
 
     def keep(self, name: str, *, owner: int | None, seconds: float) -> float:
-        """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end.
+        """Extend a reservation or job to `seconds` from now; return the seconds until it ends, 0 if it has no end.
 
-        `name` is what it is called without the number of its owner, and `owner` that user, None for any. NotDone,
+        `name` is its name without the number of its owner, and `owner` that user, None for any. Raises NotDone,
         NotPermitted.
         """
         from amd_gpu_tracker.broker.keeping import keep
@@ -381,7 +382,7 @@ class Tracker:
         return keep(self._book, name, owner, seconds)[1]
 
     def ended_by_restart(self) -> list[Ended]:
-        """Return the reservations that the restart of this machine ended, and that would last still."""
+        """Return the reservations that a restart of this machine ended before their time was over."""
         from amd_gpu_tracker.history.ended import ended_path, read_ended
 
         state = State(self._host)
@@ -390,7 +391,7 @@ class Tracker:
         return read_ended(state)
 
     def _start_service(self) -> None:
-        """Wait for the service where there is one: it notes what a restart ended when it is started."""
+        """Wait for the service, if there is one: when it starts, it records the reservations that a restart ended."""
         from amd_gpu_tracker.broker.protocol import find_socket
 
         if socket := find_socket(self._host):
@@ -399,10 +400,10 @@ class Tracker:
             is_served(socket, STARTING_SECONDS)
 
     def states(self, *, with_errors: bool = True, earlier: Iterable[GpuState] = ()) -> tuple[GpuState, ...]:
-        """Return the state of each GPU, as `find_states` with what was found `earlier`; root notes which are sick.
+        """Return the state of each GPU like `find_states` with the `earlier` findings; for root, record the sick ones.
 
-        Starts refuse these from then on, until root has seen them well `with_errors`, or a reboot. Where that cannot be
-        written, they do not.
+        From then on, starts refuse these GPUs, until root calls this `with_errors` and finds them healthy, or until a
+        reboot. If the record cannot be written, starts do not refuse them.
         """
         from amd_gpu_tracker.states.find import find_states
 
@@ -422,14 +423,14 @@ class Tracker:
         keep_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 
     def usage_looks(self) -> UsageLooks:
-        """Return what looks at the usage of the GPUs: memory, processes, containers, and how busy they are."""
+        """Return an object that reads the usage of the GPUs: memory, processes, containers and load."""
         from amd_gpu_tracker.usage.looks import UsageLooks
 
         self._take_over()
         return UsageLooks(self._state, self._processes, self._book.lock)
 
     def keep_history(self, *, readers: str = "") -> None:
-        """Write down every reservation from now on, for root and the group `readers`, or `everyone`, to read."""
+        """Record every reservation from now on, readable for root and the group `readers`, or `everyone`."""
         from amd_gpu_tracker.history.files import make_history
 
         make_history(self._state, readers=readers)
@@ -441,18 +442,18 @@ class Tracker:
         return is_history_for(self._state, readers=readers)
 
     def records_history(self) -> bool:
-        """Return whether reservations are written down."""
+        """Return whether reservations are recorded."""
         return State(self._host).records_history
 
     def stop_history(self) -> None:
-        """Write down no reservation any more; what was written stays."""
+        """Stop recording reservations; existing records stay."""
         from amd_gpu_tracker.history.files import stop_history
 
         with self._book.locked():
             stop_history(self._state)
 
     def take_look(self, *, keep_days: int) -> Usage:
-        """Add what GPUs do now to the history of those who have them, and return it.
+        """Add the current load of the GPUs to the history of their reservations, and return it.
 
         Months that ended more than `keep_days` days ago are removed.
         """
@@ -467,7 +468,7 @@ class Tracker:
         return usage
 
     def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState]) -> None:
-        """Write `usage`, `states` and the queue for Prometheus to the file at `path`; where that fails, note why."""
+        """Write `usage`, `states` and the queue to `path` for Prometheus; if that fails, record the reason."""
         from amd_gpu_tracker.records.state import REFUSALS, REPAIRS, STARTS
         from amd_gpu_tracker.records.unrecorded import METRICS, forget_failure, note_failure
         from amd_gpu_tracker.states.metrics import format_state_metrics
@@ -484,13 +485,13 @@ class Tracker:
             forget_failure(self._state.run_directory, METRICS)
 
     def unrecorded(self) -> dict[str, str]:
-        """Return why each record failed that does not work."""
+        """Return the reason for each record that cannot be written."""
         from amd_gpu_tracker.records.unrecorded import read_failures
 
         return read_failures(State(self._host).run_directory)
 
     def settle_history(self) -> None:
-        """Write the lines of reservations whose end was not written, as after a power cut."""
+        """Complete the records of reservations whose end was not written, for example after a power cut."""
         if self._state.records_history:
             from amd_gpu_tracker.history.files import settle
 
@@ -506,7 +507,7 @@ class Tracker:
         return read_history(self._state, since=since, until=until)
 
     def refusals(self) -> list[Refusal]:
-        """Return the latest refusals, oldest first: root's, and for a user of rootless engines the user's own, too."""
+        """Return the latest refusals, oldest first: those of root's containers and those of the caller's own."""
         states = {each.run_directory: each for each in (State(self._state.host), self._state)}
         found = [refusal for each in states.values() for refusal in read_refusals(each)]
         return sorted(found, key=lambda refusal: refusal.time)
@@ -522,14 +523,15 @@ class Tracker:
     def reserve(
         self, container_id: str, request: str | None = None, *, pid: int | None = None
     ) -> Reservation | tuple[int, ...]:
-        """Reserve the GPUs that a request names for as long as the process `pid` lives, by default the calling one.
+        """Reserve the GPUs of a request until the process `pid` ends, by default the calling process.
 
-        With a request alone, `reserve("auto:1")`, return the reservation, as `hold` does, under a name of its own.
-        With `container_id`, any name that no other reservation has, and a `request`, return the numbers of the GPUs.
+        With only a request, such as `reserve("auto:1")`, return a reservation, as `hold` does, with a generated name.
+        With a `request` and a `container_id`, which is any name that no other reservation has, return the numbers of
+        the GPUs.
 
-        GpusRefused where a GPU is exclusive and in use, or where a choice such as `auto:2` finds not enough GPUs now;
-        nothing is reserved then. RequestError where the host can never meet it. ContainerRunning where this id has
-        GPUs already, TrackerDisabled while nothing is tracked.
+        GpusRefused if a GPU is exclusive and in use, or if a choice such as `auto:2` finds too few GPUs now; nothing is
+        reserved then. RequestError if the host can never meet the request, ContainerRunning if this id already has
+        GPUs, TrackerDisabled if the tracker is disabled.
         """
         if request is None:
             return self.hold(_new_name(), container_id, pid=pid)
@@ -538,20 +540,19 @@ class Tracker:
         return _numbers(reserve_by_name(self._book, container_id, request, pid=pid, rules=self._rules))
 
     def hold(self, name: str, request: str, *, pid: int | None = None) -> Reservation:
-        """Reserve GPUs for a program, and return the reservation with what hands it on to a container.
+        """Reserve GPUs for a program; return the reservation, which the program can hand on to a container.
 
         `request` and `pid` are as for `reserve`, and `name` as its `container_id`, but a name that the calling process
-        has used already is refused too. GpusRefused also while others wait in line. With `with`, the GPUs are released
-        at the end of the block.
+        has used before is also refused. GpusRefused also if other jobs wait in line. In a `with` statement, the GPUs
+        are released at the end of the block.
         """
         return self._hold(name, request, pid=pid, before=self._tickets())
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:
-        """Reserve as `hold` does, after waiting in line; who comes first is served first.
+        """Wait in line, then reserve GPUs as `hold` does; jobs are served in the order in which they came.
 
-        `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and where `cancel` is called;
-        RequestError at once where the host can never meet the request. `tell` is called with a sentence about what
-        is waited for.
+        `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and when `cancel` is called;
+        RequestError at once if the host can never meet the request. `tell` is called with a message about the wait.
         """
         from amd_gpu_tracker.broker.turn import wait_in_line
 
@@ -568,24 +569,24 @@ class Tracker:
         )
 
     def waiting(self) -> list[Ticket]:
-        """Return the jobs that wait, in the order in which they came.
+        """Return the waiting jobs, in the order in which they came.
 
-        These are root's, the caller's, and those of all users that the service gave GPUs to.
+        These are root's jobs, the caller's, and the jobs of all users of the service.
         """
         return [ticket for each in self._tickets() for ticket in each.with_starts()]
 
     def cancel(self, name: str) -> bool:
-        """Take the job of this `name` out of the queue; False where none waits.
+        """Remove the job `name` from the queue; False if no such job waits.
 
-        NotPermitted for those who may not.
+        NotPermitted if the caller may not cancel it.
         """
         return any(each.drop(ticket) for each in self._tickets() for ticket in each.named(name))
 
     def release(self, container_id: str) -> tuple[int, ...]:
-        """Give back what a container had that is gone, or what the calling process reserved; return the GPUs' numbers.
+        """Release the GPUs of a container that is gone, or of the calling process; return their numbers.
 
-        `container_id` is the id of the container or the name of the reservation. ContainerRunning where its processes
-        are alive: nothing else releases.
+        `container_id` is the id of the container or the name of the reservation. ContainerRunning if its processes are
+        still running: there is no other way to release them.
         """
         from amd_gpu_tracker.claims.release import release
 
@@ -596,13 +597,13 @@ class Tracker:
         return _numbers([gpu for gpu in locate_gpus(self._host) if gpu.key in keys]) if keys else ()
 
     def container_names(self, uses: Iterable[ContainerUse]) -> dict[str, str]:
-        """Return the names that engines gave to the containers of `uses`, by id; unknown ones are left out."""
+        """Return the engines' names of the containers in `uses`, by id; unknown names are left out."""
         from amd_gpu_tracker.life.container_names import find_container_names
 
         return find_container_names(uses)
 
     def faults(self) -> StateFaults:
-        """Return what is wrong with the tracker's own files, and what has which GPU as far as they can be read."""
+        """Return the faults of the tracker's own files, and who has which GPU, as far as the files can be read."""
         from amd_gpu_tracker.life.faults import find_faults
 
         return find_faults(State(self._host), self._processes)
@@ -616,7 +617,7 @@ class Tracker:
             prune_leases(state, self._processes, state.lease_paths())
 
     def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
-        """Return the GPUs, and variables, that `hold` with `name` and `request` would reserve now; errors as that."""
+        """Return the GPUs and variables that `hold` with `name` and `request` would reserve now; errors as `hold`."""
         from amd_gpu_tracker.claims.by_name import preview_by_name
         from amd_gpu_tracker.claims.handover import build_environment
 
@@ -624,7 +625,7 @@ class Tracker:
         return gpus, build_environment(gpus, locate_gpus(self._host), "")
 
     def require_possible(self, request: str) -> None:
-        """Raise what waiting for a `request` cannot change."""
+        """Raise an error if waiting can never fulfil a `request`."""
         from amd_gpu_tracker.broker.turn import require_possible
 
         require_possible(self._state, request, self._rules)
@@ -657,9 +658,9 @@ class Tracker:
         )
 
     def _take_over(self, tell: Tell = keep_quiet) -> None:
-        """Take over the original's state where that was not done yet, and where the caller may.
+        """Take over the original toolkit's state, if that is still to be done and the caller may do it.
 
-        StateError, once, where it cannot be taken over; from then on every GPU is refused.
+        StateError, once, if it cannot be taken over; from then on, every GPU is refused.
         """
         if not self._state.has_former_policy():
             return
@@ -677,7 +678,7 @@ class Tracker:
         adopt_running(self._book, tell, since=self._processes.now())
 
     def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
-        """Say which reservations keep GPUs after a reset, and which are forgotten."""
+        """Report which reservations keep GPUs after a reset, and which are forgotten."""
         from amd_gpu_tracker.claims.forgetting import say_of
 
         gpus = locate_gpus(self._host)
@@ -712,7 +713,7 @@ class Tracker:
 
 
 def _asking_user() -> int:
-    """Return who asks, also where that is by sudo, which tells it."""
+    """Return the user who asks, also behind sudo, which passes on the user's number."""
     from amdgpu_discovery.people import behind_sudo
 
     told = behind_sudo(os.environ)
@@ -720,7 +721,7 @@ def _asking_user() -> int:
 
 
 def _new_name() -> str:
-    """Return a name for a reservation of this process that no other one has."""
+    """Return a name for a reservation of this process that no other reservation has."""
     return f"python-{os.getpid()}-{os.urandom(4).hex()}"
 
 
