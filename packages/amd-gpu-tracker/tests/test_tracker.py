@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -10,9 +11,17 @@ import threading
 import pytest
 
 from amd_gpu_tracker.claims.accessibility import AccessibilityChange
-from amd_gpu_tracker.errors import ContainerRunning, GpusChanged, GpusRefused, StateError, TrackerDisabled
+from amd_gpu_tracker.errors import (
+    ContainerRunning,
+    GpusChanged,
+    GpusRefused,
+    NotPermitted,
+    StateError,
+    TrackerDisabled,
+)
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.status import GpuUse, Status
+from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.simulate import load_profile
@@ -44,6 +53,45 @@ def test_the_tracker_is_disabled_at_first(untracked):
     assert untracked.tracker.status() == Status(enabled=False)
     assert untracked.tracker.disable() is False
     assert untracked.tracker.set_accessibility("0", exclusive=True) == AccessibilityChange(tracked=False)
+
+
+@pytest.fixture
+def user(machine, monkeypatch):
+    """Return the machine as a logged-in user has it, whose own rootless container has GPU 3."""
+    user = machine.as_rootless_user()
+    user.create("rootless", [3])
+    monkeypatch.setattr("amd_gpu_tracker.tracker.open_state", lambda *_: user.state)
+    return user
+
+
+NEEDS_ROOT = re.escape("changing the GPU Tracker needs root (run the command with sudo)")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tracker: tracker.disable(),
+        lambda tracker: tracker.reset(),
+        lambda tracker: tracker.set_accessibility("0", exclusive=True),
+        lambda tracker: tracker.drain("0"),
+        lambda tracker: tracker.require_reservation(),
+        lambda tracker: tracker.ignore_user(1000),
+    ],
+)
+def test_a_logged_in_user_is_told_that_changes_need_root(user, change):
+    with pytest.raises(NotPermitted, match=NEEDS_ROOT):
+        change(user.tracker)
+
+
+def test_a_user_who_may_not_enable_the_tracker_keeps_the_own_leases(user):
+    leases = user.lease_files()
+    user.state.write_policy(Policy())
+
+    with pytest.raises(NotPermitted, match=NEEDS_ROOT):
+        user.tracker.enable()
+
+    assert len(leases) == 1
+    assert user.lease_files() == leases
 
 
 def test_enabling_begins_with_shared_gpus_and_no_containers(untracked):

@@ -51,6 +51,15 @@ def test_a_user_a_group_and_everyone_are_allowed_by_number(served: Host, amd_ctk
     )
 
 
+def test_a_permission_that_cannot_be_written_is_not_reported(served: Host, limited_amd_ctk) -> None:
+    Path(served.path("/etc/amd-container-toolkit")).chmod(0o555)
+
+    answer = limited_amd_ctk("users", "allow", "everyone")
+
+    assert (answer.returncode, answer.stdout) == (5, "")
+    assert "config.toml cannot be written: access is refused" in answer.stderr
+
+
 def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk) -> None:
     amd_ctk("users", "allow", "daemon", "--gpus=2")
     amd_ctk("users", "allow", "1", "--gpus=3")

@@ -6,7 +6,7 @@ import os
 import time
 
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled, needs_root
+from amd_gpu_tracker.errors import ContainerRunning, NotPermitted, StateError, TrackerDisabled
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
@@ -104,7 +104,7 @@ class Tracker:
         # Every user may learn that there is nothing to do.
         if self._state.read_policy().enabled:
             return False
-        with self._book.locked():
+        with self._book.locked_by_root():
             if self._state.read_policy().enabled:
                 return False
             policy = self._fresh_policy(enabled=True)
@@ -125,7 +125,7 @@ class Tracker:
 
         if not self.is_enabled():
             return False
-        with self._book.locked():
+        with self._book.locked_by_root():
             if not self._state.read_policy().enabled:
                 return False
             self._state.write_policy(Policy(**self._lasting()))
@@ -144,7 +144,7 @@ class Tracker:
 
         self._state.prepare()
         clear(self._state.lock_path)
-        with self._book.locked():
+        with self._book.locked_by_root():
             enabled = self._enabled_as_far_as_known()
             policy = self._fresh_policy(enabled=enabled)
             living = keep_living(self._state, policy, self._processes) if enabled else []
@@ -168,8 +168,6 @@ class Tracker:
         """
         from amd_gpu_tracker.claims.forgetting import forget_lost
 
-        if self._state.is_rootless:
-            raise needs_root()
         return forget_lost(self._book, request)
 
     def initialize(self, *, tell: Tell = keep_quiet) -> None:
@@ -315,7 +313,7 @@ class Tracker:
 
     def _set(self, **lasting: object) -> bool:
         """Write a setting that outlives `reset` into the policy; return False if it has this value already."""
-        with self._book.locked():
+        with self._book.locked_by_root():
             policy = self._state.read_policy()
             if not policy.enabled:
                 raise TrackerDisabled
@@ -340,9 +338,7 @@ class Tracker:
         """
         if (uid in read_ignored_users(self._host)) is ignored:
             return False
-        if self._state.is_rootless:
-            raise needs_root()
-        with self._book.locked():
+        with self._book.locked_by_root():
             before = read_ignored_users(self._host)
             write_ignored_users(self._host, before | {uid} if ignored else before - {uid})
         return True
@@ -665,7 +661,7 @@ class Tracker:
         if not self._state.has_former_policy():
             return
         try:
-            with self._book.locked():
+            with self._book.locked_by_root():
                 former = self._state.take_over()
             if former and former.enabled:
                 self._adopt(tell)

@@ -82,8 +82,9 @@ def allow(
         preview_edit(edited, service.preview_enable(host))
         return
     announce(host)
+    is_changed = save_settings(host, edited)
     print(format_permission(written))
-    if not save_settings(host, edited):
+    if not is_changed:
         print(up_to_date(edited), file=sys.stderr)
     if advice := service.enable(host):
         print(advice, file=sys.stderr)

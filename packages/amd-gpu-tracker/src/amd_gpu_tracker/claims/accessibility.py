@@ -80,7 +80,7 @@ def change_accessibility(
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
     state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
-    with book.locked():
+    with book.locked_by_root():
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)

@@ -35,6 +35,15 @@ class Book:
         self.state.prepare()
         return self.lock(self.state.lock_path)
 
+    def locked_by_root(self) -> AbstractContextManager[None]:
+        """Hold the lock for a change that only root may make; NotPermitted, LockTimeout."""
+        # The lock of a user's own directory guards nothing that root has.
+        if self.state.is_rootless:
+            from amd_gpu_tracker.errors import needs_root
+
+            raise needs_root()
+        return self.locked()
+
 
 class Claim(Value):
     """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.

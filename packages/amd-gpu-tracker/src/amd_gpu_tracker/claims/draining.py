@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.enabled import may_be_draining
-from amd_gpu_tracker.errors import GpusRefused, needs_root
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, write_drains
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
@@ -15,7 +15,6 @@ from amdgpu_discovery.selection import ALL, resolve, select_gpus, split_items
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
     from typing import TypeVar
 
     from amd_gpu_tracker.claims.claim import Book
@@ -31,7 +30,7 @@ SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus 
 def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> list[GpuLocation]:
     """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
     host = book.state.host
-    with _locked(book):
+    with book.locked_by_root():
         gpus = _select(host, request)
         told, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
         kept = [each for each in read_drains(host) if each.is_sick or each.key not in keys]
@@ -53,7 +52,7 @@ def undrain(book: Book, request: str) -> list[GpuLocation]:
     host = book.state.host
     if not find_drained(host, request):
         return []
-    with _locked(book):
+    with book.locked_by_root():
         gpus = find_drained(host, request)
         keys = {gpu.key for gpu in gpus}
         drains = read_drains(host)
@@ -126,9 +125,3 @@ def _say_by(uid: int | None) -> str:
     from amdgpu_discovery.people import name_of_person
 
     return f" by {name_of_person(uid)}"
-
-
-def _locked(book: Book) -> AbstractContextManager[None]:
-    if book.state.is_rootless:
-        raise needs_root()
-    return book.locked()

@@ -47,7 +47,7 @@ def forget_lost(book: Book, request: str) -> Forgotten:
     RequestError for what is no number, NotDone for a GPU that is not lost; nothing is forgotten then.
     """
     state = book.state
-    with book.locked():
+    with book.locked_by_root():
         policy = state.read_policy()
         gpus = locate_gpus(state.host)
         match = match_gpus(state.host, policy, gpus)
