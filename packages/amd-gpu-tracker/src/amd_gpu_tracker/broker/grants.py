@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.job_processes import gpus_of, name_of, owner_of_job
 from amd_gpu_tracker.broker.opened import Opened
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
-from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
+from amd_gpu_tracker.claims.by_name import LeaseTerms, preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.decision import find_rivals
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
@@ -49,9 +48,8 @@ class Grants:
         A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.hold`.
         """
         token, limit = new_token(asked.job), self._limit_of(asked)
-        preemptible = self._now() if asked.is_spare else 0.0
-        reserve = partial(reserve_by_name, limit=limit, preemptible=preemptible, is_waiting=is_waiting)
-        gpus = self._reserve(reserve, asked, token, asked.peer.process.pid)
+        terms = LeaseTerms(limit=limit, preemptible=self._now() if asked.is_spare else 0.0)
+        gpus = self._reserve(asked, token, asked.peer.process.pid, terms, is_waiting=is_waiting)
         return self._granted(gpus, token, limit)
 
     def preview(self, asked: Asked) -> Answer:
@@ -61,8 +59,7 @@ class Grants:
 
     def keep(self, asked: Asked, seconds: float) -> tuple[int, ...]:
         """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
-        reserve = partial(reserve_by_name, until=self._now() + seconds)
-        gpus = self._reserve(reserve, asked, new_token(asked.job), FIRST_PROCESS)
+        gpus = self._reserve(asked, new_token(asked.job), FIRST_PROCESS, LeaseTerms(until=self._now() + seconds))
         return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
@@ -134,16 +131,15 @@ class Grants:
         self.take_back(job)
 
     def _reserve(
-        self, reserve: Callable[..., Sequence[GpuLocation]], asked: Asked, token: str, pid: int
+        self, asked: Asked, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
     ) -> Sequence[GpuLocation]:
-        """Reserve as `reserve_by_name` does, on the terms that `reserve` has already."""
-        gpus = reserve(
+        """Reserve as `reserve_by_name` does, on these terms and what they lack: the token, and who asks."""
+        gpus = reserve_by_name(
             *(self._book, asked.job, asked.gpus),
             pid=pid,
             rules=asked.rules,
-            token_digest=digest_of(token),
-            person=asked.person,
-            group=asked.permission.group,
+            terms=terms.replace(token_digest=digest_of(token), person=asked.person, group=asked.permission.group),
+            is_waiting=is_waiting,
         )
         self._open(asked.job, gpus)
         return gpus

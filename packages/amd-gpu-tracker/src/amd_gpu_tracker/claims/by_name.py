@@ -14,6 +14,7 @@ from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import may_be_choice, select_gpus
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 
+class LeaseTerms(Value):
+    """What a reservation is given with, as its lease has it; a container with the token of the digest has its GPUs."""
+
+    token_digest: str = ""
+    person: int | None = None
+    group: int | None = None
+    until: float = 0.0
+    limit: float = 0.0
+    preemptible: float = 0.0
+
+
+NO_TERMS = LeaseTerms()
+
+
 def reserve_by_name(
     book: Book,
     name: str,
@@ -37,35 +52,20 @@ def reserve_by_name(
     *,
     pid: int | None,
     rules: ChoiceRules,
-    token_digest: str = "",
-    person: int | None = None,
-    group: int | None = None,
-    until: float = 0.0,
-    limit: float = 0.0,
-    preemptible: float = 0.0,
+    terms: LeaseTerms = NO_TERMS,
     is_waiting: bool = False,
     before: Sequence[Tickets] = (),
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    A container that has the token of this digest is given them. `person`, `group`, `until`, `limit` and `preemptible`
-    are as in the lease.
-    GpusRefused too while those wait in line who come `before` this.
+    GpusRefused too while jobs wait in line that come `before` this.
     """
     state, processes = book.state, book.processes
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
     choice, wanted, claim = _find_claim(book, Holder(container_id=name, creator=creator), request, rules, before)
-    claim = claim.replace(
-        token_digest=token_digest,
-        person=person,
-        group=group,
-        until=until,
-        limit=limit,
-        preemptible=preemptible,
-        is_waiting=is_waiting,
-    )
+    claim = claim.replace(**terms.as_dict(), is_waiting=is_waiting)
     if choice:
         # Most requests name GPUs.
         from amd_gpu_tracker.claims.choice import reserve_choice
@@ -117,7 +117,7 @@ def hold_by_name(
         request,
         pid=pid,
         rules=rules,
-        token_digest=digest_of(token),
+        terms=LeaseTerms(token_digest=digest_of(token)),
         is_waiting=is_waiting,
         before=before,
     )
