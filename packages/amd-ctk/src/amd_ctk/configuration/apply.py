@@ -13,14 +13,13 @@ from amd_ctk.configuration.edit import Edit, Edited, prepare_edit, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger, Record, ledger_directory, open_ledger
 from amd_ctk.configuration.unit_files import read_daemon_options, refuse_taken_directives
+from amd_ctk.systemd import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 SECONDS = 30
 HINT = "nothing was changed; use --no-validate to skip this check"
-# Present while systemd is the init of this machine; see sd_booted(3).
-SYSTEMD = "/run/systemd/system"
 HOW_TO_RESTART = "its configuration is changed; restart it by hand"
 
 
@@ -147,7 +146,7 @@ class RestartError(ToolkitError):
 
 def restart_command(host: Host, service: str) -> list[str]:
     """Return the command that restarts a service of a host."""
-    return ["systemctl", "restart", service] if host.stat(SYSTEMD) else ["service", service, "restart"]
+    return ["systemctl", "restart", service] if runs_systemd(host) else ["service", service, "restart"]
 
 
 def restart(command: list[str], service: str) -> None:

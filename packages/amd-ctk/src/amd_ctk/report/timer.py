@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from amd_ctk.listing import looking_tracker
-from amd_ctk.programs import ask
+from amd_ctk.systemd import ask_systemctl, would_switch
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
@@ -31,19 +31,13 @@ def enable_timer(host: Host, *, readers: str) -> None:
 
 def would_enable(host: Host, *, readers: str) -> bool:
     """Return whether `enable_timer` would change anything; errors as that has."""
-    return not (Tracker(host).keeps_history(readers=readers) and _is_enabled(host, or_simulated=True))
+    return not Tracker(host).keeps_history(readers=readers) or would_switch(host, TIMER, enabled=True)
 
 
 def would_disable(host: Host, *, history: bool) -> bool:
     """Return whether `disable_timer` would change anything."""
     records = history and Tracker(host).records_history()
-    return records or host.stat(METRICS) is not None or _is_enabled(host, or_simulated=False)
-
-
-def _is_enabled(host: Host, *, or_simulated: bool) -> bool:
-    if not host.is_this_machine:
-        return or_simulated
-    return ask(["systemctl", "is-enabled", TIMER], seconds=30).succeeded
+    return records or host.stat(METRICS) is not None or would_switch(host, TIMER, enabled=False)
 
 
 def disable_timer(host: Host, *, history: bool) -> None:
@@ -73,7 +67,7 @@ def take_look(host: Host) -> dict[str, str]:
 
 
 def _switch(verb: str) -> None:
-    answer = ask(["systemctl", verb, "--now", TIMER], seconds=30)
+    answer = ask_systemctl(verb, "--now", TIMER)
     if not answer.succeeded:
         hint = "without systemd, call 'amd-ctk usage sample' every 30 seconds yourself"
         raise TimerError(f"{TIMER} cannot be {verb}d: {answer.problem or answer.errors.strip()}", hint=hint)

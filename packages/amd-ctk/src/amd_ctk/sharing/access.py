@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
+from amd_ctk.systemd import runs_systemd
 from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import needs_root
@@ -148,7 +148,7 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
     if display := find_display(host):
         problem = f"a display runs on an AMD GPU ({display})"
         yield Obstacle(problem=problem, advice="use a machine without one, or connect it to another GPU")
-    if host.stat(SYSTEMD_IS_RUNNING) is None:
+    if not runs_systemd(host):
         yield Obstacle(problem="systemd does not run", advice="only systemd can close all other GPUs to a job")
     # Only root can start what is tried there.
     elif host.is_this_machine and not os.geteuid() and (failed := find_obstacle()):

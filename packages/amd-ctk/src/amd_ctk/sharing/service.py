@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from amd_ctk.programs import ask
+from amd_ctk.systemd import ask_systemctl, runs_systemd, would_switch
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 SOCKET_UNIT = "amd-gpu-tracker.socket"
 SERVICE_UNIT = "amd-gpu-tracker.service"
-SYSTEMD_IS_RUNNING = "/run/systemd/system"
 BY_HAND = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {SOCKET}' running as root"
-SECONDS = 30.0
 
 
 class ServiceError(ToolkitError):
@@ -22,7 +20,7 @@ def enable(host: Host) -> str:
     """Let systemd listen; return what a person has to do who has no systemd, "" where nothing."""
     if not host.is_this_machine:
         return ""
-    if host.stat(SYSTEMD_IS_RUNNING) is None:
+    if not runs_systemd(host):
         return BY_HAND
     _systemctl("enable", "--now", SOCKET_UNIT)
     return ""
@@ -39,27 +37,23 @@ def preview_enable(host: Host) -> str:
     """Return what `enable` would do or ask for, "" if it would change nothing."""
     if not host.is_this_machine:
         return ""
-    if host.stat(SYSTEMD_IS_RUNNING) is None:
+    if not runs_systemd(host):
         return BY_HAND
-    return "" if _is_enabled() else f"{SOCKET_UNIT} would be enabled and started"
+    return f"{SOCKET_UNIT} would be enabled and started" if would_switch(host, SOCKET_UNIT, enabled=True) else ""
 
 
 def preview_disable(host: Host) -> str:
     """Return what `disable` would do, "" if it would change nothing."""
-    is_enabled = _has_systemd(host) and _is_enabled()
-    return f"{SOCKET_UNIT} would be disabled, and {SERVICE_UNIT} stopped" if is_enabled else ""
+    is_change = _has_systemd(host) and would_switch(host, SOCKET_UNIT, enabled=False)
+    return f"{SOCKET_UNIT} would be disabled, and {SERVICE_UNIT} stopped" if is_change else ""
 
 
 def _has_systemd(host: Host) -> bool:
-    return host.is_this_machine and host.stat(SYSTEMD_IS_RUNNING) is not None
-
-
-def _is_enabled() -> bool:
-    return ask(("systemctl", "is-enabled", "--quiet", SOCKET_UNIT), seconds=SECONDS).succeeded
+    return host.is_this_machine and runs_systemd(host)
 
 
 def _systemctl(*words: str) -> None:
-    answer = ask(("systemctl", *words), seconds=SECONDS)
+    answer = ask_systemctl(*words)
     if not answer.succeeded:
         why = answer.problem or answer.errors.strip().rpartition("\n")[2]
         raise ServiceError(f"'systemctl {' '.join(words)}' failed: {why}", hint=f"see 'systemctl status {words[-1]}'")

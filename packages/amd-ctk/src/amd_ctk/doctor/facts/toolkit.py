@@ -13,7 +13,7 @@ from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimePr
 from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
 from amd_ctk.doctor.facts.departed import find_departed
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
-from amd_ctk.sharing.service import SYSTEMD_IS_RUNNING
+from amd_ctk.systemd import runs_systemd
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.broker.client import is_served
@@ -95,7 +95,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         idle=str(chosen.get(IDLE, "")),
         has_socket=host.stat(SOCKET) is not None,
         is_served=is_served(host.path(SOCKET)),
-        has_systemd=host.stat(SYSTEMD_IS_RUNNING) is not None,
+        has_systemd=runs_systemd(host),
         departed=find_departed(host),
         runtime_program=_find_runtime(),
         broken_low_level=configured if configured and not _find(configured) else "",
