@@ -183,7 +183,7 @@ def drained(machine: Machine) -> None:
 
 
 def reserved_only(machine: Machine) -> None:
-    machine.tracker.require_reservation()
+    machine.tracker.settings.require_reservation()
     machine.hold("job", "1", token="own")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from amd_ctk.status_page import format_status_page
 from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.show.listing import Page as Seen
+from amd_gpu_tracker.states.text import list_states
 from amdgpu_discovery.simulate.breaking import break_gpu
 from support.shared_host import put_ticket
 
@@ -78,7 +80,9 @@ def test_what_people_and_drivers_write_stays_text(shared):
     states = tuple(each.replace(what=HOSTILE, person=HOSTILE, model=HOSTILE) for each in states)
     rows = [["Person", "Name"], [HOSTILE, HOSTILE]]
 
-    page = Page(said := format_status_page(states, [HOSTILE], [rows, rows], host=HOSTILE, now=0.0))
+    seen = Seen(shown=list_states(states, now=0.0), notes=(HOSTILE,), title=HOSTILE)
+
+    page = Page(said := format_status_page(seen, [rows, rows], host=HOSTILE, now=0.0))
 
     assert not page.elements & ACTIVE
     assert "\x1b" not in said

@@ -217,7 +217,7 @@ def test_a_lease_that_means_nothing_is_a_line(tracker, attack, look, leases, cha
     with pytest.raises(StateError) as refused:
         tracker.set_accessibility("1", exclusive=True)
     assert str(refused.value) == (f"{line} (ask the user to remove it, or run 'amd-ctk gpu-tracker ignore {ATTACKER}')")
-    tracker.ignore_user(ATTACKER)
+    tracker.settings.ignore_user(ATTACKER)
     assert becomes_exclusive(tracker)
 
 

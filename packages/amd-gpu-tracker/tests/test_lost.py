@@ -282,7 +282,7 @@ def test_forgetting_ends_it_and_the_new_numbers_count(eight):
     eight.tracker.drain("3", reason="fan swap")
     eight.lose(3)
 
-    forgotten = eight.tracker.forget("3")
+    forgotten = eight.tracker.gpus.forget("3")
 
     assert forgotten.gpus == ((3, ADDRESSES[3]),)
     assert forgotten.said == ("container c3 had it, and still lives",)
@@ -299,18 +299,18 @@ def test_who_has_other_gpus_beside_a_lost_one_keeps_those(eight):
     eight.tracker.reserve("wide", "2-4", pid=eight.start_process())
     eight.lose(3)
 
-    assert eight.tracker.forget("all").said == ("job wide had it, and still lives: it keeps its other GPUs",)
+    assert eight.tracker.gpus.forget("all").said == ("job wide had it, and still lives: it keeps its other GPUs",)
     assert {address for address, (_, users) in seen(eight).items() if users} == {ADDRESSES[2], ADDRESSES[4]}
 
 
 def test_of_several_lost_gpus_one_can_be_forgotten(eight):
     eight.lose(2, 5)
 
-    assert eight.tracker.forget("5").numbers == {}
+    assert eight.tracker.gpus.forget("5").numbers == {}
     assert [(gpu.number, gpu.pci_address) for gpu in eight.tracker.status().lost] == [(2, ADDRESSES[2])]
     with pytest.raises(NumbersChanged, match="GPU 3 now has number 2"):
         eight.tracker.reserve("a", "3")
-    assert eight.tracker.forget("2").numbers == {2: 3, 3: 4, 4: 5, 5: 6}
+    assert eight.tracker.gpus.forget("2").numbers == {2: 3, 3: 4, 4: 5, 5: 6}
 
 
 @pytest.mark.parametrize("request_", ["0", "2-3", "0-99999999999999999999", "3,4"])
@@ -318,16 +318,16 @@ def test_a_gpu_that_is_not_lost_is_not_forgotten(eight, request_):
     eight.lose(3)
 
     with pytest.raises(NotDone, match="not all of these GPUs are lost"):
-        eight.tracker.forget(request_)
+        eight.tracker.gpus.forget(request_)
 
     assert [gpu.number for gpu in eight.tracker.status().lost] == [3]
 
 
 def test_what_is_no_number_is_not_forgotten(eight):
     with pytest.raises(NotDone, match="no GPU is lost"):
-        eight.tracker.forget("all")
+        eight.tracker.gpus.forget("all")
     with pytest.raises(RequestError, match="'fan' is not a GPU number"):
-        eight.tracker.forget("fan")
+        eight.tracker.gpus.forget("fan")
 
 
 def test_a_board_that_has_another_address_keeps_its_policy_and_drain(eight):

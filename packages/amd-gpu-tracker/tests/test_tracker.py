@@ -74,8 +74,8 @@ NEEDS_ROOT = re.escape("changing the GPU Tracker needs root (run the command wit
         lambda tracker: tracker.reset(),
         lambda tracker: tracker.set_accessibility("0", exclusive=True),
         lambda tracker: tracker.drain("0"),
-        lambda tracker: tracker.require_reservation(),
-        lambda tracker: tracker.ignore_user(1000),
+        lambda tracker: tracker.settings.require_reservation(),
+        lambda tracker: tracker.settings.ignore_user(1000),
     ],
 )
 def test_a_logged_in_user_is_told_that_changes_need_root(user, change):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from amd_ctk.listing import count_gpus, find_gpu_states
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.show.listing import ID_LENGTH, WIDE_TERMINAL, Column, Listing, format_listing
-from amd_gpu_tracker.states.text import STATE_STYLES, state_notes
+from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing
+from amd_gpu_tracker.show.screen import print_list
+from amd_gpu_tracker.state_table import state_column
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
-from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ NODE = Column(header="DRM Devices")
 PCI_ADDRESS = Column(header="PCI Address", yields=3)
 PARTITION = Column(header="Partition", yields=4)
 NUMA = Column(header="NUMA", yields=1, is_number=True)
-STATE = Column(header="State", yields=7, styles=STATE_STYLES)
+STATE = state_column(yields=7)
 USERS = Column(header="Used by", least=ID_LENGTH, is_id=True)
 # What every terminal shows; the others come with `--wide` and wide terminals.
 BASE = (NUMBER, MODEL, MEMORY, UUID, NODE, USERS)
@@ -42,19 +42,12 @@ def print_gpus(host: Host, gpus: Sequence[Gpu], *, wide: bool, no_trunc: bool) -
     """Print the GPUs as wide as the terminal, elsewhere whole; return what is to be said of them on stderr."""
     users, names, notes = _find_users(host)
     states, lost = find_gpu_states(host) if wide else (None, [])
-    notes += state_notes([*(states or {}).values(), *lost])
+    notes += [gpu.trouble for gpu in (*(states or {}).values(), *lost) if gpu.trouble]
     listing = list_gpus(gpus, find_product_names(host, gpus), users, names, states)
     print(count_gpus(list(gpus)), flush=True)
     if not gpus:
         return notes
-    if is_terminal():
-        from amd_gpu_tracker.show.terminal import make_console, print_listing
-
-        console = make_console()
-        shown = listing if wide or no_trunc or console.width >= WIDE_TERMINAL else keep_columns(listing, BASE)
-        print_listing(shown, console, no_trunc=no_trunc)
-    else:
-        print(format_listing(listing))
+    print_list(listing, no_trunc=no_trunc, narrow=None if wide or no_trunc else keep_columns(listing, BASE))
     return notes
 
 

@@ -7,14 +7,15 @@ import time
 
 from amd_ctk.job.listing import NOBODY_WAITS, find_jobs_of, running_rows, waiting_rows
 from amd_ctk.web_page import format_web_page, text
-from amd_gpu_tracker.state_table import notes_of
-from amd_gpu_tracker.states.text import count_states, list_states
+from amd_gpu_tracker.show.listing import Listing
+from amd_gpu_tracker.state_table import find_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_gpu_tracker import GpuState, Tracker
+    from amd_gpu_tracker import Tracker
+    from amd_gpu_tracker.show.listing import Page
 
 RELOAD_SECONDS = 60
 # What a phone shows first; other columns follow.
@@ -37,21 +38,20 @@ footer { margin-top: 1.5rem; font-size: .85rem; opacity: .75; }
 def find_status_page(tracker: Tracker) -> str:
     """Return the page of a host as it is now."""
     waiting, running = find_jobs_of(tracker)
-    states, now = tracker.states(), time.time()
+    now = time.time()
+    page = find_page(tracker, now=now)
     jobs = [running_rows(running, now), waiting_rows(waiting, now)]
-    return format_status_page(states, notes_of(tracker, states, now), jobs, host=platform.node(), now=now)
+    return format_status_page(page, jobs, host=platform.node(), now=now)
 
 
-def format_status_page(
-    states: Sequence[GpuState], notes: Sequence[str], jobs: Sequence[Sequence[Sequence[str]]], *, host: str, now: float
-) -> str:
-    """Return the page of a `host`: GPUs, `notes` about them, and the rows of jobs that have some and that wait."""
+def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, host: str, now: float) -> str:
+    """Return the page of a `host`: what is seen of its GPUs, and the rows of jobs that have some and that wait."""
     running, waiting = jobs
     at = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(now))
     parts = [
-        f"<p>{text(count_states(states))}</p>",
-        *(f'<p class="note">{text(note)}</p>' for note in notes),
-        *_table(_gpu_rows(states, now)),
+        f"<p>{text(page.title)}</p>",
+        *(f'<p class="note">{text(note)}</p>' for note in page.notes),
+        *(_table(_gpu_rows(page.shown)) if isinstance(page.shown, Listing) else ()),
         *(["<h2>Jobs with GPUs</h2>", *_table(running)] if running[1:] else ()),
         "<h2>Waiting jobs</h2>",
         *(_table(waiting) if waiting[1:] else (f"<p>{NOBODY_WAITS}</p>",)),
@@ -60,8 +60,7 @@ def format_status_page(
     return format_web_page(f"GPUs of {host}", parts, style=STYLE, reload_seconds=RELOAD_SECONDS)
 
 
-def _gpu_rows(states: Sequence[GpuState], now: float) -> list[Sequence[str]]:
-    listing = list_states(states, now=now)
+def _gpu_rows(listing: Listing) -> list[Sequence[str]]:
     headers = [column.header for column in listing.columns]
     order = sorted(range(len(headers)), key=lambda place: _rank(headers[place]))
     return [[row[place] for place in order] for row in (headers, *listing.rows)]

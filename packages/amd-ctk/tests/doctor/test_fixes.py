@@ -208,7 +208,7 @@ def show_picture(machine, state="connected"):
 
 def require_reservation(machine):
     Tracker(machine.host).enable()
-    Tracker(machine.host).require_reservation(required=True)
+    Tracker(machine.host).settings.require_reservation(required=True)
 
 
 def podman_without_cgroups(lines=""):

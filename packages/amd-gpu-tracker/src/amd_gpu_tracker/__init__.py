@@ -40,9 +40,13 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import WaitRefused as WaitRefused
     from amd_gpu_tracker.history.used import Used as Used
     from amd_gpu_tracker.life.jobs import RunningJob as RunningJob
+    from amd_gpu_tracker.life.processes import Processes as Processes
+    from amd_gpu_tracker.life.running import RunningContainer as RunningContainer
+    from amd_gpu_tracker.life.running import find_running_containers as find_running_containers
     from amd_gpu_tracker.life.status import ContainerUse as ContainerUse
     from amd_gpu_tracker.life.status import GpuUse as GpuUse
     from amd_gpu_tracker.life.status import Status as Status
+    from amd_gpu_tracker.records.lease import ProcessId as ProcessId
     from amd_gpu_tracker.records.lock import CommandLock as CommandLock
     from amd_gpu_tracker.records.numbers import refuse_old_numbers as refuse_old_numbers
     from amd_gpu_tracker.records.refusals import Refusal as Refusal
@@ -70,6 +74,10 @@ _MODULE_BY_NAME = {
     "GpuUse": "life.status",
     "ContainerUse": "life.status",
     "Refusal": "records.refusals",
+    "find_running_containers": "life.running",
+    "RunningContainer": "life.running",
+    "Processes": "life.processes",
+    "ProcessId": "records.lease",
     "CommandLock": "records.lock",
     "Used": "history.used",
     "find_states": "states.find",

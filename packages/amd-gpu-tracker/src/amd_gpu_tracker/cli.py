@@ -9,14 +9,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
-from typer.core import TyperGroup
 
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, RootCommand
 from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
-from amd_gpu_tracker.shells.scripts import use_scripts
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.completion import offer_gpus
@@ -112,13 +110,8 @@ class UsageError(ToolkitError):
     """A command line that says too little or too much."""
 
 
-class TrackerGroup(TyperGroup):
+class TrackerGroup(RootCommand):
     """A group in which what is no command is a list of GPUs and their accessibility."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
-        use_scripts(self, ctx.info_name or "", args)
-        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run; anything that is not one of them is `set`."""
@@ -153,7 +146,43 @@ def tracker_app(
     `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs; without
     it there is no `serve`. `find_hints` returns what is left to do where other programs give out GPUs that are drained.
     """
+    app = typer.Typer(
+        cls=TrackerGroup,
+        help=HELP.format(program=program),
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        subcommand_metavar="[gpu-ids] [accessibility] | COMMAND [ARGS]...",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    commands: dict[str, Callable[..., None]] = {
+        "disable": _disabler(after_switch),
+        "enable": _enabler(after_switch),
+        "reset": reset,
+        "status": status,
+        "forget": _forgetter(after_switch),
+        "drain": _drainer(find_hints),
+        "undrain": _undrainer(find_hints),
+        "ignore": ignore_user,
+        "holder": holder,
+        "grace": grace,
+        "help": show_help,
+    }
+    for name, command in commands.items():
+        app.command(name, epilog=_examples(program, name))(command)
+    hidden: dict[str, Callable[..., None]] = {
+        "h": show_help,
+        SET: _setter(find_rules),
+        "init": initialize,
+        "release": release,
+    }
+    hidden |= {"serve": _server(find_terms)} if find_terms else {}
+    for name, command in hidden.items():
+        app.command(name, hidden=True)(command)
+    return app
 
+
+def _enabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
     def enable(context: typer.Context) -> None:
         """Enable the GPU Tracker."""
         host = host_of(context)
@@ -165,6 +194,10 @@ def tracker_app(
         if not Tracker(host, lock=CommandLock).enable(tell=say, when_enabled=when_enabled):
             print("GPU Tracker is already enabled")
 
+    return enable
+
+
+def _disabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
     def disable(context: typer.Context) -> None:
         """Disable the GPU Tracker."""
         host = host_of(context)
@@ -177,6 +210,10 @@ def tracker_app(
         else:
             print("GPU Tracker is already disabled")
 
+    return disable
+
+
+def _setter(find_rules: Callable[[Host], ChoiceRules]) -> Callable[..., None]:
     def set_gpus(
         context: typer.Context,
         words: Annotated[
@@ -189,29 +226,7 @@ def tracker_app(
         host = host_of(context)
         set_accessibility(Tracker(host, rules=find_rules(host), lock=CommandLock), words, dry_run=dry_run)
 
-    app = typer.Typer(
-        cls=TrackerGroup,
-        help=HELP.format(program=program),
-        invoke_without_command=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        subcommand_metavar="[gpu-ids] [accessibility] | COMMAND [ARGS]...",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    for command in (disable, enable, reset, status):
-        app.command(command.__name__, epilog=_examples(program, command.__name__))(command)
-    app.command("forget", epilog=_examples(program, "forget"))(_forgetter(after_switch))
-    app.command("drain", epilog=_examples(program, "drain"))(_drainer(find_hints))
-    app.command("undrain", epilog=_examples(program, "undrain"))(_undrainer(find_hints))
-    app.command("ignore", epilog=_examples(program, "ignore"))(ignore_user)
-    app.command("holder", epilog=_examples(program, "holder"))(holder)
-    app.command("grace", epilog=_examples(program, "grace"))(grace)
-    app.command("help", epilog=_examples(program, "help"))(show_help)
-    hidden: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
-    hidden |= {"serve": _server(find_terms)} if find_terms else {}
-    for name, hidden_command in hidden.items():
-        app.command(name, hidden=True)(hidden_command)
-    return app
+    return set_gpus
 
 
 def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
@@ -224,7 +239,7 @@ def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
         Requests then mean the numbers that GPUs have now.
         """
         host = host_of(context)
-        forgotten = Tracker(host, lock=CommandLock).forget(gpus)
+        forgotten = Tracker(host, lock=CommandLock).gpus.forget(gpus)
         for number, address in forgotten.gpus:
             print(f"GPU {number} (PCI {address}) is forgotten")
         for new, old in forgotten.numbers.items():
@@ -357,7 +372,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         host, request = host_of(context), ",".join(gpus)
         tracker = Tracker(host, lock=CommandLock)
         end = _find_end(until, duration, now=time.time())
-        new = tracker.would_drain(request, reason=reason, until=end)
+        new = tracker.gpus.would_drain(request, reason=reason, until=end)
         if dry_run:
             print(f"GPUs {_list(new)} would be drained" if new else NOTHING_WOULD_CHANGE)
             return
@@ -400,7 +415,7 @@ def _undrainer(find_hints: FindHints) -> Callable[..., None]:
         host, request = host_of(context), ",".join(gpus)
         tracker = Tracker(host, lock=CommandLock)
         if dry_run:
-            drained = tracker.would_undrain(request)
+            drained = tracker.gpus.would_undrain(request)
             print(f"GPUs {_list(drained)} would be given out again" if drained else NOTHING_WOULD_CHANGE)
             return
         numbers = tracker.undrain(request)
@@ -423,12 +438,12 @@ def ignore_user(
     if uid is None:
         if undo:
             raise UsageError("Error: Missing arguments. Usage: gpu-tracker ignore <uid> --undo")
-        users = tracker.ignored_users()
+        users = tracker.settings.ignored_users()
         print(f"Users {_list(users)} are ignored" if users else "No user is ignored")
     elif dry_run:
-        would = (uid in tracker.ignored_users()) is undo
+        would = (uid in tracker.settings.ignored_users()) is undo
         print(f"User {uid} would {'no longer ' if undo else ''}be ignored" if would else NOTHING_WOULD_CHANGE)
-    elif tracker.ignore_user(uid, ignored=not undo):
+    elif tracker.settings.ignore_user(uid, ignored=not undo):
         print(f"User {uid} is {'no longer' if undo else 'now'} ignored")
     else:
         print(f"User {uid} is {'not' if undo else 'already'} ignored")
@@ -447,7 +462,7 @@ def grace(
     A container that its engine restarts keeps its GPUs for SECONDS after it ends. Without SECONDS, show the setting.
     """
     tracker = Tracker(host_of(context), lock=CommandLock)
-    before = tracker.restart_grace()
+    before = tracker.settings.restart_grace()
     wanted = before if seconds is None else seconds
     kept = f"keep their GPUs for {wanted} seconds" if wanted else "keep no GPUs"
     if seconds is None:
@@ -455,7 +470,7 @@ def grace(
     elif dry_run:
         _preview(tracker, f"Restarted containers would {kept}", is_change=wanted != before)
     else:
-        tracker.set_restart_grace(wanted)
+        tracker.settings.set_restart_grace(wanted)
         print(f"Restarted containers {kept}")
         _say_unchanged(is_change=wanted != before)
 
@@ -482,13 +497,13 @@ def holder(
     the setting.
     """
     tracker = Tracker(host_of(context), lock=CommandLock)
-    before = Holders.pod if tracker.is_exclusive_to_pods() else Holders.container
+    before = Holders.pod if tracker.settings.is_exclusive_to_pods() else Holders.container
     if kind is None:
         print(f"An exclusive GPU belongs to one {before.value}")
     elif dry_run:
         _preview(tracker, f"An exclusive GPU would belong to one {kind.value}", is_change=kind is not before)
     else:
-        tracker.set_exclusive_to_pods(shared=kind is Holders.pod)
+        tracker.settings.set_exclusive_to_pods(shared=kind is Holders.pod)
         print(f"An exclusive GPU belongs to one {kind.value}")
         _say_unchanged(is_change=kind is not before)
 

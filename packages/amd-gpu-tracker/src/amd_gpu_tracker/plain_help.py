@@ -1,13 +1,15 @@
-"""Make help texts plain, in `amd-gpu-tracker` and `amd-ctk`, for which importing this module is enough.
+"""What the command lines of `amd-gpu-tracker` and `amd-ctk` share.
 
-Both have the option `--dry-run` in the same words.
+Importing this module makes help texts plain.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer.core
+
+from amd_gpu_tracker.shells.scripts import use_scripts
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, without changing it.")]
 NOTHING_CHANGED = "Nothing changed"
@@ -25,3 +27,12 @@ def _without_braces(argument: object, *words: object, **options: object) -> str:
 
 
 typer.core.TyperArgument.make_metavar = _without_braces  # type: ignore[assignment,method-assign]
+
+
+class RootCommand(typer.core.TyperGroup):
+    """The root command of a program: it also prints and installs the completion scripts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        use_scripts(self, ctx.info_name or "", args)
+        return super().parse_args(ctx, args)

@@ -1,27 +1,29 @@
-"""Print the table of all GPUs and their states once."""
+"""Show all GPUs and their states: once, as JSON, or for as long as the user looks."""
 
 from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.states.text import (
-    BLOCKS,
-    DISABLED,
-    PLAIN,
-    format_states,
-    idle_notes,
-    list_states,
-    state_notes,
-)
-from amd_gpu_tracker.usage.text import format_duration
+from amd_gpu_tracker.show.listing import Page
+from amd_gpu_tracker.states.text import STATE, blocks_for, count_states, format_states, list_states, notes_of
 from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker.show.listing import Column
     from amd_gpu_tracker.tracker import Tracker
+
+
+def find_page(tracker: Tracker, *, now: float) -> Page:
+    """Return all GPUs as a page: their number in each state, the list, and notes below it."""
+    states = tracker.states()
+    notes = notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now)
+    return Page(shown=list_states(states, now=now), notes=tuple(notes), title=count_states(states))
+
+
+def state_column(*, yields: int) -> Column:
+    """Return the column of states for another list, with its colours; `yields` is as in `Column`."""
+    return STATE.replace(yields=yields)
 
 
 def print_states_json(tracker: Tracker) -> None:
@@ -38,26 +40,19 @@ def print_states(tracker: Tracker) -> None:
         from amd_gpu_tracker.show.terminal import make_console, print_listing
 
         console = make_console()
-        blocks = BLOCKS if can_draw(console) else PLAIN
-        print_listing(list_states(states, now=now, blocks=blocks), console, no_trunc=False)
+        print_listing(list_states(states, now=now, blocks=blocks_for(console.encoding)), console, no_trunc=False)
     else:
         print(format_states(states, now=now))
-    for note in notes_of(tracker, states, now):
+    for note in notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now):
         print(note)
 
 
-def notes_of(tracker: Tracker, states: tuple[GpuState, ...], now: float) -> list[str]:
-    """Return what the list cannot say: why GPUs are not given out, who waits, and what is not known."""
-    waiting = [ticket.since for ticket in tracker.waiting()]
-    jobs = f"{len(waiting)} job{' waits' if len(waiting) == 1 else 's wait'} for GPUs"
-    return [
-        *state_notes(states),
-        *idle_notes(states, now=now),
-        *([f"{jobs}, the first for {format_duration(now - min(waiting))}"] if waiting else []),
-        *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
-    ]
+def watch_states(tracker: Tracker) -> None:
+    """Show the states of all GPUs until `q` or Ctrl-C on a terminal; elsewhere once."""
+    if not is_terminal():
+        print_states(tracker)
+        return
+    from amd_gpu_tracker.show.watch_screen import watch_screen
+    from amd_gpu_tracker.top import LOOK_SECONDS, Screen
 
-
-def can_draw(console: Console) -> bool:
-    """Return whether a terminal has the characters of which bars are made."""
-    return console.encoding.lower().startswith("utf")
+    watch_screen("GPUs", Screen(tracker).look, seconds=LOOK_SECONDS, takes_keys=True)

@@ -1,4 +1,4 @@
-"""Show the states of all GPUs for as long as the user looks."""
+"""The screen of all GPUs and their states, as looks and keys change it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections import deque
 from collections.abc import Callable
 
 from amd_gpu_tracker.show.listing import Page
-from amd_gpu_tracker.state_table import can_draw, notes_of, print_states
 from amd_gpu_tracker.states.state import STATES, GpuState
-from amd_gpu_tracker.states.text import BLOCKS, PLAIN, count_states, list_states
+from amd_gpu_tracker.states.text import BLOCKS, blocks_for, count_states, list_states, notes_of
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,16 +49,6 @@ lost         tracked, but no longer on this host
 """
 
 
-def watch_states(tracker: Tracker) -> None:
-    """Show the states of all GPUs until `q` or Ctrl-C on a terminal; elsewhere once."""
-    if not is_terminal():
-        print_states(tracker)
-        return
-    from amd_gpu_tracker.show.watch_screen import watch_screen
-
-    watch_screen("GPUs", Screen(tracker).look, seconds=LOOK_SECONDS, takes_keys=True)
-
-
 class Screen:
     """What is known between two looks, and what keys have chosen."""
 
@@ -94,7 +82,7 @@ class Screen:
         asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
         try:
             self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)
-            self._notes = notes_of(self._tracker, self._states, time.time())
+            self._notes = notes_of(self._states, [ticket.since for ticket in self._tracker.waiting()], now=time.time())
             self._failure = ""
         except ToolkitError as error:
             if not self._states:
@@ -109,12 +97,12 @@ class Screen:
     def _page(self, console: Console) -> Page:
         if self._shows_help or self._failure:
             return Page(shown=HELP if self._shows_help else self._failure)
-        order, draws = ORDERS[self._order], can_draw(console)
+        order, blocks = ORDERS[self._order], blocks_for(console.encoding)
         listing = list_states(
             sorted(self._states, key=lambda gpu: (RANK_BY_ORDER[order](gpu), gpu.tracked_number)),
             now=time.time(),
-            blocks=BLOCKS if draws else PLAIN,
-            trends=self._trends if draws else None,
+            blocks=blocks,
+            trends=self._trends if blocks == BLOCKS else None,
         )
         keys = f"q ends, s sorts (by {order}), ? helps"
         return Page(shown=listing, notes=(*self._notes, keys), title=count_states(self._states))

@@ -29,7 +29,7 @@ LABELS = {
 @pytest.fixture
 def host(exclusive_host):
     """Return four GPUs, each exclusive to one pod."""
-    Tracker(exclusive_host).set_exclusive_to_pods()
+    Tracker(exclusive_host).settings.set_exclusive_to_pods()
     return exclusive_host
 
 
@@ -103,7 +103,7 @@ def test_pods_share_nothing_without_the_setting(exclusive_host):
 def test_a_container_from_before_the_setting_keeps_its_gpus_alone(exclusive_host):
     with sandbox() as path:
         assert start(exclusive_host, "server", path, 0)
-        Tracker(exclusive_host).set_exclusive_to_pods()
+        Tracker(exclusive_host).settings.set_exclusive_to_pods()
 
         with pytest.raises(GpusRefused, match="GPU 0 is in use by container server"):
             start(exclusive_host, "helper", path, 0)

@@ -187,7 +187,7 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
         " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
         f" (to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}')"
     )
-    machine.tracker.ignore_user(uid)
+    machine.tracker.settings.ignore_user(uid)
     assert machine.tracker.reserve("first", "free:1") == (0,)
 
 

@@ -304,28 +304,28 @@ def test_a_user_who_has_no_leases_is_nobody_to_speak_of(machine, read):
 def test_the_leases_of_an_ignored_user_are_not_read(machine, user, read):
     user.path.write_bytes(b"{")
 
-    assert machine.tracker.ignore_user(USER) is True
-    assert machine.tracker.ignore_user(USER) is False
+    assert machine.tracker.settings.ignore_user(USER) is True
+    assert machine.tracker.settings.ignore_user(USER) is False
 
     assert read() == ([], (f"the leases of user {USER} are ignored",))
-    assert machine.tracker.ignored_users() == (USER,)
+    assert machine.tracker.settings.ignored_users() == (USER,)
     assert machine.tracker.set_accessibility("1", exclusive=True).changed == (1,)
 
-    assert machine.tracker.ignore_user(USER, ignored=False) is True
-    assert machine.tracker.ignore_user(USER, ignored=False) is False
+    assert machine.tracker.settings.ignore_user(USER, ignored=False) is True
+    assert machine.tracker.settings.ignore_user(USER, ignored=False) is False
     assert len(read()[1]) == 1
 
 
 def test_that_a_user_is_ignored_outlives_reset_and_reboot(machine, user):
-    machine.tracker.ignore_user(1000)
-    machine.tracker.ignore_user(999)
+    machine.tracker.settings.ignore_user(1000)
+    machine.tracker.settings.ignore_user(999)
 
     machine.tracker.reset()
     machine.tracker.disable()
     machine.boot()
     machine.tracker.enable()
 
-    assert machine.tracker.ignored_users() == (999, 1000)
+    assert machine.tracker.settings.ignored_users() == (999, 1000)
 
 
 @pytest.mark.parametrize("content", [b"alice\n", b"-1\n", b"9" * 4300, b"\xb2\n", b"1" * 2_000_000])

@@ -13,7 +13,9 @@ DEVICES = """\
 Character devices:
   1 mem
   5 /dev/tty
+  4 ttyS
  10 misc
+203 cpu/cpuid
 226 drm
 235 kfd
 
@@ -27,7 +29,9 @@ def test_a_job_may_open_its_gpus_and_whatever_is_no_gpu(tmp_path):
 
     assert allowed_devices(gpus[:1], DEVICES) == [
         ("char-mem", "rwm"),
+        ("char-ttyS", "rwm"),
         ("char-misc", "rwm"),
+        ("char-cpu/cpuid", "rwm"),
         ("block-*", "rwm"),
         ("/dev/kfd", "rw"),
         ("/dev/dri/renderD130", "rw"),

@@ -25,10 +25,10 @@ HOUR = 3600.0
 SHOW = """
 import os, sys
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker import top
+from amd_gpu_tracker import state_table
 from amdgpu_discovery.host import host_from_environment
 host = host_from_environment(os.environ)
-getattr(top, sys.argv[1])(Tracker(host))
+getattr(state_table, sys.argv[1])(Tracker(host))
 """
 ONCE = [sys.executable, "-c", SHOW, "print_states"]
 TOP = [sys.executable, "-c", SHOW, "watch_states"]

@@ -25,8 +25,8 @@ def print_list(host: Host, *, as_json: bool = False) -> None:
         from amd_gpu_tracker import Tracker
 
         tracker = Tracker(host)
-        gpus = tracker.number_as_tracked(gpus)
-        withheld = tracker.withheld(gpus)
+        gpus = tracker.gpus.number(gpus)
+        withheld = tracker.gpus.withheld(gpus)
     print(format_json(host, gpus, withheld) if as_json else format_list(host, gpus), flush=True)
     for sentence in () if as_json else withheld.values():
         print(sentence, file=sys.stderr)

@@ -58,7 +58,7 @@ def find_cdi_gpus(host: Host) -> list[Gpu]:
     While a GPU that is tracked is lost these are the numbers by which GPUs are tracked, so that no name comes to mean
     another GPU.
     """
-    return Tracker(host).number_as_tracked(find_gpus(host))
+    return Tracker(host).gpus.number(find_gpus(host))
 
 
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
@@ -110,7 +110,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         gpus = find_gpus(host)
         # Engines take a spec for the whole host.
         require_all_gpus(gpus)
-        gpus = Tracker(host).number_as_tracked(gpus)
+        gpus = Tracker(host).gpus.number(gpus)
     except ToolkitError as error:
         raise cannot_generate(error, "getting GPUs: ") from error
     rules = read_settings(host).choice_rules()
@@ -127,7 +127,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
 
 def _without_lost(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
     """Return what a request names beside GPUs that are lost, [] where none is."""
-    found = resolve(gpus, request).gpus if Tracker(host).lost() else ()
+    found = resolve(gpus, request).gpus if Tracker(host).gpus.lost() else ()
     return [gpu for gpu in gpus if gpu in found]
 
 

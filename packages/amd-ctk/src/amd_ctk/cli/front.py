@@ -96,7 +96,7 @@ def _print_states(host: Host) -> None:
 
 def _watch_states(host: Host) -> None:
     from amd_ctk.listing import looking_tracker
-    from amd_gpu_tracker.top import watch_states
+    from amd_gpu_tracker.state_table import watch_states
 
     watch_states(looking_tracker(host))
 

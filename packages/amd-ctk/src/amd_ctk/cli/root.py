@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-import amd_gpu_tracker.plain_help  # noqa: F401 - it is enough to import it
 from amd_ctk.cli.failures import report_failures
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
-from amd_gpu_tracker.shells.scripts import use_scripts
+from amd_gpu_tracker.plain_help import RootCommand
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 from amdgpu_discovery.standard_output import is_terminal
 
@@ -20,7 +18,7 @@ WHICH_TO_USE = "GPUs now: top (live) or status (once). Jobs now: queue. The past
 USAGE_ERROR: Any = typer.BadParameter.__base__
 
 
-class RootGroup(TyperGroup):
+class RootGroup(RootCommand):
     """The root command: every failure below it is reported here, and only here, with one sentence and an exit code."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -40,7 +38,6 @@ class RootGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
-        use_scripts(self, ctx.info_name or "", args)
         return super().parse_args(ctx, respell(self, args))
 
     def invoke(self, ctx: Any) -> Any:

@@ -371,7 +371,7 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
     from amd_gpu_tracker import Tracker
     from amdgpu_discovery.unknown_gpus import format_numbers
 
-    left = Tracker(host).without_drained(gpus)
+    left = Tracker(host).gpus.without_drained(gpus)
     if not left:
         raise SwarmError("all GPUs of this host are drained or sick", hint="'amd-ctk status' shows them")
     if len(left) < len(gpus):
@@ -382,20 +382,13 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
     from amd_ctk.swarm.status import format_advertisement, format_pools, list_advertisement
+    from amd_gpu_tracker.show.screen import print_list
     from amdgpu_discovery.standard_output import is_terminal
 
     if not is_terminal() and not no_trunc:
         print(format_advertisement(advertisement))
         return
-    listing = list_advertisement(advertisement, no_trunc=no_trunc)
-    if is_terminal():
-        from amd_gpu_tracker.show.terminal import make_console, print_listing
-
-        print_listing(listing, make_console(), no_trunc=no_trunc)
-    else:
-        from amd_gpu_tracker.show.listing import format_listing
-
-        print(format_listing(listing))
+    print_list(list_advertisement(advertisement, no_trunc=no_trunc), no_trunc=no_trunc)
     for line in format_pools(advertisement):
         print(line)
 

@@ -66,7 +66,7 @@ def sample(context: typer.Context) -> None:
 
     host = host_of(context)
     # In the journal a failure stands once, and not every 30 seconds.
-    known = Tracker(host).unrecorded() if "JOURNAL_STREAM" in os.environ else {}
+    known = Tracker(host).recording.failures() if "JOURNAL_STREAM" in os.environ else {}
     for record, problem in take_look(host).items():
         if known.get(record) != problem:
             print(f"amd-ctk: not recorded: {record}: {problem}", file=sys.stderr)

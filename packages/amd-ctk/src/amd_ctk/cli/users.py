@@ -171,13 +171,13 @@ def require_reservation(
     from amd_gpu_tracker import Tracker
 
     host, required = host_of(context), switch is Switch.on
-    tracker = Tracker(host)
+    settings = Tracker(host).settings
     if dry_run:
-        is_changed = tracker.requires_reservation() is not required
+        is_changed = settings.requires_reservation() is not required
         print((WOULD_NEED_RESERVATION if required else WOULD_BE_FREE) if is_changed else NOTHING_WOULD_CHANGE)
         return
     announce(host)
-    is_changed = tracker.require_reservation(required=required)
+    is_changed = settings.require_reservation(required=required)
     print(NEEDS_RESERVATION if required else "Containers get the GPUs that they ask for")
     if not is_changed:
         print(NOTHING_CHANGED, file=sys.stderr)
@@ -196,7 +196,7 @@ def list_users(
 
     host = host_of(context)
     found = read_permissions(host)
-    is_required = Tracker(host).requires_reservation()
+    is_required = Tracker(host).settings.requires_reservation()
     print(format_json(found, requires_reservation=is_required) if as_json else format_permissions(found))
     if is_required and not as_json:
         print(NEEDS_RESERVATION)

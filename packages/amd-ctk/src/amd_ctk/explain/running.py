@@ -9,8 +9,7 @@ from typing import Any
 
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.programs import Answer, ask
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.running import RunningContainer, find_running_containers
+from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file

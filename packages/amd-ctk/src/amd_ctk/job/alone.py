@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
-from amd_gpu_tracker.broker.protocol import DONE, Answer
+from amd_gpu_tracker.service import GivenGpus, Service
 from amd_gpu_tracker.waiting.sentences import parse_duration
-from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import RequestError
 
 TYPE_CHECKING = False
@@ -27,32 +26,32 @@ def reserve(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Rese
     """Reserve as everywhere, in a job of Slurm among the job's GPUs; `tell` is called with what is waited for."""
     rules = _find_rules(host, job.request)
     with _named_with_job(rules):
-        require_name(job.name)
+        Service(host).require_name(job.name)
         tracker = Tracker(host, rules=rules, lock=CommandLock)
         if job.wait is None:
             return tracker.hold(job.name, job.request)
         return tracker.wait(job.name, job.request, timeout=parse_duration(job.wait), tell=tell)
 
 
-def preview(host: Host, job: PlannedJob) -> Answer:
+def preview(host: Host, job: PlannedJob) -> GivenGpus:
     """Return what `reserve` would reserve now, or as a message for what it would wait; errors as that."""
     rules = _find_rules(host, job.request)
     tracker = Tracker(host, rules=rules)
     with _named_with_job(rules):
         if job.wait is not None:
-            tracker.require_possible(job.request)
+            tracker.shared_jobs.require_possible(job.request)
         try:
-            gpus, environment = tracker.preview(job.name, job.request)
+            gpus, environment = tracker.shared_jobs.preview(job.name, job.request)
         except GpusRefused as error:
             if job.wait is None:
                 raise
-            return Answer(kind=DONE, message=error.message)
-    return Answer(kind=DONE, numbers=tuple(gpu.number for gpu in gpus), environment=environment)
+            return GivenGpus(message=error.message)
+    return GivenGpus(numbers=tuple(gpu.number for gpu in gpus), environment=environment)
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-    return Tracker(host, lock=CommandLock).keep(name, owner=owner, seconds=seconds)
+    return Tracker(host, lock=CommandLock).shared_jobs.keep(name, owner=owner, seconds=seconds)
 
 
 def _find_rules(host: Host, request: str) -> ChoiceRules:

@@ -9,10 +9,9 @@ from amd_ctk.job.service import preview
 from amd_ctk.job.words import PlannedJob
 from amd_ctk.listing import to_json
 from amd_device_spec.slurm.filters import FILTERS
-from amd_gpu_tracker.broker.protocol import DONE, Answer
-from amd_gpu_tracker.records.lease import TOKEN
+from amd_gpu_tracker import Reservation
+from amd_gpu_tracker.service import GivenGpus, Service
 from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
-from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import printable
@@ -26,7 +25,7 @@ A_SECRET = "is set, to pass the GPUs on to a container"  # noqa: S105 - it says 
 class JobExplanation(Value):
     """What becomes of a job, or why it is refused, and the caller's variables that its command does not see."""
 
-    foreseen: Answer = Answer(kind=DONE)
+    foreseen: GivenGpus = GivenGpus()
     refusal: ToolkitError | None = None
     removed: tuple[str, ...] = ()
 
@@ -75,9 +74,9 @@ def format_job_as_json(explanation: JobExplanation) -> str:
     )
 
 
-def _foresee(host: Host, job: PlannedJob) -> Answer:
+def _foresee(host: Host, job: PlannedJob) -> GivenGpus:
     """Return what a job would be given now, or as a message what it would wait for; errors as where it is run."""
-    require_name(job.name)
+    Service(host).require_name(job.name)
     parse_duration(job.wait or "")
     answer = preview(host, job)
     if answer is not None:
@@ -91,7 +90,7 @@ def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
-def _starts(foreseen: Answer) -> str:
+def _starts(foreseen: GivenGpus) -> str:
     gpus = f"with {got(foreseen.numbers, None)}" if foreseen.numbers else "without a GPU"
     limit = f" for at most {format_seconds(foreseen.seconds)}" if foreseen.seconds else ""
     return f"The command starts now, {gpus}{limit}"
@@ -100,5 +99,5 @@ def _starts(foreseen: Answer) -> str:
 def _variables(explanation: JobExplanation) -> list[str]:
     foreseen = explanation.foreseen
     given = [f"{name}={value}" for name, value in foreseen.environment.items()]
-    secret = [f"{TOKEN} {A_SECRET}"] if foreseen.numbers else []
+    secret = [f"{Reservation.VARIABLE} {A_SECRET}"] if foreseen.numbers else []
     return [*given, *secret, *(f"{name} is removed" for name in explanation.removed)]

@@ -45,7 +45,7 @@ def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]
     """Yield the reservations, of the caller or of all users, that the restart of this machine ended."""
     from amd_gpu_tracker import Tracker
 
-    for each in Tracker(host).ended_by_restart():
+    for each in Tracker(host).shared_jobs.ended_by_restart():
         if of_everybody or each.person == os.geteuid():
             whose = f" of {_person(each.person)}" if each.person != os.geteuid() else ""
             yield f"The restart of this machine ended the reservation {printable(each.name)}{whose}"

@@ -11,10 +11,9 @@ from amd_ctk.job.service import hold
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, PlannedJob, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
-from amd_gpu_tracker import NotPermitted, Reservation, WaitRefused
-from amd_gpu_tracker.broker.protocol import Answer
+from amd_gpu_tracker import NotPermitted, Reservation, Tracker, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
-from amd_gpu_tracker.node_access.device_filter import read_devices
+from amd_gpu_tracker.service import GivenGpus
 from amd_gpu_tracker.waiting.sentences import format_seconds, got
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
@@ -75,7 +74,7 @@ def run_job(host: Host, job: PlannedJob) -> None:
     with held if isinstance(held, Reservation) else nullcontext():
         if job.is_unit:
             gpus = [gpu for gpu in locate_gpus(host) if gpu.number in held.numbers]
-            command = in_unit(command, gpus, read_devices(host))
+            command = in_unit(command, Tracker(host).nodes.unit_properties(gpus))
         become(command, held.environment)
 
 
@@ -116,7 +115,7 @@ def _is_spare(preempt: str | None) -> bool:
     return preempt is not None
 
 
-def _reserve(host: Host, job: PlannedJob) -> Answer | Reservation:
+def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
     """Reserve through the service that gives out GPUs, if it is there; else as this process may."""
     began, said = time.monotonic(), False
 
@@ -125,14 +124,14 @@ def _reserve(host: Host, job: PlannedJob) -> Answer | Reservation:
         said = True
         say(sentence)
 
-    held: Answer | Reservation | None = hold(host, job, tell=tell)
+    held: GivenGpus | Reservation | None = hold(host, job, tell=tell)
     if held is None:
         # Those who wait through the service do without all of this.
         from amd_ctk.job.alone import reserve
 
         held = reserve(host, job, tell=tell)
     if held.numbers:
-        seconds = held.seconds if isinstance(held, Answer) else 0
+        seconds = held.seconds if isinstance(held, GivenGpus) else 0
         limit = f" for at most {format_seconds(seconds)}" if seconds else ""
         say(f"{got(held.numbers, time.monotonic() - began if said else None)}{limit}")
     return held

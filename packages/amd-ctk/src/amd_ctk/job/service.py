@@ -5,23 +5,9 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker import NotPermitted, Tracker, WaitRefused
-from amd_gpu_tracker.broker.client import Refused, ServiceGone, ask
-from amd_gpu_tracker.broker.protocol import (
-    CANCEL,
-    END,
-    KEEP,
-    MOST_SECONDS,
-    PREVIEW,
-    RELEASE,
-    RESERVE,
-    RUN,
-    Answer,
-    Request,
-    find_socket,
-)
 from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.service import GivenGpus, JobRequest, Service
 from amd_gpu_tracker.waiting.sentences import parse_duration
-from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.people import behind_sudo
 
@@ -47,45 +33,40 @@ class NoSuchUser(ToolkitError):
     exit_code = 2
 
 
-def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Answer | None:
+def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGpus | None:
     """Return which GPUs this process was given until it ends; None where there is no service, and none is needed.
 
     `tell` is called with what is waited for.
     """
-    path, answer = find_socket(host), None
-    if path:
-        require_name(job.name)
-        try:
-            answer = ask(path, _request_for(RUN, host, job), timeout=parse_duration(job.wait or ""), tell=tell)
-        except ServiceGone:
-            if os.geteuid():
-                raise
-            # It was disabled; root needs none.
-    return _required(answer, job)
+    service, given = Service(host), None
+    if service.has_socket():
+        given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), tell=tell)
+    return _required(given, job)
 
 
-def preview(host: Host, job: PlannedJob) -> Answer | None:
-    """Return what `hold` would be answered now; Refused."""
-    path = find_socket(host)
-    return _required(ask(path, _request_for(PREVIEW, host, job)) if path else None, job)
+def preview(host: Host, job: PlannedJob) -> GivenGpus | None:
+    """Return what `hold` would return now; errors as that."""
+    service = Service(host)
+    return _required(service.preview(_request_for(host, job)) if service.has_socket() else None, job)
 
 
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
     """Reserve GPUs for some time, and return their numbers."""
     numbers = _numbers_of_job(host, request, os.environ)
-    asked = Request(
-        verb=RESERVE, name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=behind_sudo(os.environ)
-    )
-    return _tell_service(host, asked).numbers
+    asked = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=behind_sudo(os.environ))
+    given = Service(host).reserve(asked)
+    if given is None:
+        raise require_service()
+    return given.numbers
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-    try:
-        return _tell_service(host, Request(verb=KEEP, name=name, owner=owner, seconds=seconds)).seconds
-    except ServiceMissing:
-        if os.geteuid():
-            raise
+    left = Service(host).keep(name, owner, seconds)
+    if left is not None:
+        return left
+    if os.geteuid():
+        raise require_service()
     from amd_ctk.job.alone import keep as keep_alone
 
     return keep_alone(host, name, owner, seconds)
@@ -93,20 +74,22 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
 
 def end(host: Host, name: str, owner: int | None) -> None:
     """End a reservation or a running job, as the end of its time does; NotDone, NotPermitted."""
-    _tell_service(host, Request(verb=END, name=name, owner=owner))
+    if not Service(host).end(name, owner):
+        raise require_service()
 
 
 def parse_time(text: str) -> int:
     """Return for how many seconds GPUs are to be reserved; WaitRefused."""
     seconds = int(parse_duration(text) or 0)
-    if seconds > MOST_SECONDS:
-        raise WaitRefused(f"{text} is longer than {MOST_SECONDS // 86400} days", hint="write 30m, 4h or 2d")
+    if seconds > Service.MOST_SECONDS:
+        raise WaitRefused(f"{text} is longer than {Service.MOST_SECONDS // 86400} days", hint="write 30m, 4h or 2d")
     return seconds
 
 
 def release(host: Host, name: str, owner: int | None) -> None:
     """Give a reservation back; of root's and others', `owner` says whose."""
-    _tell_service(host, Request(verb=RELEASE, name=name, owner=owner))
+    if not Service(host).release(name, owner):
+        raise require_service()
 
 
 def require_service() -> ServiceMissing:
@@ -132,16 +115,15 @@ def find_owner(user: str) -> int | None:
         raise NoSuchUser(f"there is no user {user[:64]!r}", hint="name a user, or write the number") from None
 
 
-def _required(answer: Answer | None, job: PlannedJob) -> Answer | None:
-    """Return the answer of the service; ServiceMissing where there is none, and a job can do with no other's."""
-    if answer is None and (job.reservation or job.is_spare):
+def _required(given: GivenGpus | None, job: PlannedJob) -> GivenGpus | None:
+    """Return what the service gives; ServiceMissing where there is none, and a job can do with no other's."""
+    if given is None and (job.reservation or job.is_spare):
         raise require_service()
-    return answer
+    return given
 
 
-def _request_for(verb: str, host: Host, job: PlannedJob) -> Request:
-    return Request(
-        verb=verb,
+def _request_for(host: Host, job: PlannedJob) -> JobRequest:
+    return JobRequest(
         name=job.name,
         gpus=job.request,
         wait=job.wait is not None,
@@ -150,15 +132,6 @@ def _request_for(verb: str, host: Host, job: PlannedJob) -> Request:
         behind=behind_sudo(os.environ),
         spare=job.is_spare or None,
     )
-
-
-def _tell_service(host: Host, request: Request) -> Answer:
-    require_name(request.name)
-    path = find_socket(host)
-    answer = ask(path, request) if path else None
-    if answer is None:
-        raise require_service()
-    return answer
 
 
 def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:
@@ -172,14 +145,12 @@ def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) ->
 
 def cancel_job(host: Host, name: str, owner: int | None) -> None:
     """Take a job out of the line, that of `owner` where one is named; NotDone, NotPermitted."""
-    require_name(name)
-    path = find_socket(host)
     try:
-        if path and ask(path, Request(verb=CANCEL, name=name, owner=owner)) is not None:
+        if Service(host).cancel(name, owner):
             return
-    except Refused as error:
+    except NotDone:
         # It may wait without the service.
-        if error.exit_code != NotDone.exit_code or not _drop_ticket(host, name):
+        if not _drop_ticket(host, name):
             raise
         return
     if not _drop_ticket(host, name):

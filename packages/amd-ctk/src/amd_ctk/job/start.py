@@ -10,8 +10,7 @@ import sys
 from contextlib import suppress
 
 from amd_device_spec.slurm.filters import FILTERS
-from amd_gpu_tracker import WaitRefused
-from amd_gpu_tracker.records.lease import TOKEN
+from amd_gpu_tracker import Reservation, WaitRefused
 from amdgpu_discovery.errors import ToolkitError, reason
 
 TYPE_CHECKING = False
@@ -79,7 +78,7 @@ def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     # Python only notes a Ctrl-C and acts on it at its next instruction, which never comes after the call below.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    inherited = {name: value for name, value in os.environ.items() if name not in (*FILTERS, TOKEN)}
+    inherited = {name: value for name, value in os.environ.items() if name not in (*FILTERS, Reservation.VARIABLE)}
     try:
         os.execvpe(words[0], list(words), {**inherited, **environment})
     except OSError as error:

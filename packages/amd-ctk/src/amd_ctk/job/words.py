@@ -6,18 +6,16 @@ import os
 
 from amd_ctk.engine_words import ENGINE_VALUES
 from amd_device_spec.request import VISIBLE_DEVICES
-from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices
-from amd_gpu_tracker.records.lease import TOKEN
+from amd_gpu_tracker import Reservation
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amdgpu_discovery.gpu import GpuLocation
 
 SYSTEMD_RUN = "systemd-run"
-PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", TOKEN)
+PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
 ENGINES = ("docker", "podman")
 COMMANDS = ("run", "create")
 PREFIXES = ("env", "sudo")
@@ -55,7 +53,7 @@ def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
 
 def not_told(words: Sequence[str]) -> str:
     """Return a warning where an engine stands behind another program, as `sudo`, and is not told about the GPUs."""
-    if find_run(words) is not None or TOKEN in " ".join(words):
+    if find_run(words) is not None or Reservation.VARIABLE in " ".join(words):
         return ""
     # A script may be one word: sh -c 'exec docker run ...'.
     inner = [part for word in words for part in word.split()]
@@ -71,15 +69,13 @@ def not_told(words: Sequence[str]) -> str:
     return ""
 
 
-def in_unit(words: Sequence[str], gpus: Sequence[GpuLocation], devices: str) -> list[str]:
-    """Return the words that run a command in a scope of systemd that may open of all GPUs these alone.
+def in_unit(words: Sequence[str], properties: Sequence[str]) -> list[str]:
+    """Return the words that run a command in a scope of systemd with these properties.
 
-    `devices` is what the kernel's /proc/devices says. A scope is the calling process itself, so that signals, exit
-    code and environment stay.
+    A scope is the calling process itself, so that signals, exit code and environment stay.
     """
-    allowed = allowed_devices(gpus, devices)
-    options = [word for device, access in allowed for word in ("-p", f"DeviceAllow={device} {access}")]
-    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", "-p", f"DevicePolicy={POLICY}", *options, "--", *words]
+    options = [word for each in properties for word in ("-p", each)]
+    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", *options, "--", *words]
 
 
 def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int) -> str:

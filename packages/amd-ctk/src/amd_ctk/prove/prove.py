@@ -10,7 +10,6 @@ from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, par
 from amd_ctk.prove.engines import ProofEngine, image_in
 from amd_ctk.prove.image import pack_image, probe_command
 from amd_gpu_tracker import GpuState
-from amd_gpu_tracker.states.state import FREE
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.plain_text import printable
@@ -58,7 +57,7 @@ def _prove(
     state: GpuState | None,
     run: Callable[[int, list[str]], Answer],
 ) -> Proof:
-    if state and state.state != FREE:
+    if state and state.state != state.FREE:
         why = f"{state.state} {f'by {state.what}' if state.what else state.reason}".rstrip()
         return Proof(engine=engine.name, gpu=gpu.number, state=SKIPPED, words=printable(why))
     foreign = ",".join(str(other.render_minor) for other in gpus if other.number != gpu.number)

@@ -80,6 +80,6 @@ def _find_name(uid: int) -> str:
 def _settle(tracker: Tracker) -> None:
     """End what a power cut left open; who may only read reads what there is."""
     try:
-        tracker.settle_history()
+        tracker.recording.settle()
     except ToolkitError:
         return

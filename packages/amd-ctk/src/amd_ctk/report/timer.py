@@ -24,19 +24,19 @@ class TimerError(ToolkitError):
 
 def enable_timer(host: Host, *, readers: str) -> None:
     """Record reservations and how busy GPUs are from now on; on a simulated host nothing looks by itself."""
-    Tracker(host).keep_history(readers=readers)
+    Tracker(host).recording.begin(readers=readers)
     if host.is_this_machine:
         _switch("enable")
 
 
 def would_enable(host: Host, *, readers: str) -> bool:
     """Return whether `enable_timer` would change anything; errors as that has."""
-    return not Tracker(host).keeps_history(readers=readers) or would_switch(host, TIMER, enabled=True)
+    return not Tracker(host).recording.is_for(readers) or would_switch(host, TIMER, enabled=True)
 
 
 def would_disable(host: Host, *, history: bool) -> bool:
     """Return whether `disable_timer` would change anything."""
-    records = history and Tracker(host).records_history()
+    records = history and Tracker(host).recording.is_on()
     return records or host.stat(METRICS) is not None or would_switch(host, TIMER, enabled=False)
 
 
@@ -48,7 +48,7 @@ def disable_timer(host: Host, *, history: bool) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(host.path(METRICS))
     if history:
-        Tracker(host).stop_history()
+        Tracker(host).recording.stop()
 
 
 def take_look(host: Host) -> dict[str, str]:
@@ -57,13 +57,14 @@ def take_look(host: Host) -> dict[str, str]:
     The metrics are written where the exporter is installed. Return what could not be recorded.
     """
     tracker = looking_tracker(host)
-    usage = tracker.take_look(keep_days=read_settings(host).history_days)
+    recording = tracker.recording
+    usage = recording.take_look(tracker.usage_looks(), keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None
     # If no program reads the counters, the driver is asked for them only to see whether a sick GPU is well again.
     states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))
     if has_exporter:
-        tracker.write_metrics(host.path(METRICS), usage, states)
-    return tracker.unrecorded()
+        recording.write_metrics(host.path(METRICS), usage, states, tracker.waiting())
+    return recording.failures()
 
 
 def _switch(verb: str) -> None:

@@ -8,15 +8,6 @@ from amd_ctk.systemd import runs_systemd
 from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.node_access.nodes import (
-    RULE_FILE,
-    find_devices,
-    find_nodes,
-    find_open,
-    give_back,
-    is_closed,
-)
-from amd_gpu_tracker.node_access.scope import find_obstacle
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
@@ -67,18 +58,18 @@ def set_access(host: Host, value: str) -> bool:
             return set_setting(host, ACCESS, value) if value else unset_setting(host, ACCESS)
         finally:
             # Also where config.toml cannot be read: who removes the packages needs the nodes.
-            give_back(host)
+            Tracker(host).nodes.give_back()
     require_possible(host)
-    tracker = Tracker(host)
+    nodes = Tracker(host).nodes
     # Jobs that run go on.
-    tracker.close_nodes()
+    nodes.close()
     try:
         changed = set_setting(host, ACCESS, value)
     except BaseException:
-        give_back(host)
+        nodes.give_back()
         raise
     # Others may have begun or ended meanwhile.
-    tracker.update_nodes()
+    nodes.update()
     return changed
 
 
@@ -96,13 +87,12 @@ def preview_access(host: Host, value: str) -> str:
     """Return what `set_access` would do to the nodes, "" if nothing; AccessRefused where it would refuse."""
     if value == RESERVED:
         require_possible(host)
+    nodes = Tracker(host).nodes
     # What others opened since is closed again.
-    if not (find_open(host) if value == RESERVED else is_closed(host)):
+    if not (nodes.find_open() if value == RESERVED else nodes.are_closed()):
         return ""
-    # card2 before card10.
-    nodes = ", ".join(sorted(find_nodes(host), key=lambda path: (len(path), path)))
-    closed = "would be closed to users who have not reserved them"
-    return f"{nodes} {closed}" if value == RESERVED else f"{nodes} would be open to their groups again"
+    paths, closed = ", ".join(nodes.paths()), "would be closed to users who have not reserved them"
+    return f"{paths} {closed}" if value == RESERVED else f"{paths} would be open to their groups again"
 
 
 def apply_access(host: Host) -> None:
@@ -113,11 +103,12 @@ def apply_access(host: Host) -> None:
 
 def find_access_problem(host: Host, *, is_reserved: bool) -> str:
     """Return how the nodes are not as the setting says, "" where they are; only root can read who may open them."""
+    nodes = Tracker(host).nodes
     if not is_reserved:
-        return f"{RULE_FILE} closes the nodes, but {ACCESS} is not {RESERVED}" if is_closed(host) else ""
-    if problem := find_open(host):
+        return f"{nodes.rule_file} closes the nodes, but {ACCESS} is not {RESERVED}" if nodes.are_closed() else ""
+    if problem := nodes.find_open():
         return f"{ACCESS} is {RESERVED}, but {problem}"
-    path = Tracker(host).find_wrong_node()
+    path = nodes.find_wrong()
     return f"{ACCESS} is {RESERVED}, but the list of {path} does not match the users who reserved it" if path else ""
 
 
@@ -141,7 +132,8 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
     settings = read_settings(host)
     if not settings.users:
         yield Obstacle(problem="no user may reserve GPUs", command="amd-ctk users allow NAME")
-    if not Tracker(host).is_enabled():
+    tracker = Tracker(host)
+    if not tracker.is_enabled():
         yield Obstacle(problem="the GPU Tracker is disabled", command="amd-ctk gpu-tracker enable")
     if settings.device_mode == HOST_MODE:
         yield Obstacle(problem="containers get the host's modes", command=f"amd-ctk config unset {DEVICE_MODE}")
@@ -151,7 +143,7 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
     if not runs_systemd(host):
         yield Obstacle(problem="systemd does not run", advice="only systemd can close all other GPUs to a job")
     # Only root can start what is tried there.
-    elif host.is_this_machine and not os.geteuid() and (failed := find_obstacle()):
+    elif host.is_this_machine and not os.geteuid() and (failed := tracker.nodes.find_obstacle()):
         problem = f"systemd cannot close other GPUs to a job here ({failed})"
         yield Obstacle(
             problem=problem, advice="this needs D-Bus, and device filters in systemd and the kernel (CONFIG_CGROUP_BPF)"
@@ -160,9 +152,9 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
 
 def find_display(host: Host) -> str:
     """Return the connector of an AMD GPU that shows a picture, "" where none does."""
-    cards = {f"card{device.card_minor}-" for device in find_devices(host) if device.card_minor is not None}
+    cards = tuple(f"{card}-" for card in Tracker(host).nodes.cards())
     for name in host.names(DRM_CLASS):
-        if name.startswith(tuple(cards)) and _shows_picture(host, f"{DRM_CLASS}/{name}"):
+        if name.startswith(cards) and _shows_picture(host, f"{DRM_CLASS}/{name}"):
             return name
     return ""
 

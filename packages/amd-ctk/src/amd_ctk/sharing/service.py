@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from amd_ctk.systemd import ask_systemctl, runs_systemd, would_switch
-from amd_gpu_tracker.broker.protocol import SOCKET
+from amd_gpu_tracker.service import Service
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 SOCKET_UNIT = "amd-gpu-tracker.socket"
 SERVICE_UNIT = "amd-gpu-tracker.service"
-BY_HAND = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {SOCKET}' running as root"
+BY_HAND = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {Service.SOCKET}' running as root"
 
 
 class ServiceError(ToolkitError):

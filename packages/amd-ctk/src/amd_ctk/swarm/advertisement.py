@@ -58,7 +58,7 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
 def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement) -> list[str]:
     """Return a sentence for each GPU that is offered to tasks in vain."""
     tracker = Tracker(host)
-    sick, left = tracker.sick(gpus), tracker.without_drained(gpus)
+    sick, left = tracker.gpus.sick(gpus), tracker.gpus.without_drained(gpus)
     words = {gpu.number: "sick" if gpu.number in sick else "drained" for gpu in gpus if gpu not in left}
     return [
         f"GPU {gpu.number} is {words[gpu.number]} and advertised, so tasks that get it are refused"

@@ -39,7 +39,10 @@ class Reservation:
         gpus: The GPUs, by number.
         environment: Variables by which a program sees these GPUs only, and a container is given them. The value of
             AMD_CTK_RESERVATION is a secret that lets containers have them, several at once, too.
+        VARIABLE: Name of the variable with that secret.
     """
+
+    VARIABLE = TOKEN
 
     def __init__(
         self,

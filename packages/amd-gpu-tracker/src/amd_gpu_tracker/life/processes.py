@@ -22,6 +22,9 @@ class Processes:
     """The processes of this machine as the caller's pid namespace shows them.
 
     `proc` is another directory, and `now` another clock, only where a test plays a machine of its own.
+
+    Attributes:
+        now: Function that returns the time in seconds since boot.
     """
 
     def __init__(self, proc: str = "/proc", *, now: Callable[[], float] = since_boot) -> None:
@@ -37,18 +40,16 @@ class Processes:
         return self._proc
 
     def find(self, pid: int) -> ProcessId | None:
-        """Return the process with this id, None if there is none, or only what its parent has not collected."""
+        """Return the process with the id `pid`, None if there is none, or only what its parent has not collected."""
         start = self._start(pid)
         return None if start is None else ProcessId(pid=pid, start=start)
 
     def is_running(self, process: ProcessId) -> bool:
-        """Return whether this very process exists, and not another one that was given its id."""
-        start = self._start(process.pid)
-        # A runtime in the same time namespace writes down what the kernel shows there.
-        return start is not None and process.start in (start, start + _ticks_ahead())
+        """Return whether this very `process` exists, and not another one that was given its id."""
+        return self._start(process.pid) == process.start
 
     def is_stopped(self, pid: int) -> bool:
-        """Return whether a process is stopped, by a signal or by a debugger."""
+        """Return whether the process `pid` is stopped, by a signal or by a debugger."""
         stat = self._stat(pid)
         return stat is not None and stat[0] in "Tt"
 
@@ -60,7 +61,7 @@ class Processes:
         return found
 
     def ancestors(self, pid: int, generations: int) -> list[ProcessId]:
-        """Return a process and those above it, nearest first."""
+        """Return the process `pid` and those above it, nearest first, as many as `generations` says."""
         found: list[ProcessId] = []
         while pid > 1 and len(found) < generations:
             stat = self._stat(pid)
@@ -76,7 +77,7 @@ class Processes:
         return {ProcessId(pid=pid, start=_start_in(stat)): int(stat[1]) for pid, stat in stats.items()}
 
     def words(self, pid: int) -> list[str]:
-        """Return a process's command line, [] where it cannot be read."""
+        """Return the command line of the process `pid`, [] where it cannot be read."""
         words = self._text(pid, "cmdline").split(b"\0")[:-1]
         return [word.decode("utf-8", "surrogateescape") for word in words]
 
@@ -85,23 +86,23 @@ class Processes:
         return sorted(int(name) for name in posix.listdir(self._proc) if name.isdecimal())
 
     def uid(self, pid: int) -> int:
-        """Return the user whose process this is, -1 where it is gone."""
+        """Return the user of the process `pid`, -1 where it is gone."""
         return next(iter(self.uids(pid)), -1)
 
     def uids(self, pid: int) -> list[int]:
-        """Return a process's real, effective, saved and file system user, [] where it is gone."""
+        """Return the real, effective, saved and file system user of the process `pid`, [] where it is gone."""
         return self._ids(pid, b"Uid:")
 
     def gids(self, pid: int) -> list[int]:
-        """Return a process's supplementary groups, [] where it is gone."""
+        """Return the supplementary groups of the process `pid`, [] where it is gone."""
         return self._ids(pid, b"Groups:")
 
     def ids_inside(self, pid: int) -> list[int]:
-        """Return a process's id in each pid namespace that it is in, the caller's first, [] where it is gone."""
+        """Return the ids of the process `pid` in its pid namespaces, the caller's first, [] where it is gone."""
         return self._ids(pid, b"NSpid:")
 
     def is_trusted(self, pid: int) -> bool:
-        """Return whether a process is wholly of the caller's user, and sees files and users as the caller does.
+        """Return whether the process `pid` is wholly of the caller's user, and sees files and users as the caller does.
 
         The owner of /proc/PID proves nothing: it is root wherever a process may not be dumped.
         """
@@ -110,18 +111,18 @@ class Processes:
         return all(self.link(pid, name) == self.link("self", name) != "" for name in ("ns/mnt", "ns/user"))
 
     def link(self, pid: int | str, name: str) -> str:
-        """Return what a link below /proc/PID says, "" where it cannot be read."""
+        """Return what the link `name` below /proc/`pid` says, "" where it cannot be read."""
         try:
             return posix.readlink(f"{self._proc}/{pid}/{name}")
         except OSError:
             return ""
 
     def variable(self, pid: int, name: str) -> str:
-        """Return a variable of the environment with which a process was started, "" where it cannot be read."""
+        """Return the variable `name` with which the process `pid` was started, "" where it cannot be read."""
         return self.variables(pid, (name,))[name]
 
     def variables(self, pid: int, names: Iterable[str]) -> dict[str, str]:
-        """Return several variables, each as `variable` does."""
+        """Return the variables `names` of the process `pid`, each as `variable` does."""
         # Not as a list: millions of short variables would take far more memory than their text.
         text = b"\0" + self._text(pid, "environ")
         return {name: _value_in(text, name) for name in names}

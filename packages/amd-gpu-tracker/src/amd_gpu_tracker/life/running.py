@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import posix
+from contextlib import suppress
 
 from amd_gpu_tracker.life.engine_processes import find_runtime_roots
 from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS, STATE_FILES
@@ -34,7 +35,14 @@ OTHERS_MAY_WRITE = 0o022
 
 
 class RunningContainer(Value):
-    """A container whose init runs: its id, its runtime's --root ("" for the default), and its bundle."""
+    """A container whose init runs.
+
+    Attributes:
+        container_id: Its id.
+        root: The `--root` of its runtime; "" for the default.
+        bundle: Directory of its config.json.
+        init: Its first process.
+    """
 
     container_id: str
     root: str
@@ -45,9 +53,17 @@ class RunningContainer(Value):
     def user(self) -> None:
         """Return the owner of a rootless container; root's have none."""
 
+    def created_at(self, host: Host) -> float | None:
+        """Return when a container was created that was never started, in seconds since 1970; None for any other."""
+        for directory in _state_directories(self.root, host):
+            # runc and crun make this pipe at `create`, and `start` removes it.
+            with suppress(OSError):
+                return os.stat(f"{directory}/{self.container_id}/exec.fifo").st_mtime
+        return None
+
 
 def find_running_containers(host: Host, processes: Processes) -> list[RunningContainer]:
-    """Return the containers of root that run on this host, in the order of their ids."""
+    """Return the containers of root that run on this host by its `processes`, in the order of their ids."""
     # What engines say comes first: it is how they will call a runtime again.
     roots = [*find_runtime_roots(host, processes), *_usual_roots(host)]
     by_directory = {os.path.realpath(root or directory): root for root, directory in _with_directories(host, roots)}
@@ -73,11 +89,6 @@ def read_own_file(path: str) -> bytes:
         return file.read(LARGEST_BYTES)
 
 
-def state_directories(root: str, host: Host) -> list[str]:
-    """Return where runtimes keep the state of containers under a `--root`, "" for their default ones."""
-    return [root] if root else [host.path(usual) for usual in DEFAULT_ROOTS]
-
-
 def _usual_roots(host: Host) -> list[str]:
     docker = [f"{DOCKER_ROOTS}/{name}" for name in host.names(DOCKER_ROOTS) if name.startswith("runtime-")]
     parents = (*docker, CONTAINERD_ROOTS)
@@ -87,7 +98,12 @@ def _usual_roots(host: Host) -> list[str]:
 def _with_directories(host: Host, roots: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Return roots with their directories, so that the first mention of a directory is the last here and counts."""
     for root in reversed(list(roots)):
-        yield from ((root, directory) for directory in state_directories(root, host))
+        yield from ((root, directory) for directory in _state_directories(root, host))
+
+
+def _state_directories(root: str, host: Host) -> list[str]:
+    """Return where runtimes keep the state of containers under a `--root`, "" for their default ones."""
+    return [root] if root else [host.path(usual) for usual in DEFAULT_ROOTS]
 
 
 def _names(directory: str) -> list[str]:

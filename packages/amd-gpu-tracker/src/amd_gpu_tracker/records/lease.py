@@ -54,7 +54,12 @@ class LaterVersion(ValueError):
 
 
 class ProcessId(Value):
-    """One process of one boot: its id and when it started, in clock ticks since then (field 22 of /proc/PID/stat)."""
+    """One process of one boot.
+
+    Attributes:
+        pid: Its id, which the kernel uses again.
+        start: When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
+    """
 
     pid: int
     start: int

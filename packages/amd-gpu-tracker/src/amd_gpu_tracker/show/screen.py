@@ -1,11 +1,11 @@
-"""Show status once, or as long as the user looks: on a terminal drawn to its width, elsewhere as the guide has it."""
+"""Show lists once, and status also as long as the user looks: on a terminal drawn to its width, elsewhere whole."""
 
 from __future__ import annotations
 
 import time
 
 from amd_gpu_tracker.errors import GpusChanged, OptionsExcluded
-from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page
+from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page, format_listing
 from amd_gpu_tracker.show.table import (
     format_json,
     format_refusals,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.status import LostGpu, Status
     from amd_gpu_tracker.records.refusals import Refusal
+    from amd_gpu_tracker.show.listing import Listing
 
     ReadStatus = Callable[[], Status]
     from collections.abc import Collection
@@ -39,6 +40,18 @@ EXCLUDED_BY_OPTION = {
     "--watch": ("--no-trunc",),
     "--html": ("--json", "--usage", "--peak", "--refusals", "--prometheus", "--watch", "--no-trunc"),
 }
+
+
+def print_list(listing: Listing, *, no_trunc: bool, narrow: Listing | None = None) -> None:
+    """Print a list; a terminal of less than 100 columns shows `narrow` in its place."""
+    if not is_terminal():
+        print(format_listing(listing))
+        return
+    from amd_gpu_tracker.show.terminal import make_console, print_listing
+
+    console = make_console()
+    shown = narrow if narrow and console.width < WIDE_TERMINAL else listing
+    print_listing(shown, console, no_trunc=no_trunc)
 
 
 def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc: bool) -> None:

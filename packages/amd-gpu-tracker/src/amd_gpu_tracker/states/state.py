@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.life.status import GpuUse
 from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -16,6 +17,8 @@ IN_USE = "in use"
 DRAINING = "draining"
 DRAINED = "drained"
 LOST = "lost"
+# What has a GPU in these states, lists say.
+USUAL = (FREE, RESERVED, IN_USE)
 STATES = (FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST)
 
 
@@ -41,7 +44,7 @@ class GpuState(GpuUse):
     Attributes:
         tracked_number: The number that it had when GPUs were tracked; differs while another GPU is lost.
         model: Name of the model; "" of a lost GPU.
-        state: One of STATES.
+        state: One of FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST.
         reason: Why, where there is something to say, as a clause.
         since: Since when, in seconds since 1970 (UTC); None where that is not known.
         processes: The processes that use it, those with most memory first.
@@ -52,6 +55,9 @@ class GpuState(GpuUse):
         busy_percent: How much of the last moments it has worked.
         health: What the driver says of it, with temperature, power and errors.
     """
+
+    FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
+    SUSPECT, SICK = SUSPECT, SICK
 
     tracked_number: int
     model: str = ""
@@ -70,6 +76,13 @@ class GpuState(GpuUse):
     def is_lost(self) -> bool:
         """Return whether it was tracked and is no longer there."""
         return self.state == LOST
+
+    @property
+    def trouble(self) -> str:
+        """Return why it is not given out, or only as the last, as a sentence; "" for any other."""
+        if self.state in USUAL:
+            return ""
+        return printable(f"GPU {self.number} is {self.state}{f': {self.reason}' if self.reason else ''}")
 
     @property
     def temperature(self) -> float | None:

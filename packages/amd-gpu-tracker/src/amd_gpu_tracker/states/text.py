@@ -7,9 +7,8 @@ import time
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
 from amd_gpu_tracker.show.table import format_short_age
 from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES
-from amd_gpu_tracker.usage.text import format_share
+from amd_gpu_tracker.usage.text import format_duration, format_share
 from amdgpu_discovery.health.reading import SICK, SUSPECT
-from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 NOTHING = "-"
 ASLEEP = "asleep"
 DISABLED = "GPU Tracker is disabled, so reservations are not known"
-# The reason of the others is who uses the GPU, which the list says.
-TOLD = (DRAINING, DRAINED, SUSPECT, SICK, LOST)
 STATE_STYLES = (
     (FREE, "green"),
     (RESERVED, "cyan"),
@@ -32,13 +29,14 @@ STATE_STYLES = (
     (SICK, "bold red"),
     (LOST, "bold red"),
 )
+STATE = Column(header="State", styles=STATE_STYLES)
 BAR, TREND, ENDS = "", "Trend", "Ends in"
 BAR_STYLES = (("", "cyan"),)
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
     Column(header="GPU", is_whole=True),
     Column(header="Model", yields=1),
-    Column(header="State", styles=STATE_STYLES),
+    STATE,
     Column(header="VRAM", is_number=True),
     Column(header=BAR, yields=5, styles=BAR_STYLES),
     Column(header="Memory", yields=2, is_number=True),
@@ -76,6 +74,11 @@ def list_states(
     return Listing(columns=columns, rows=tuple(tuple(row[column.header] for column in columns) for row in rows))
 
 
+def blocks_for(encoding: str) -> str:
+    """Return the characters of which bars are made on a terminal of this encoding."""
+    return BLOCKS if encoding.lower().startswith("utf") else PLAIN
+
+
 def count_states(states: Sequence[GpuState]) -> str:
     """Return how many GPUs are in which state."""
     counts = [(sum(gpu.state == state for gpu in states), state) for state in STATES]
@@ -84,9 +87,15 @@ def count_states(states: Sequence[GpuState]) -> str:
     )
 
 
-def state_notes(states: Iterable[GpuState]) -> list[str]:
-    """Return why GPUs are not given out, or only as the last."""
-    return [_reason(gpu) for gpu in states if gpu.state in TOLD]
+def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now: float) -> list[str]:
+    """Return what the list cannot say: why GPUs are not given out, how many jobs wait, and what is not known."""
+    jobs = f"{len(waiting_since)} job{' waits' if len(waiting_since) == 1 else 's wait'} for GPUs"
+    return [
+        *(gpu.trouble for gpu in states if gpu.trouble),
+        *idle_notes(states, now=now),
+        *([f"{jobs}, the first for {format_duration(now - min(waiting_since))}"] if waiting_since else []),
+        *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
+    ]
 
 
 def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
@@ -104,10 +113,6 @@ def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
 
 def _clock(moment: float) -> str:
     return time.strftime("%H:%M", time.localtime(moment))
-
-
-def _reason(gpu: GpuState) -> str:
-    return printable(f"GPU {gpu.number} is {gpu.state}{f': {gpu.reason}' if gpu.reason else ''}")
 
 
 def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.inside.nodes import TriedNode
 from amd_ctk.doctor.inside.process import ContainerProcess
 from amd_ctk.slurm.status import NodeGpu, SlurmStatus
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker import ProcessId
 from amdgpu_discovery.driver_versions import DriverReleases
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, Gpu, PciAddress, UnnumberedGpu
 from amdgpu_discovery.value import Value

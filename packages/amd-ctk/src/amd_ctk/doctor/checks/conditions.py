@@ -5,8 +5,7 @@ from __future__ import annotations
 from amd_ctk.doctor.check import Finding, bad, check, note
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.gpus import GpuCondition
-from amd_gpu_tracker.states.state import DRAINED, DRAINING, LOST
-from amdgpu_discovery.health.reading import SICK, SUSPECT
+from amd_gpu_tracker import GpuState
 
 SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 
@@ -18,9 +17,9 @@ SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 )
 def check_gpu_health(facts: Facts) -> Finding | None:
     """Are the GPUs well?"""
-    if sick := _find(facts, SICK):
+    if sick := _find(facts, GpuState.SICK):
         return bad(_words(sick), fix="sudo dmesg | grep amdgpu, then reset the GPU or reboot")
-    if suspect := _find(facts, SUSPECT):
+    if suspect := _find(facts, GpuState.SUSPECT):
         return note(_words(suspect), fix=_command("drain", suspect))
     return None
 
@@ -32,7 +31,7 @@ def check_gpu_health(facts: Facts) -> Finding | None:
 )
 def check_gpu_lost(facts: Facts) -> Finding | None:
     """Are all tracked GPUs still present?"""
-    lost = _find(facts, LOST)
+    lost = _find(facts, GpuState.LOST)
     return bad(_words(lost), fix=_command("forget", lost)) if lost else None
 
 
@@ -43,7 +42,7 @@ def check_gpu_lost(facts: Facts) -> Finding | None:
 )
 def check_gpu_drained(facts: Facts) -> Finding | None:
     """Is a GPU drained?"""
-    drained = _find(facts, DRAINED, DRAINING)
+    drained = _find(facts, GpuState.DRAINED, GpuState.DRAINING)
     return note(_words(drained), fix=_command("undrain", drained)) if drained else None
 
 

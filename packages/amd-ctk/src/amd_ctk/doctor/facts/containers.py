@@ -10,8 +10,7 @@ from typing import Any
 
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.running import read_bundle
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.running import RunningContainer, find_running_containers, state_directories
+from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -59,19 +58,12 @@ def find_unstarted(
     containers: Iterable[RunningContainer], host: Host, *, seconds: float = LONG_SECONDS
 ) -> tuple[UnstartedContainer, ...]:
     """Return the containers with GPUs that were created `seconds` ago or earlier and have not started."""
-    created = (each for each in containers if _is_unstarted(each, host, time.time() - seconds))
+    latest = time.time() - seconds
+    created = (each for each in containers if (at := each.created_at(host)) is not None and at <= latest)
     found = ((each, next(_gpu_nodes(each.bundle), "")) for each in created)
     return tuple(
         UnstartedContainer(container_id=each.container_id, root=each.root, path=path) for each, path in found if path
     )
-
-
-def _is_unstarted(container: RunningContainer, host: Host, latest: float) -> bool:
-    """Return whether `start` has not come: runc and crun make this pipe at `create`, and `start` removes it."""
-    for root in state_directories(container.root, host):
-        with suppress(OSError):
-            return os.stat(f"{root}/{container.container_id}/exec.fifo").st_mtime <= latest
-    return False
 
 
 def _gpu_nodes(bundle: str) -> Iterator[str]:

@@ -36,7 +36,7 @@ def _find_jobs(host: Host) -> Iterator[str]:
     for ticket in tracker.waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
             yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    for name, user in tracker.owners():
+    for name, user in tracker.shared_jobs.owners():
         if not _is_known(pwd.getpwuid, user):
             yield f"queue end {quote(name)} --user={user}"
 

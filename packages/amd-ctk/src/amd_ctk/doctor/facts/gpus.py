@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from amd_ctk.listing import looking_tracker
-from amd_gpu_tracker.states.state import FREE, IN_USE, RESERVED
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
@@ -27,8 +26,6 @@ AMD_VENDOR = "0x1002"
 GPU_CLASSES = ("0x03", "0x12")
 # What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
 ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
-# Nothing keeps containers from these but other containers.
-USUAL = (FREE, RESERVED, IN_USE)
 
 
 class NodeProblem(Value):
@@ -213,7 +210,5 @@ def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
     except ToolkitError:
         return ()
     return tuple(
-        GpuCondition(number=gpu.tracked_number, state=gpu.state, reason=gpu.reason)
-        for gpu in states
-        if gpu.state not in USUAL
+        GpuCondition(number=gpu.tracked_number, state=gpu.state, reason=gpu.reason) for gpu in states if gpu.trouble
     )

@@ -13,8 +13,7 @@ from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_pr
 from amd_ctk.explain.running import EngineAnswers, find_running
 from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker import Processes, ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file

@@ -16,8 +16,7 @@ from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.systemd import runs_systemd
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_gpu_tracker import ContainerUse, Tracker
-from amd_gpu_tracker.broker.client import is_served
-from amd_gpu_tracker.broker.protocol import SOCKET
+from amd_gpu_tracker.service import Service
 from amd_gpu_tracker.show.listing import cut_id
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -93,8 +92,8 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         **_read_tracker(host),
         has_users=bool(chosen.get(USERS)),
         idle=str(chosen.get(IDLE, "")),
-        has_socket=host.stat(SOCKET) is not None,
-        is_served=is_served(host.path(SOCKET)),
+        has_socket=Service(host).has_socket(),
+        is_served=Service(host).is_served(),
         has_systemd=runs_systemd(host),
         departed=find_departed(host),
         runtime_program=_find_runtime(),
@@ -148,8 +147,8 @@ def _read_tracker(host: Host) -> dict[str, Any]:
         "dead_leases": faults.dead_leases,
         "unwritable": faults.unwritable,
         "users_by_gpu": {number: _names(tracker, uses) for number, uses in faults.uses_by_number.items()},
-        "unrecorded": tuple(tracker.unrecorded().values()),
-        "requires_reservation": tracker.requires_reservation(),
+        "unrecorded": tuple(tracker.recording.failures().values()),
+        "requires_reservation": tracker.settings.requires_reservation(),
     }
 
 

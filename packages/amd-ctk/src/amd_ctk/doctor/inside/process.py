@@ -6,8 +6,7 @@ import errno
 import os
 
 from amd_ctk.explain.node_access import ProcessUser
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker import Processes, ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
 

@@ -1,0 +1,126 @@
+"""The service that gives GPUs to users, for its clients."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.broker import client, protocol
+from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.waiting.ticket import require_name
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+
+class JobRequest(Value):
+    """The request for a job or a reservation; its fields are as in `Request` of the protocol."""
+
+    name: str
+    gpus: str
+    wait: bool = False
+    seconds: int = 0
+    reservation: str = ""
+    numbers: tuple[int, ...] | None = None
+    behind: int | None = None
+    spare: bool | None = None
+
+
+class GivenGpus(Value):
+    """The GPUs that a job has, or would have.
+
+    `environment` are the variables that give them to its program. `seconds` is how long it has them at most, 0 for no
+    limit. `message` says what a job without GPUs would wait for.
+    """
+
+    numbers: tuple[int, ...] = ()
+    environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
+    seconds: int = 0
+    message: str = ""
+
+
+class Service:
+    """The service of one host; if it does not run, methods return None or False.
+
+    ToolkitError, with the service's message and exit code, if it refuses; WaitRefused for an invalid name of a job.
+    """
+
+    SOCKET = protocol.SOCKET
+    # How long a reservation may last.
+    MOST_SECONDS = protocol.MOST_SECONDS
+
+    def __init__(self, host: Host) -> None:
+        """Ask the service of this host."""
+        self._host = host
+
+    def has_socket(self) -> bool:
+        """Return whether there is a socket, which systemd may have made."""
+        return self._host.stat(protocol.SOCKET) is not None
+
+    def is_served(self) -> bool:
+        """Return whether the service answers."""
+        return client.is_served(self._host.path(protocol.SOCKET))
+
+    def require_name(self, name: str) -> None:
+        """Raise WaitRefused if a job cannot have this name, with the service or without it."""
+        require_name(name)
+
+    def run(self, job: JobRequest, *, timeout: float | None, tell: Callable[[str], None]) -> GivenGpus | None:
+        """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds, None for no limit.
+
+        `tell` is called with messages about the wait.
+        """
+        try:
+            return self._ask_for_gpus(protocol.RUN, job, timeout=timeout, tell=tell)
+        except client.ServiceGone:
+            if os.geteuid():
+                raise
+            # It was disabled; root needs none.
+            return None
+
+    def preview(self, job: JobRequest) -> GivenGpus | None:
+        """Return what `run` would return now."""
+        return self._ask_for_gpus(protocol.PREVIEW, job)
+
+    def reserve(self, job: JobRequest) -> GivenGpus | None:
+        """Reserve GPUs for later, for the `seconds` of the request."""
+        return self._ask_for_gpus(protocol.RESERVE, job)
+
+    def keep(self, name: str, owner: int | None, seconds: int) -> float | None:
+        """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
+        answer = self._ask(protocol.Request(verb=protocol.KEEP, name=name, owner=owner, seconds=seconds))
+        return None if answer is None else answer.seconds
+
+    def end(self, name: str, owner: int | None) -> bool:
+        """End a reservation or a running job, as the end of its time does."""
+        return self._ask(protocol.Request(verb=protocol.END, name=name, owner=owner)) is not None
+
+    def release(self, name: str, owner: int | None) -> bool:
+        """Release a reservation; root names the `owner` of another user's."""
+        return self._ask(protocol.Request(verb=protocol.RELEASE, name=name, owner=owner)) is not None
+
+    def cancel(self, name: str, owner: int | None) -> bool:
+        """Remove a waiting job, that of `owner` if one is named; NotDone if the service knows no such job."""
+        try:
+            return self._ask(protocol.Request(verb=protocol.CANCEL, name=name, owner=owner)) is not None
+        except client.Refused as error:
+            if error.exit_code == NotDone.exit_code:
+                raise NotDone(error.message, hint=error.hint) from None
+            raise
+
+    def _ask_for_gpus(self, verb: str, job: JobRequest, **how: Any) -> GivenGpus | None:
+        answer = self._ask(protocol.Request(verb=verb, **job.as_dict()), **how)
+        if answer is None:
+            return None
+        return GivenGpus(
+            numbers=answer.numbers, environment=answer.environment, seconds=answer.seconds, message=answer.message
+        )
+
+    def _ask(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:
+        require_name(request.name)
+        path = protocol.find_socket(self._host)
+        return client.ask(path, request, **how) if path else None

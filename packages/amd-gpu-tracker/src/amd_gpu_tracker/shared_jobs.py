@@ -1,0 +1,83 @@
+"""Jobs and reservations of all users, for the commands of a shared host."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.records.state import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_gpu_tracker.claims.claim import Book
+    from amd_gpu_tracker.history.ended import Ended
+    from amdgpu_discovery.choices.rules import ChoiceRules
+    from amdgpu_discovery.gpu import GpuLocation
+
+# Many times what systemd takes to start the service.
+STARTING_SECONDS = 2.0
+
+
+class SharedJobs:
+    """The jobs and reservations of one host, of all its users."""
+
+    # Each command loads what it asks about, as with `Tracker`.
+
+    def __init__(self, book: Book, rules: ChoiceRules) -> None:
+        """Read this book; `rules` are the administrator's settings for choices."""
+        self._book = book
+        self._state = book.state
+        self._host = book.state.host
+        self._rules = rules
+
+    def owners(self) -> list[tuple[str, int | None]]:
+        """Return the name and user of each reservation and job that is not being ended; None for an unknown user."""
+        from amd_gpu_tracker.broker.keeping import find_owners
+
+        return list(find_owners(self._host))
+
+    def keep(self, name: str, *, owner: int | None, seconds: float) -> float:
+        """Extend a reservation or job to `seconds` from now; return the seconds until it ends, 0 if it has no end.
+
+        `name` is its name without the number of its owner, and `owner` that user, None for any. Raises NotDone,
+        NotPermitted.
+        """
+        from amd_gpu_tracker.broker.keeping import keep
+
+        return keep(self._book, name, owner, seconds)[1]
+
+    def ended_by_restart(self) -> list[Ended]:
+        """Return the reservations that a restart of this machine ended before their time was over."""
+        from amd_gpu_tracker.history.ended import ended_path, read_ended
+
+        state = State(self._host)
+        if not os.path.exists(ended_path(state)):
+            self._start_service()
+        return read_ended(state)
+
+    def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
+        """Return the GPUs and variables that `Tracker.hold` would reserve now; errors as `hold`."""
+        from amd_gpu_tracker.claims.by_name import preview_by_name
+        from amd_gpu_tracker.claims.handover import build_environment
+        from amd_gpu_tracker.waiting.tickets import all_tickets
+        from amdgpu_discovery.numbering import locate_gpus
+
+        before = all_tickets((self._state, State(self._host)), self._book.processes)
+        gpus = preview_by_name(self._book, name, request, rules=self._rules, before=before)
+        return gpus, build_environment(gpus, locate_gpus(self._host), "")
+
+    def require_possible(self, request: str) -> None:
+        """Raise an error if waiting can never fulfil a `request`."""
+        from amd_gpu_tracker.broker.turn import require_possible
+
+        require_possible(self._state, request, self._rules)
+
+    def _start_service(self) -> None:
+        """Wait for the service, if there is one: when it starts, it records the reservations that a restart ended."""
+        from amd_gpu_tracker.broker.protocol import find_socket
+
+        if socket := find_socket(self._host):
+            from amd_gpu_tracker.broker.client import is_served
+
+            is_served(socket, STARTING_SECONDS)

@@ -1,0 +1,132 @@
+"""Start and stop tracking, start over, and take over the state of the original toolkit."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.errors import NotPermitted, StateError
+from amd_gpu_tracker.lasting_settings import read_lasting
+from amd_gpu_tracker.records.matching import read_tracked_gpus
+from amd_gpu_tracker.records.policy import Policy
+from amd_gpu_tracker.records.state import clear
+from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amd_gpu_tracker.claims.adoption import Tell
+    from amd_gpu_tracker.claims.claim import Book
+    from amd_gpu_tracker.records.lease import Lease
+
+
+class Tracking:
+    """Switches the tracker; each method does what the method of `Tracker` with its name promises."""
+
+    def __init__(self, book: Book) -> None:
+        """Switch the tracker of this book."""
+        self._book = book
+        self._state = book.state
+
+    def enable(self, *, tell: Tell, when_enabled: Callable[[], None]) -> bool:
+        """Start tracking, with all GPUs shared; return False if the tracker was enabled already."""
+        # Every user may learn that there is nothing to do.
+        if self._state.read_policy().enabled:
+            return False
+        with self._book.locked_by_root():
+            if self._state.read_policy().enabled:
+                return False
+            policy = self._fresh_policy(enabled=True)
+            # What an interrupted `disable` left must not come back to life.
+            self._state.forget_leases()
+            self._state.write_policy(policy)
+            self._begin_history()
+        when_enabled()
+        self._adopt(tell)
+        return True
+
+    def disable(self) -> bool:
+        """Stop tracking and forget all reservations; return False if the tracker was disabled already."""
+        from amd_gpu_tracker.node_access.nodes import give_back
+
+        if not self._state.read_policy().enabled:
+            return False
+        with self._book.locked_by_root():
+            if not self._state.read_policy().enabled:
+                return False
+            self._state.write_policy(Policy(**read_lasting(self._state)))
+            self._state.forget_leases()
+        give_back(self._state.host)
+        return True
+
+    def reset(self, *, force: bool, tell: Tell) -> bool:
+        """Make all GPUs shared and detect their users again; return whether the tracker is enabled."""
+        from amd_gpu_tracker.claims.forgetting import keep_living
+
+        self._state.prepare()
+        clear(self._state.lock_path)
+        with self._book.locked_by_root():
+            enabled = self._enabled_as_far_as_known()
+            policy = self._fresh_policy(enabled=enabled)
+            living = keep_living(self._state, policy, self._book.processes) if enabled else []
+            self._state.clear_files()
+            self._state.write_policy(policy)
+            kept = {self._state.lease_path(lease.key) for lease in living if not force}
+            self._state.forget_leases(but=kept)
+            for lease in living:
+                if not force:
+                    self._state.write_lease(lease)
+        if enabled:
+            self._adopt(tell)
+            self._say_living(living, force=force, tell=tell)
+        return enabled
+
+    def take_over(self, tell: Tell) -> None:
+        """Take over the original toolkit's state, if the caller may do it.
+
+        StateError, once, if it cannot be taken over; from then on, every GPU is refused.
+        """
+        try:
+            with self._book.locked_by_root():
+                former = self._state.take_over()
+            if former and former.enabled:
+                self._adopt(tell)
+        except NotPermitted:
+            return
+
+    def _adopt(self, tell: Tell) -> None:
+        from amd_gpu_tracker.claims.adoption import adopt_running
+
+        adopt_running(self._book, tell, since=self._book.processes.now())
+
+    def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
+        """Report which reservations keep GPUs after a reset, and which are forgotten."""
+        from amd_gpu_tracker.claims.forgetting import say_of
+
+        gpus = locate_gpus(self._state.host)
+        for lease in living:
+            who, what = say_of(lease, gpus)
+            if lease.gpus and not force:
+                tell(f"{who} is running and uses {what}")
+            # A container is found again.
+            elif lease.gpus and self._state.read_lease(self._state.lease_path(lease.key)) is None:
+                tell(f"{who} is running, and its reservation of {what} is forgotten")
+
+    def _enabled_as_far_as_known(self) -> bool:
+        try:
+            return self._state.read_policy().enabled
+        except StateError:
+            return True
+
+    def _begin_history(self) -> None:
+        if not self._state.is_rootless:
+            from amd_gpu_tracker.history.files import begin_history
+
+            begin_history(self._state)
+
+    def _fresh_policy(self, *, enabled: bool) -> Policy:
+        lasting = read_lasting(self._state)
+        if not enabled:
+            return Policy(**lasting)
+        gpus = locate_gpus(self._state.host)
+        # A policy is for all GPUs of the host.
+        require_all_gpus(gpus)
+        return Policy(enabled=True, gpus=read_tracked_gpus(self._state.host, gpus), **lasting)
