@@ -30,10 +30,21 @@ ADDED_BY_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
 SCRIPT = Path(__file__).parent.parent / "src/scripts/amd-container-runtime"
 
 
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """Return the modules of an installation that no test changes."""
+    return assemble(tmp_path_factory.mktemp("installed"))
+
+
 @pytest.fixture
-def library(tmp_path):
+def own_library(tmp_path):
+    """Return the modules of an installation that the test may change."""
+    return assemble(tmp_path)
+
+
+def assemble(directory):
     """Return the directory of modules that packages assemble, with a launcher in which its path is written."""
-    toolkit = tmp_path / "v2.0/usr/lib/amd-container-toolkit"
+    toolkit = directory / "v2.0/usr/lib/amd-container-toolkit"
     root = toolkit / "generations/2.0.0/python"
     for package in (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery):
         source = Path(package.__file__).parent
@@ -61,7 +72,16 @@ def compile_library(root):
 @pytest.fixture
 def create(runtime, library):
     """Return a function that makes a container."""
+    return create_with(library, runtime)
 
+
+@pytest.fixture
+def own_create(runtime, own_library):
+    """Return a function that makes a container with the installation that the test may change."""
+    return create_with(own_library, runtime)
+
+
+def create_with(library, runtime):
     def run(container_id="c1", *, launcher="", **environment):
         usr = library.parents[4]
         launcher = launcher or usr / "bin/amd-container-runtime"
@@ -211,7 +231,7 @@ def create_a_container_with_gpu_0(runtime, create):
 GIVEN = (0, "", ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"])
 
 
-def test_a_start_needs_one_file_for_all_its_modules(runtime, library, create):
+def test_a_start_needs_one_file_for_all_its_modules(runtime, own_library, own_create):
     tracker = Tracker(runtime.host)
     tracker.enable()
     # The first claim of a boot loads what compares the GPUs with those that are tracked.
@@ -219,15 +239,15 @@ def test_a_start_needs_one_file_for_all_its_modules(runtime, library, create):
     tracker.release("first")
     for package, names in MODULES.items():
         for name in names.split():
-            (library / package / f"{name.replace('.', '/')}.py").unlink(missing_ok=True)
-    assert not (library / "amd_container_runtime/shim.py").exists()
+            (own_library / package / f"{name.replace('.', '/')}.py").unlink(missing_ok=True)
+    assert not (own_library / "amd_container_runtime/shim.py").exists()
 
-    assert create_a_container_with_gpu_0(runtime, create) == GIVEN
+    assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "of another Python", "half", "a directory"])
-def test_without_the_file_of_a_start_the_modules_are_imported(runtime, library, create, damage):
-    file = library / NAME
+def test_without_the_file_of_a_start_the_modules_are_imported(runtime, own_library, own_create, damage):
+    file = own_library / NAME
     content = file.read_bytes()
     file.unlink()
     match damage:
@@ -240,25 +260,25 @@ def test_without_the_file_of_a_start_the_modules_are_imported(runtime, library, 
         case "a directory":
             file.mkdir()
 
-    assert create_a_container_with_gpu_0(runtime, create) == GIVEN
+    assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 
 
-def test_one_module_that_cannot_be_read_is_imported_from_where_it_is(runtime, library, create):
-    codes = marshal.loads((library / NAME).read_bytes()[4:])
+def test_one_module_that_cannot_be_read_is_imported_from_where_it_is(runtime, own_library, own_create):
+    codes = marshal.loads((own_library / NAME).read_bytes()[4:])
     codes["amd_container_runtime.create"] = codes["amd_container_runtime.create"][:100]
-    (library / NAME).write_bytes(MAGIC_NUMBER + marshal.dumps(codes))
+    (own_library / NAME).write_bytes(MAGIC_NUMBER + marshal.dumps(codes))
 
-    assert create_a_container_with_gpu_0(runtime, create) == GIVEN
+    assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 
 
-def test_a_trace_shows_the_line_of_the_module(runtime, library, create):
-    module = library / "amd_container_runtime/create.py"
+def test_a_trace_shows_the_line_of_the_module(runtime, own_library, own_create):
+    module = own_library / "amd_container_runtime/create.py"
     text = module.read_text() + "\n\ndef add_requested_gpus(*words):\n    raise KeyError('shown')\n"
     module.write_text(text)
-    compile_library(library)
+    compile_library(own_library)
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
 
-    answer = create()
+    answer = own_create()
 
     line = len(text.splitlines())
     shown = f"  File \"{module}\", line {line}, in add_requested_gpus\n    raise KeyError('shown')\n"
