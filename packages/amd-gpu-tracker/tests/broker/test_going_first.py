@@ -27,19 +27,23 @@ def a_line(seed, *, exact):
 
 def run_line(jobs):
     """Return the minute in which each job starts by the code that is tested, and check each wide job's known start."""
+    all_waiters = [
+        Waiter(number=number, person=0, among=ALL, count=job.gpus, seconds=job.limit or 0)
+        for number, job in enumerate(jobs)
+    ]
     starts, running, minute = {}, {}, 0
     while len(starts) < len(jobs):
         running = {gpu: (job, end) for gpu, (job, end) in running.items() if end > minute}
-        waiters = [
-            Waiter(number=number, person=0, among=ALL, count=job.gpus, seconds=job.limit or 0)
-            for number, job in enumerate(jobs)
-            if job.comes <= minute and number not in starts
-        ]
+        waiters = [all_waiters[n] for n, job in enumerate(jobs) if job.comes <= minute and n not in starts]
+        seen = {}
 
-        def look(running=running, minute=minute):
-            free = sum(1 << gpu for gpu in range(GPUS) if gpu not in running)
-            ends = {gpu: starts[job] + jobs[job].limit for gpu, (job, _) in running.items() if jobs[job].limit}
-            return Outlook(now=minute, free=free, ends=ends)
+        def look(running=running, minute=minute, seen=seen):
+            # Within a minute, only a start changes what there is to see.
+            if len(starts) not in seen:
+                free = sum(1 << gpu for gpu in range(GPUS) if gpu not in running)
+                ends = {gpu: starts[job] + jobs[job].limit for gpu, (job, _) in running.items() if jobs[job].limit}
+                seen[len(starts)] = Outlook(now=minute, free=free, ends=ends)
+            return seen[len(starts)]
 
         def try_now(waiter, running=running, minute=minute):
             job = jobs[waiter.number]
