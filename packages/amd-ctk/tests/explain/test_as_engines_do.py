@@ -31,9 +31,9 @@ KFD = 510
 
 
 @pytest.fixture
-def machine(host, amd_ctk):
+def machine(sleeping_host, amd_ctk):
     """Return a host as the box of an engine is: its nodes are those of GPUs, and two files define one CDI name."""
-    made = host()
+    made = sleeping_host
     os.unlink(made.path("/dev/dri/card0"))
     amd_ctk("cdi", "generate")
     for name in ("one", "two"):

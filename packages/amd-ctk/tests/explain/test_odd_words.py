@@ -52,9 +52,9 @@ PAGE = Path(__file__).parents[4] / "docs/maintain/engine-words.md"
 
 
 @pytest.fixture
-def ask(host, amd_ctk, tmp_path, monkeypatch):
+def ask(sleeping_host, amd_ctk, tmp_path, monkeypatch):
     """Return a function that gives what explain says of a question to an engine: a spec, or a refusal."""
-    machine = make_machine(host, amd_ctk)
+    machine = make_machine(sleeping_host, amd_ctk)
     (tmp_path / compose_services.ENV_FILE).write_text(ENV_FILE_TEXT, encoding="utf-8")
     (tmp_path / ".env").write_text(compose_services.DEFAULTS, encoding="utf-8")
     (tmp_path / "odd").mkdir()
@@ -87,9 +87,8 @@ def ask(host, amd_ctk, tmp_path, monkeypatch):
     return ask
 
 
-def make_machine(host, amd_ctk):
-    """Return a host as the box of an engine is: its nodes are those of GPUs, and Docker has two runtimes."""
-    made = host()
+def make_machine(made, amd_ctk):
+    """Make a host what the box of an engine is: its nodes are those of GPUs, and Docker has two runtimes."""
     os.unlink(made.path("/dev/dri/card0"))
     amd_ctk("cdi", "generate")
     Path(made.path("/etc/docker")).mkdir(parents=True)
