@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import time
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 TRACEME, SYSCALL, SET_OPTIONS = 0, 24, 0x4200
 KILL_WITH_TRACER, MARK_SYSTEM_CALLS = 0x100000, 1
 SYSTEM_CALL = signal.SIGTRAP | 0x80
+# Most system calls are over before anybody could sleep; a process that is not at the next one by then may wait.
+LOOKS_AT_ONCE = 50
 LOOK_SECONDS = 0.0005
 
 
@@ -80,13 +83,17 @@ class Traced:
         return False
 
     def _wait(self, when_blocked: Callable[[], object]) -> int:
-        while True:
+        for looked in itertools.count():
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                return status
+                break
+            if looked < LOOKS_AT_ONCE:
+                os.sched_yield()
+                continue
             if self._is_asleep():
                 when_blocked()
             time.sleep(LOOK_SECONDS)
+        return status
 
     def _is_asleep(self) -> bool:
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].startswith("S")
