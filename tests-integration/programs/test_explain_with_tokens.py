@@ -118,7 +118,7 @@ def put_into_a_state(machine: Machine, draw: random.Random) -> None:
         lambda: machine.run_container("db", draw.sample(range(4), 2)),
         lambda: machine.run_container("gone", [draw.randrange(4)], creator=ProcessId(pid=4194304, start=1)),
         lambda: machine.tracker.drain(str(draw.randrange(4)), reason="fan swap"),
-        machine.tracker.require_reservation,
+        machine.tracker.settings.require_reservation,
         lambda: machine.break_lease("torn"),
         lambda: machine.run_container("task", [draw.randrange(4)], ways=("swarm",), kinds=("AMD_GPU",)),
     ]
