@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.order import Waiter
-from amd_gpu_tracker.broker.preempting import Idler, choose
+from amd_gpu_tracker.broker.order import Waiter, choose
 from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
@@ -234,7 +233,9 @@ def wanted(number: int, count: int, among: int) -> Waiter:
         ([wanted(1, 4, 0b1111)], 0b0000, {}),
         ([wanted(1, 4, 0b1111), wanted(2, 1, 0b0001)], 0b0000, {}),
         ([wanted(1, 3, 0b1101), wanted(2, 1, 0b0010)], 0b0000, {"b": 2}),
+        # Who wants a GPU of one who comes first would not be given another.
+        ([wanted(1, 2, 0b1100), wanted(2, 1, 0b0111)], 0b0000, {}),
     ],
 )
 def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):
-    assert choose(waiting, free, [Idler(job="a", gpus=0b0001), Idler(job="b", gpus=0b0010)]) == chosen
+    assert choose(waiting, free, {"a": 0b0001, "b": 0b0010}) == chosen

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from amd_gpu_tracker.broker.latest import MOST_BEFORE, latest_start
-from amd_gpu_tracker.broker.order import Waiter, numbers_in
+from amd_gpu_tracker.broker.order import MOST_BEFORE, Waiter, latest_start, numbers_in
 from amd_gpu_tracker.broker.protocol import PREVIEW, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, run, wait_until

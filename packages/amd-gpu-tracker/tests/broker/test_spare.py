@@ -10,8 +10,7 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.broker.order import Waiter
-from amd_gpu_tracker.broker.preempting import Idler, choose
+from amd_gpu_tracker.broker.order import Waiter, choose
 from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
@@ -209,6 +208,6 @@ def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host,
 
 
 def test_no_job_ends_without_which_it_is_enough():
-    small, large = Idler(job="small", gpus=0b00001), Idler(job="large", gpus=0b11110)
+    idle = {"small": 0b00001, "large": 0b11110}
 
-    assert choose([Waiter(number=1, person=1, count=4, among=0b11111)], 0, [small, large]) == {"large": 1}
+    assert choose([Waiter(number=1, person=1, count=4, among=0b11111)], 0, idle) == {"large": 1}

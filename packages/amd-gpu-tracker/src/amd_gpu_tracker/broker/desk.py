@@ -20,9 +20,9 @@ from amd_gpu_tracker.broker.journal import Journal, Unrecorded, log_of
 from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.order import choose
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Place
-from amd_gpu_tracker.broker.preempting import Idler, choose
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import FindTerms, Terms, permission_of, require_in_time, require_permission
@@ -136,8 +136,8 @@ class Desk:
         if not ripe:
             return
         coming = [each for each in view.leases if is_ending(each, now)]
-        idlers = [Idler(job=job, gpus=view.gpus_of(each, *inside(each, view.leases))) for job, each in ripe.items()]
-        chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idlers)
+        idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
+        chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idle)
         # What is idle may be used since the last look, and then nothing is ended for who would need that.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
         if unsure:

@@ -11,8 +11,7 @@ from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.job_processes import name_of
 from amd_gpu_tracker.broker.journal import Journal
-from amd_gpu_tracker.broker.latest import latest_start
-from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, numbers_in, serve, sort_waiters
+from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, latest_start, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import LONGEST_MESSAGE, WAITING, Answer, refusal

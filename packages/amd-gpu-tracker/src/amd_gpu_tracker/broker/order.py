@@ -1,18 +1,19 @@
-"""Who is served next: pure, from who waits, what was used, and what is wanted.
+"""Who is served next, when at the latest, and which idle jobs end for that: pure, from who waits and what is free.
 
 GPUs are bits of a number here, because thousands of waiters are gone through each time something changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from amdgpu_discovery.value import Value
 
 FAIR = "fair"
 FIFO = "fifo"
-# What was used counts half after this time.
-HALF_LIFE_SECONDS = 6 * 3600.0
+# Behind more than these it is not worked out when one starts at the latest: thousands may wait.
+MOST_BEFORE = 32
 
 
 class Waiter(Value):
@@ -115,6 +116,60 @@ def serve(
         held_up |= waiter.among
 
 
+def choose(wanted: Iterable[Waiter], free: int, idle: Mapping[str, int]) -> dict[str, int]:
+    """Return which idle jobs end, each with the number of who waits for its GPUs: as few as serve one of them wholly.
+
+    `wanted` are the waiting jobs, in their order; `free` are the GPUs that nobody has, and those that are about to be
+    free. `idle` are the GPUs of each job that may be ended; the first are taken first.
+    """
+    chosen: dict[str, int] = {}
+    left = dict(idle)
+
+    def end_for(waiter: Waiter) -> bool:
+        nonlocal free, left
+        taken = _take(waiter, free, left)
+        if taken is None:
+            # What frees one of its GPUs frees it for this job.
+            left = {job: gpus for job, gpus in left.items() if not gpus & waiter.among}
+            return False
+        chosen.update(dict.fromkeys(taken, waiter.number))
+        free |= _union(left.pop(job) for job in taken)
+        # Which ones it gets is not known; the lowest are as good as others.
+        free &= ~as_bits(numbers_in(free & waiter.among)[: waiter.count])
+        return True
+
+    serve(wanted, is_passed_over=lambda _: False, try_now=end_for)
+    return chosen
+
+
+def latest_start(waiter: Waiter, before: Sequence[Waiter], ends: Mapping[int, float]) -> float | None:
+    """Return when a job starts at the latest, in the time of `ends`; None where that is not known.
+
+    `before` are those who are served first, in their order. `ends` is when each GPU is free at the latest, by number;
+    one of which that is not known is left out. It is no promise: who comes later may go first, a limit may be extended,
+    and a program may use a GPU that it has not reserved.
+    """
+    if len(before) > MOST_BEFORE:
+        return None
+    free_at = dict(ends)
+    # When the last one starts who waits for a GPU: no job overtakes another that wants the same.
+    starts: dict[int, float] = {}
+    start = inf
+    for each in (*before, waiter):
+        numbers = sorted(numbers_in(each.among), key=lambda number: free_at.get(number, inf))
+        # What must be in one XGMI hive may need those that are free last.
+        needed = len(numbers) if each.is_particular else each.count
+        free = free_at.get(numbers[needed - 1], inf) if needed <= len(numbers) else inf
+        start = max((free, *(starts.get(number, 0.0) for number in numbers)))
+        starts.update(dict.fromkeys(numbers, start))
+        # Without a limit it may have them for as long as it likes.
+        end = start + each.seconds if each.seconds else inf
+        # Which GPUs of others it gets is not known: each is taken for one of them.
+        taken = numbers[: each.count] if each.among == waiter.among else numbers
+        free_at.update({number: max(free_at.get(number, inf), end) for number in taken})
+    return None if start == inf else start
+
+
 def _earliest(starts: Mapping[int, float], bits: int) -> float:
     return min((starts[number] for number in numbers_in(bits)), default=0.0)
 
@@ -127,21 +182,26 @@ def _hold_up(starts: dict[int, float], waiter: Waiter, outlook: Outlook) -> None
         starts.setdefault(number, start)
 
 
-def decayed(used: Mapping[int, float], seconds: float) -> dict[int, float]:
-    """Return what was used as it counts some seconds later; what is next to nothing is forgotten."""
-    factor = 0.5 ** (max(0.0, seconds) / HALF_LIFE_SECONDS)
-    return {person: left for person, amount in used.items() if (left := amount * factor) >= 0.001}
+def _take(waiter: Waiter, free: int, idle: Mapping[str, int]) -> list[str] | None:
+    """Return what has to end for one who waits, the first that will do; None where that would not be enough."""
+
+    def is_enough(jobs: Iterable[str]) -> bool:
+        return ((free | _union(idle[job] for job in jobs)) & waiter.among).bit_count() >= waiter.count
+
+    taken: list[str] = []
+    for job, gpus in idle.items():
+        if is_enough(taken):
+            break
+        taken += [job] if gpus & waiter.among & ~free else []
+    # The last may be enough without the first.
+    for job in tuple(taken):
+        rest = [each for each in taken if each != job]
+        taken = rest if is_enough(rest) else taken
+    return taken if is_enough(taken) else None
 
 
-def with_use(used: Mapping[int, float], gpus: Mapping[int, int], seconds: float) -> dict[int, float]:
-    """Return what was used after some more seconds in which persons held so many `gpus`.
-
-    What is used at the begin of that time has lost a part of its weight at its end, as the half-life says.
-    """
-    seconds = max(0.0, seconds)
-    after = decayed(used, seconds)
-    decay = 0.6931471805599453 / HALF_LIFE_SECONDS
-    weight = (1 - 0.5 ** (seconds / HALF_LIFE_SECONDS)) / decay
-    for person, count in gpus.items():
-        after[person] = after.get(person, 0.0) + count * weight
-    return after
+def _union(gpus: Iterable[int]) -> int:
+    bits = 0
+    for each in gpus:
+        bits |= each
+    return bits

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.order import with_use
 from amd_gpu_tracker.records.lease import NEVER
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError
@@ -14,6 +13,8 @@ from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
+# What was used counts half after this time.
+HALF_LIFE_SECONDS = 6 * 3600.0
 # What a broker that is killed forgets at most.
 SAVE_SECONDS = 5.0
 
@@ -55,6 +56,26 @@ class RecentUse:
         # A full disk must not keep users from GPUs.
         with suppress(FileError):
             replace_file(self._path, dumps({"at": now, "used": used}) + b"\n", mode=0o644)
+
+
+def decayed(used: Mapping[int, float], seconds: float) -> dict[int, float]:
+    """Return what was used as it counts some seconds later; what is next to nothing is forgotten."""
+    factor = 0.5 ** (max(0.0, seconds) / HALF_LIFE_SECONDS)
+    return {person: left for person, amount in used.items() if (left := amount * factor) >= 0.001}
+
+
+def with_use(used: Mapping[int, float], gpus: Mapping[int, int], seconds: float) -> dict[int, float]:
+    """Return what was used after some more seconds in which persons held so many `gpus`.
+
+    What is used at the begin of that time has lost a part of its weight at its end, as the half-life says.
+    """
+    seconds = max(0.0, seconds)
+    after = decayed(used, seconds)
+    decay = 0.6931471805599453 / HALF_LIFE_SECONDS
+    weight = (1 - 0.5 ** (seconds / HALF_LIFE_SECONDS)) / decay
+    for person, count in gpus.items():
+        after[person] = after.get(person, 0.0) + count * weight
+    return after
 
 
 def _read(path: str, now: float) -> Counted:
