@@ -64,24 +64,14 @@ def claim_choice(
     """
     from amd_gpu_tracker.claims.choice import preview_choice, reserve_choice
 
-    privileged = is_privileged(container.spec)
-    if claims_all and privileged:
-        raise RequestError(
-            f"{choice.text}: a privileged container claims every GPU of this host",
-            hint="ask for all, or start it without --privileged",
-        )
-    if gpus_in_spec(container.spec, located):
-        raise RequestError(
-            f"{choice.text}: its GPUs are yet to be chosen, and the container was given GPUs as devices",
-            hint="leave out one or the other",
-        )
+    _require_choice_alone(container, choice, located, claims_all=claims_all)
     book = open_book(host, container)
     claim = Claim(
         holder=holder_of(container, book.processes),
         wanted=(),
         ways=(BY_ENVIRONMENT,),
         asked=asked,
-        is_privileged=privileged,
+        is_privileged=is_privileged(container.spec),
         ipc=joined_ipc(container.spec),
         limits=limits,
     )
@@ -123,3 +113,19 @@ def claim_memory(host: Host, container: StartingContainer, kinds: tuple[str, ...
         reserve=lambda book, claim: reserve_vram(book, claim, gpus),
         preview=lambda book, claim: preview_vram(book, claim, gpus),
     )
+
+
+def _require_choice_alone(
+    container: StartingContainer, choice: Choice, located: Sequence[GpuLocation], *, claims_all: bool
+) -> None:
+    """Raise RequestError where a container has GPUs beside those that are chosen for it."""
+    if claims_all and is_privileged(container.spec):
+        raise RequestError(
+            f"{choice.text}: a privileged container claims every GPU of this host",
+            hint="ask for all, or start it without --privileged",
+        )
+    if gpus_in_spec(container.spec, located):
+        raise RequestError(
+            f"{choice.text}: its GPUs are yet to be chosen, and the container was given GPUs as devices",
+            hint="leave out one or the other",
+        )
