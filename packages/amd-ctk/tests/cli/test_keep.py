@@ -34,7 +34,7 @@ def served(tmp_path: Path) -> Host:
     peer = Peer(uid=ALICE, gids=(), process=Processes().myself())
     everyone = Permission(who="everyone")
     asked = Asked(
-        peer=peer, person=ALICE, name="debug", gpus="0", permission=everyone, rules=NO_RULES, count=1, among=(0,)
+        peer=peer, person=ALICE, name="debug", gpus="0", permission=everyone, rules=NO_RULES, count=1, among=0b1
     )
     grants.keep(asked, 3600)
     return host

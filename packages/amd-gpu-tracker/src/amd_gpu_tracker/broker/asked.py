@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.job_processes import job_id
+from amd_gpu_tracker.broker.order import Waiter, as_bits
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import ROOT, Permission
 from amd_gpu_tracker.broker.protocol import Request
@@ -15,42 +15,37 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.value import Value
 
 
-class Asked(Value):
+class Asked(Waiter):
     """A request that can be met, now or later.
 
     Attributes:
         peer: The process that asks.
-        person: Whose job it is.
         name: Name of the job or reservation.
         gpus: Which GPUs, in the words of the request.
         permission: What its person may.
         rules: What is said about choices.
-        count: How many GPUs it wants.
-        among: The numbers of those that fit.
-        is_spare: Whether it wants GPUs only as long as nobody else does.
-        may_be_taken: Whether these may be another's alone.
-        in_one_hive: Whether those that it gets must be in one XGMI hive.
+        may_be_taken: Whether its GPUs may be another's alone.
     """
 
     peer: Peer
-    person: int
     name: str
     gpus: str
     permission: Permission
     rules: ChoiceRules
-    count: int
-    among: Sequence[int]
-    is_spare: bool = False
     may_be_taken: bool = True
-    in_one_hive: bool = False
 
     @property
     def job(self) -> str:
         """Return the id of its job or reservation."""
         return job_id(self.peer.uid, self.name)
+
+    def allowed(self, permission: Permission) -> Asked:
+        """Return this with what its person may now."""
+        # What is ended has some time left after SIGTERM.
+        seconds = permission.seconds + GRACE_SECONDS if permission.seconds else 0.0
+        return self.replace(permission=permission, seconds=seconds)
 
 
 def weigh(state: State, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
@@ -66,7 +61,7 @@ def weigh(state: State, terms: Terms, permission: Permission, peer: Peer, reques
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
     require_within(permission, count)
-    return Asked(
+    asked = Asked(
         peer=peer,
         person=peer.person(request.behind),
         name=request.name,
@@ -74,11 +69,12 @@ def weigh(state: State, terms: Terms, permission: Permission, peer: Peer, reques
         permission=permission,
         rules=rules,
         count=count,
-        among=[gpu.number for gpu in wanted],
+        among=as_bits(gpu.number for gpu in wanted),
         is_spare=bool(request.spare),
         may_be_taken=is_contested(policy, choice, wanted),
-        in_one_hive=choice is not None and choice.in_one_hive,
+        is_particular=choice is not None and choice.in_one_hive,
     )
+    return asked.allowed(permission)
 
 
 def asked_before(ticket: Ticket) -> Asked:
@@ -91,6 +87,6 @@ def asked_before(ticket: Ticket) -> Asked:
         permission=ROOT,
         rules=NO_RULES,
         count=ticket.count,
-        among=ticket.among,
+        among=as_bits(ticket.among),
         is_spare=ticket.is_spare,
     )

@@ -294,7 +294,7 @@ class Desk:
         if self._is_over_limit(asked):
             held = format_held(asked.permission, self.view.held(asked))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
-        among = asked.among if asked.may_be_taken else ()
+        among = asked.among if asked.may_be_taken else 0
         if among and len(self.line):
             # A GPU may have been drained since, and a job that waits for it holds up no other.
             self.look()
@@ -319,8 +319,8 @@ class Desk:
         for place, client in self.line.connected():
             try:
                 permission = require_permission(self._terms, client.peer)
-                if client.peer.uid and not place.waiter.is_spare:
-                    place.allow(permission)
+                if client.peer.uid and not place.asked.is_spare:
+                    place.asked = place.asked.allowed(permission)
             except ToolkitError as error:
                 self.line.refuse(place, error)
 

@@ -9,12 +9,10 @@ from contextlib import suppress
 from amd_gpu_tracker.broker.asked import Asked, asked_before
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.grants import Grants
-from amd_gpu_tracker.broker.job_processes import name_of
 from amd_gpu_tracker.broker.journal import Journal
-from amd_gpu_tracker.broker.order import Outlook, Waiter, as_bits, latest_start, numbers_in, serve, sort_waiters
-from amd_gpu_tracker.broker.people import format_held
-from amd_gpu_tracker.broker.place import Place
-from amd_gpu_tracker.broker.protocol import LONGEST_MESSAGE, WAITING, Answer, refusal
+from amd_gpu_tracker.broker.order import Waiter, numbers_in, serve, sort_waiters
+from amd_gpu_tracker.broker.place import TELL_SECONDS, Place
+from amd_gpu_tracker.broker.protocol import Answer, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View
@@ -22,15 +20,12 @@ from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefus
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import boot_offset
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
 
 MOST_WAITING = 20_000
 MOST_WAITING_OF_ONE = 1_000
-# How often one who waits is told what for.
-TELL_SECONDS = 60.0
 # How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user or a program
 # without a reservation that ends.
 LOOK_SECONDS = 5.0
@@ -81,7 +76,7 @@ class Line:
             name=asked.name,
             request=asked.gpus,
             count=asked.count,
-            among=tuple(asked.among),
+            among=tuple(numbers_in(asked.among)),
             since=time.time(),
             waiter=asked.peer.process,
             boot_id=self._processes.boot_id,
@@ -128,24 +123,23 @@ class Line:
             elif place.client is None and not self._tickets.is_visible(place.ticket):
                 self._remove(place)
 
-    def waits_for(self, among: Iterable[int], view: View) -> int:
-        """Return how many jobs wait for one of these GPUs and hold up others."""
-        bits = as_bits(among)
-        waiting = (each for each in self._places.values() if each.waiter.among & bits and not each.waiter.is_spare)
-        return sum(not (self._is_away(place) or is_impossible(place, view)) for place in waiting)
+    def waits_for(self, among: int, view: View) -> int:
+        """Return how many jobs wait for one of these GPUs, which are bits, and hold up others."""
+        waiting = (each for each in self._places.values() if each.asked.among & among and not each.asked.is_spare)
+        return sum(not (self._is_away(place) or place.is_impossible(view)) for place in waiting)
 
     def wanted(self, view: View) -> list[Waiter]:
         """Return what those want who hold up others and could have it, in the order in which they are served."""
         places = [place for place in self._order if place.ticket.number in self._places]
         return [
-            place.waiter.replace(among=place.waiter.among & ~withheld(place, view))
+            place.asked.replace(among=place.asked.among & ~place.withheld(view))
             for place in places
-            if place.client and not place.is_passed_over and not place.waiter.is_spare
+            if place.client and not place.is_passed_over and not place.asked.is_spare
         ]
 
     def title(self, number: int) -> str:
         """Return what one who waits is called in the log."""
-        return _title(self._places[number])
+        return self._places[number].title
 
     def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
         """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
@@ -153,7 +147,7 @@ class Line:
         self._order = self._sort(self._places, order)
         view = self._serve(self._order, view, self._try, look)
         # No event tells that a drain is over, or that a sick GPU is well again.
-        is_untold = any(self._might_have(place, view) or withheld(place, view) for place in self._places.values())
+        is_untold = any(place.might_have(view) or place.withheld(view) for place in self._places.values())
         self.has_untold = self.has_untold or is_untold
 
     def foresee(self, place: Place, view: View, order: str, preview: Callable[[], Answer]) -> Answer:
@@ -170,10 +164,10 @@ class Line:
         self._serve(places, view, try_now, lambda: view)
         if given:
             return given[0]
-        return self._said_to(place, places[: places.index(place)], view)[0]
+        return place.foresee(places[: places.index(place)], view)[0]
 
     def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
-        waiters = sort_waiters((place.waiter for place in places.values()), self._used.by_person, order)
+        waiters = sort_waiters((place.asked for place in places.values()), self._used.by_person, order)
         return [places[waiter.number] for waiter in waiters]
 
     def _serve(
@@ -181,28 +175,24 @@ class Line:
     ) -> View:
         """Try to give GPUs at these places, in their order; return the view after all."""
         by_number = {place.ticket.number: place for place in places}
-        now = self._now()
-        views, outlooks = [view], [_outlook(view, now)]
         for each in places:
             # Who is held up by others is not asked again, and may have been stopped the last time.
             each.is_passed_over = False
 
         def is_passed_over(waiter: Waiter) -> bool:
             place = by_number[waiter.number]
-            view = views[-1]
-            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or is_impossible(place, view)
+            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or place.is_impossible(view)
             return place.is_passed_over
 
         def try_one(waiter: Waiter) -> bool:
+            nonlocal view
             is_over = try_now(by_number[waiter.number])
-            if is_over:
-                views.append(look())
-                outlooks.append(_outlook(views[-1], now))
+            view = look() if is_over else view
             return is_over
 
-        waiters = [place.waiter for place in places]
-        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: outlooks[-1])
-        return views[-1]
+        waiters = [place.asked for place in places]
+        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: view)
+        return view
 
     def tell(self, view: View) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
@@ -215,7 +205,7 @@ class Line:
             if place.ticket.number not in self._places:
                 continue
             if place.client and (not place.said or place.said_at <= old):
-                self._tell(place, before, view, now)
+                place.tell(before, view)
             before.append(place)
 
     def write_starts(self) -> None:
@@ -240,51 +230,11 @@ class Line:
     def _count_of(self, owner: int) -> int:
         return sum(place.ticket.owner == owner for place in self._places.values())
 
-    def _tell(self, place: Place, before: list[Place], view: View, now: float) -> None:
-        latest = place.latest
-        answer, sentence = self._said_to(place, before, view)
-        place.said_at = now
-        # As time goes by, less of it is left.
-        if place.client and (sentence != place.said or _differ(latest, place.latest)):
-            place.said = sentence
-            place.client.say(answer)
-
     def _starts(self) -> dict[int, float]:
         """Return when those who wait have their GPUs at the latest, in seconds since 1970, by number of the ticket."""
         offset = boot_offset()
         known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
         return {number: round(latest + offset) for number, latest in known}
-
-    def _said_to(self, place: Place, before: Sequence[Place], view: View) -> tuple[Answer, str]:
-        """Return the message for a waiting job, behind those `before` that are served first, also without time."""
-        now = self._now()
-        place.latest = _latest_start(place, before, view, now)
-        tickets = [
-            other.ticket for other in before if other.waiter.among & place.waiter.among and not other.is_passed_over
-        ]
-        hint = "" if tickets else place.hint
-        if view.is_over(place.asked):
-            hint = format_held(place.asked.permission, view.held(place.asked))
-        sentence = waiting_for(
-            place.ticket.count,
-            free=(view.free & place.waiter.among).bit_count(),
-            drained=numbers_in(view.drained & place.waiter.among),
-            sick=numbers_in(view.sick & place.waiter.among),
-            fitting=len(place.ticket.among),
-            host_total=view.host_total,
-            before=tickets,
-            hint=hint,
-            title=lambda ticket: _title_for(place, ticket.name, ticket.person),
-        )
-        holders = view.jobs_on(place.waiter.among) if _is_held_up(place, view) else []
-        named = [(_title_for(place, name_of(each.job), each.person), each.numbers, each.since) for each in holders]
-        held = held_by(named, now=time.time())
-        # Cut off, it would name half a job.
-        sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
-        named_people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
-        people = tuple(named_people - {place.ticket.person, 0})
-        message = sentence + at_the_latest(None if place.latest is None else place.latest - now)
-        return Answer(kind=WAITING, message=message, people=people), sentence
 
     def _try(self, place: Place) -> bool:
         """Give a job its GPUs, or end its wait; False where it goes on waiting."""
@@ -321,7 +271,7 @@ class Line:
 
     def _say(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
         ticket = place.ticket
-        self._log(verdict, f"{_title(place)}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
+        self._log(verdict, f"{place.title}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
 
     def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
         """End the wait of a job, and tell its client why, if it is there."""
@@ -335,13 +285,6 @@ class Line:
         self._changed_at = self._now()
         return self._tickets.drop(place.ticket)
 
-    def _might_have(self, place: Place, view: View) -> bool:
-        """Return whether GPUs are enough for one who waits: who has or wants them may be a program, or stopped."""
-        # Beside others, too, unless it asks for GPUs that are free.
-        fitting = view.free if place.asked.gpus.startswith("free:") else view.free | view.shared
-        is_enough = (fitting & place.waiter.among).bit_count() >= place.ticket.count
-        return is_enough and not view.is_over(place.asked)
-
     def _is_away(self, place: Place) -> bool:
         if place.is_absent():
             return True
@@ -350,59 +293,5 @@ class Line:
         return is_stopped
 
 
-def _outlook(view: View, now: float) -> Outlook:
-    return Outlook(now=now, free=view.free, ends=view.ends)
-
-
-def withheld(place: Place, view: View) -> int:
-    """Return the drained and sick GPUs of those that fit a job, as bits; who names a sick GPU may be given it."""
-    return place.waiter.among & (view.drained | (0 if place.asked.rules.gives_sick else view.sick))
-
-
-def is_impossible(place: Place, view: View) -> bool:
-    """Return whether a job cannot have its GPUs before a drain ends or a sick GPU is well again."""
-    return (place.waiter.among & ~withheld(place, view)).bit_count() < place.ticket.count
-
-
-def _latest_start(place: Place, before: Sequence[Place], view: View, now: float) -> float | None:
-    """Return when a job has its GPUs at the latest, in seconds since boot; None where that is not known."""
-    own = sum(other.ticket.count for other in before if _share_a_limit(other, place))
-    if place.waiter.is_spare or view.is_over(place.asked, own):
-        return None
-    # Who would have too many GPUs may have some at any moment, when others come back.
-    waiters = [each.waiter.replace(seconds=0.0) if each.is_passed_over else each.waiter for each in before]
-    start = latest_start(place.waiter, waiters, view.latest_ends(now))
-    # There are enough for it, and it cannot have them: a program uses some without a reservation.
-    return start if start is not None and start > now else None
-
-
-def _share_a_limit(other: Place, place: Place) -> bool:
-    """Return whether GPUs of another job count against the limit of this one."""
-    permission = place.asked.permission
-    is_of_group = permission.is_together and other.asked.permission.group == permission.group
-    return is_of_group or other.ticket.person == place.ticket.person
-
-
 def _taken_out(place: Place) -> WaitOver:
     return WaitOver(f"the job {place.ticket.name} was removed from the queue")
-
-
-def _differ(before: float | None, after: float | None) -> bool:
-    if before is None or after is None:
-        return before is not after
-    return abs(before - after) >= TELL_SECONDS
-
-
-def _is_held_up(place: Place, view: View) -> bool:
-    """Return whether one who waits has too few GPUs because jobs have them, and it is not known until when."""
-    free = (view.free & place.waiter.among).bit_count()
-    return place.latest is None and free < place.ticket.count and not view.is_over(place.asked)
-
-
-def _title_for(place: Place, name: str, person: int) -> str:
-    """Return what a job is called for one who waits: another's is named with its owner."""
-    return name if person in (place.ticket.person, 0) else f"{{{person}}}'s {name}"
-
-
-def _title(place: Place) -> str:
-    return f"job {place.ticket.name} of user {place.ticket.person}, process {place.ticket.waiter.pid}"

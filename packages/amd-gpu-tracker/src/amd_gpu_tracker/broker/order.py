@@ -20,7 +20,7 @@ class Waiter(Value):
     """One who waits, as far as the order goes.
 
     Attributes:
-        number: Number of the ticket.
+        number: Number of the ticket; 0 for one who has none yet.
         person: Whose job it is.
         among: The GPUs that fit, as bits.
         count: How many of them it wants.
@@ -29,7 +29,7 @@ class Waiter(Value):
         is_particular: Not any GPUs of those that fit will do, if there are as many as it wants.
     """
 
-    number: int
+    number: int = 0
     person: int
     among: int
     count: int = 1
@@ -44,7 +44,7 @@ class Outlook(Value):
     Attributes:
         now: The time, as in `ends`.
         free: The free GPUs, as bits.
-        ends: When a GPU is free at the earliest, by number; a GPU of which that is not known is left out.
+        ends: When an exclusive GPU is free at the earliest, by number; one of which that is not known is left out.
     """
 
     now: float = 0.0

@@ -1,18 +1,24 @@
-"""A place in the line: a ticket, and the client that waits for it, while that is connected."""
+"""A place in the line: a ticket, what was asked, and the client, who is told what it waits for while it is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.order import Waiter, as_bits
-from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.order import latest_start, numbers_in
+from amd_gpu_tracker.broker.people import format_held
+from amd_gpu_tracker.broker.protocol import LONGEST_MESSAGE, WAITING, Answer
+from amd_gpu_tracker.broker.view import View
+from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 
 # How long a place is kept free for a client that lost its connection, before others go first.
 ABSENCE_SECONDS = 3.0
+# How often one who waits is told what for.
+TELL_SECONDS = 60.0
 
 
 class Place:
@@ -38,23 +44,100 @@ class Place:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
         self.said = ""
-        self.asked = asked
-        self.waiter = Waiter(
-            number=self.ticket.number,
-            person=asked.person,
-            among=as_bits(asked.among),
-            count=asked.count,
-            is_spare=asked.is_spare,
-            is_particular=asked.in_one_hive,
-        )
-        self.allow(asked.permission)
-
-    def allow(self, permission: Permission) -> None:
-        """Let a job have what its person may have now."""
-        self.asked = self.asked.replace(permission=permission)
-        # What is ended has some time left after SIGTERM.
-        self.waiter = self.waiter.replace(seconds=permission.seconds and permission.seconds + GRACE_SECONDS)
+        self.asked = asked.replace(number=self.ticket.number)
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up no other job."""
         return self.client is None and self._now() > self.absent_since + ABSENCE_SECONDS
+
+    @property
+    def title(self) -> str:
+        """Return what it is called in the log."""
+        return f"job {self.ticket.name} of user {self.ticket.person}, process {self.ticket.waiter.pid}"
+
+    def withheld(self, view: View) -> int:
+        """Return the drained and sick GPUs of those that fit, as bits; who names a sick GPU may be given it."""
+        return self.asked.among & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
+
+    def is_impossible(self, view: View) -> bool:
+        """Return whether it cannot have its GPUs before a drain ends or a sick GPU is well again."""
+        return (self.asked.among & ~self.withheld(view)).bit_count() < self.asked.count
+
+    def might_have(self, view: View) -> bool:
+        """Return whether there are enough GPUs for it: who has or wants them may be a program, or stopped."""
+        # Beside others, too, unless it asks for GPUs that are free.
+        fitting = view.free if self.asked.gpus.startswith("free:") else view.free | view.shared
+        return self._is_enough(fitting) and not view.is_over(self.asked)
+
+    def tell(self, before: Sequence[Place], view: View) -> None:
+        """Tell the client what it waits for, behind those `before` that are served first, where that has changed."""
+        latest = self.latest
+        answer, sentence = self.foresee(before, view)
+        self.said_at = self._now()
+        if self.client and (sentence != self.said or _differ(latest, self.latest)):
+            self.said = sentence
+            self.client.say(answer)
+
+    def foresee(self, before: Sequence[Place], view: View) -> tuple[Answer, str]:
+        """Return the message for the client, and what of it stays as it is while time goes by."""
+        now = self._now()
+        self.latest = self._latest_start(before, view, now)
+        tickets = [each.ticket for each in before if each.asked.among & self.asked.among and not each.is_passed_over]
+        holders = view.jobs_on(self.asked.among) if self._is_held_up(view) else []
+        sentence = self._waits_for(tickets, view)
+        named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
+        held = held_by(named, now=time.time())
+        # Cut off, it would name half a job.
+        sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
+        people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
+        message = sentence + at_the_latest(None if self.latest is None else self.latest - now)
+        return Answer(kind=WAITING, message=message, people=tuple(people - {self.ticket.person, 0})), sentence
+
+    def _waits_for(self, before: Sequence[Ticket], view: View) -> str:
+        hint = "" if before else self.hint
+        if view.is_over(self.asked):
+            hint = format_held(self.asked.permission, view.held(self.asked))
+        withheld = {"drained": view.drained, "sick": view.sick}
+        return waiting_for(
+            self.asked.count,
+            free=(view.free & self.asked.among).bit_count(),
+            withheld={why: numbers_in(gpus & self.asked.among) for why, gpus in withheld.items()},
+            fitting=self.asked.among.bit_count(),
+            host_total=view.host_total,
+            before=before,
+            hint=hint,
+            title=lambda ticket: self._title_of(ticket.name, ticket.person),
+        )
+
+    def _latest_start(self, before: Sequence[Place], view: View, now: float) -> float | None:
+        own = sum(other.asked.count for other in before if self._shares_limit_with(other))
+        if self.asked.is_spare or view.is_over(self.asked, own):
+            return None
+        # Who would have too many GPUs may have some at any moment, when others come back.
+        waiters = [each.asked.replace(seconds=0.0) if each.is_passed_over else each.asked for each in before]
+        start = latest_start(self.asked, waiters, view.latest_ends(now))
+        # There are enough for it, and it cannot have them: a program uses some without a reservation.
+        return start if start is not None and start > now else None
+
+    def _shares_limit_with(self, other: Place) -> bool:
+        """Return whether GPUs of another job count against the limit of this one."""
+        permission = self.asked.permission
+        is_of_group = permission.is_together and other.asked.permission.group == permission.group
+        return is_of_group or other.asked.person == self.asked.person
+
+    def _is_held_up(self, view: View) -> bool:
+        """Return whether it has too few GPUs because jobs have them, and it is not known until when."""
+        return self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
+
+    def _is_enough(self, gpus: int) -> bool:
+        return (gpus & self.asked.among).bit_count() >= self.asked.count
+
+    def _title_of(self, name: str, person: int) -> str:
+        """Return what a job is called for one who waits: another's is named with its owner."""
+        return name if person in (self.ticket.person, 0) else f"{{{person}}}'s {name}"
+
+
+def _differ(before: float | None, after: float | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return abs(before - after) >= TELL_SECONDS

@@ -7,7 +7,7 @@ from math import inf
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.order import as_bits, numbers_in
+from amd_gpu_tracker.broker.order import Outlook, as_bits, numbers_in
 from amd_gpu_tracker.claims.by_name import find_users
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.errors import StateError
@@ -31,12 +31,11 @@ class Holding(Value):
     since: float
 
 
-class View(Value):
-    """The leases at one moment.
+class View(Outlook):
+    """The leases at one moment. GPUs that are `free` are neither reserved nor drained nor sick.
 
     Attributes:
         leases: The living ones.
-        free: The GPUs that are neither reserved nor drained nor sick, as bits.
         drained: The GPUs that an administrator has drained, as bits.
         sick: The GPUs that are sick and not drained, as bits.
         shared: The GPUs that are not exclusive, as bits.
@@ -44,11 +43,9 @@ class View(Value):
         user_leases: Those of rootless containers of users, of whose end nothing tells.
         holders: The processes whose end may free GPUs.
         numbers: The GPUs of the host, by key.
-        ends: When exclusive GPUs are free at the earliest, in seconds since boot, by number.
     """
 
     leases: tuple[Lease, ...] = ()
-    free: int = 0
     drained: int = 0
     sick: int = 0
     shared: int = 0
@@ -56,7 +53,6 @@ class View(Value):
     user_leases: tuple[UserLease, ...] = ()
     holders: frozenset[ProcessId] = frozenset()
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and it is never changed
-    ends: dict[int, float] = {}  # noqa: RUF012 - values are immutable, and it is never changed
 
     def held(self, asked: Asked) -> int:
         """Return how many GPUs count for what is asked: those that a person has, or that a group has together."""
@@ -86,9 +82,9 @@ class View(Value):
             if each.person is not None
         }
 
-    def users_of(self, among: Collection[int]) -> list[tuple[Lease, list[int]]]:
-        """Return who has some of these GPUs, and which."""
-        return find_users(self.leases, {key: number for key, number in self.numbers.items() if number in among})
+    def users_of(self, among: int) -> list[tuple[Lease, list[int]]]:
+        """Return who has some of these GPUs, which are bits, and which."""
+        return find_users(self.leases, {key: number for key, number in self.numbers.items() if among >> number & 1})
 
     def jobs_on(self, among: int) -> list[Holding]:
         """Return the jobs and reservations that have some of these GPUs, oldest first; a container is part of its job.
@@ -167,8 +163,9 @@ def read_view(state: State, processes: Processes) -> View:
     busy = {
         key for lease in (*leases, *others.of_root, *(user.lease for user in others.of_users)) for key in lease.gpus
     }
-    drained = bits_of({key for key, is_sick in sick_by_key.items() if not is_sick})
+    drained, now = bits_of({key for key, is_sick in sick_by_key.items() if not is_sick}), processes.now()
     return View(
+        now=now,
         leases=leases,
         free=bits_of(numbers.keys() - busy - sick_by_key.keys()),
         drained=drained,
@@ -178,7 +175,7 @@ def read_view(state: State, processes: Processes) -> View:
         user_leases=others.of_users,
         holders=frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root)),
         numbers=numbers,
-        ends=_find_ends(leases, {key: numbers[key] for key in unshared & numbers.keys()}, drained, processes.now()),
+        ends=_find_ends(leases, {key: numbers[key] for key in unshared & numbers.keys()}, drained, now),
     )
 
 

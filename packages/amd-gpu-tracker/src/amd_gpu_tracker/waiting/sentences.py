@@ -8,7 +8,7 @@ from amd_gpu_tracker.errors import WaitRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amd_gpu_tracker.waiting.ticket import Ticket
 
@@ -31,20 +31,18 @@ def waiting_for(
     fitting: int,
     host_total: int,
     before: Sequence[Ticket],
-    drained: Sequence[int] = (),
-    sick: Sequence[int] = (),
+    withheld: Mapping[str, Sequence[int]] = {},
     hint: str = "",
     title: Callable[[Ticket], str] = _name,
 ) -> str:
     """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
 
-    `drained` and `sick` GPUs are named, and not free. The `hint` says what can be done about it, and `title`
-    what another's job is called.
+    GPUs that are `withheld` are named with why ("drained"), and not free. The `hint` says what can be done about it,
+    and `title` what another's job is called.
     """
     which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
-    withheld = ((drained, "drained"), (sick, "sick"))
-    said += "".join(f", {_named(numbers)} {what}" for numbers, what in withheld if numbers)
+    said += "".join(f", {_named(numbers)} {why}" for why, numbers in withheld.items() if numbers)
     hint = f"; {hint}" if hint else ""
     if not before:
         return f"{said}{hint}"
