@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.sharing.terms import find_terms
+from amd_ctk.sharing.permissions import find_terms
 from amd_gpu_tracker.broker.people import Permission
 from amdgpu_discovery.host import Host
 

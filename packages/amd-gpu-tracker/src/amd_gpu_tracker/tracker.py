@@ -293,7 +293,7 @@ class Tracker:
         `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and when `cancel` is called;
         RequestError at once if the host can never meet the request. `tell` is called with a message about the wait.
         """
-        from amd_gpu_tracker.broker.turn import wait_in_line
+        from amd_gpu_tracker.broker.wait import wait_in_line
 
         return wait_in_line(
             self._state,

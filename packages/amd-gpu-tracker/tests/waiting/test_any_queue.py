@@ -14,7 +14,7 @@ import pytest
 
 from amd_gpu_tracker.broker.client import Refused, ask
 from amd_gpu_tracker.broker.protocol import CANCEL, Request
-from amd_gpu_tracker.broker.stand_in import SOCKET_NAME
+from amd_gpu_tracker.broker.wait import SOCKET_NAME
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.broker import serve, server
-from amd_gpu_tracker.broker.stand_in import SOCKET_NAME
+from amd_gpu_tracker.broker.wait import SOCKET_NAME
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock

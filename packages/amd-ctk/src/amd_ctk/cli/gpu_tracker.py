@@ -43,7 +43,7 @@ def find_rules(host: Host) -> ChoiceRules:
 
 def read_terms(host: Host) -> Terms:
     """Return what the settings of a host say about who may reserve GPUs."""
-    from amd_ctk.sharing.terms import find_terms
+    from amd_ctk.sharing.permissions import find_terms
 
     return find_terms(host)
 

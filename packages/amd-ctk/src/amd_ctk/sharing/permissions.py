@@ -1,4 +1,7 @@
-"""Who may reserve GPUs, in config.toml; names are looked up when they are written, and never when GPUs are given."""
+"""Who may reserve GPUs, in config.toml, and what else that says to the service that gives out GPUs.
+
+Names of users are looked up when they are written, and never when GPUs are given.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,16 @@ from collections.abc import Iterable, Sequence
 
 from amd_ctk.configuration.edit import Edited
 from amd_ctk.configuration.settings_file import prepare_setting, read_settings_file
-from amd_device_spec.settings import CONFIG_FILE, USERS, SettingsError, check_settings
+from amd_device_spec.settings import (
+    CONFIG_FILE,
+    PRIVATE,
+    RESERVED,
+    USERS,
+    SettingsError,
+    check_settings,
+    parse_time,
+    read_settings,
+)
 from amd_gpu_tracker.broker.people import (
     EVERYONE,
     GROUP_SIGN,
@@ -17,6 +29,7 @@ from amd_gpu_tracker.broker.people import (
     is_name,
     parse_permission,
 )
+from amd_gpu_tracker.broker.terms import Terms
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -41,6 +54,19 @@ def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
         raise SettingsError(
             f"{host.path(CONFIG_FILE)}: {USERS}: {error}", hint="let 'amd-ctk users' write it"
         ) from error
+
+
+def find_terms(host: Host) -> Terms:
+    """Return what the settings say to the service: who may reserve GPUs, and in which order; SettingsError."""
+    settings = read_settings(host)
+    return Terms(
+        rules=settings.choice_rules(),
+        permissions=tuple(parse_users(settings.users, host)),
+        order=settings.queue_order,
+        is_reserved=settings.gpu_access == RESERVED,
+        idle=parse_time(settings.idle),
+        has_private_names=settings.job_names == PRIVATE,
+    )
 
 
 def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:

@@ -1,4 +1,7 @@
-"""End a job or a container whose time is over: TERM, time to finish, then KILL, and never anything of another user."""
+"""End a job or a container whose time is over: TERM, time to finish, then KILL, and never anything of another user.
+
+What is written down of a job meanwhile lets a broker that starts again go on where one was killed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,12 @@ from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.restarts import own_unit
-from amd_gpu_tracker.records.lease import Lease, ProcessId
+from amd_gpu_tracker.records.lease import Lease, ProcessId, format_lease, parse_lease
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.files import make_directories, read_file, replace_file
+from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.value import Value
 
 # Between TERM and KILL, as Slurm's KillWait.
 GRACE_SECONDS = 30.0
@@ -30,6 +38,20 @@ SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENGINES = ("docker", "podman")
 ENDS_WITH = ("userdata", "-containers")
+
+
+class EndingNote(Value):
+    """A job that is being ended.
+
+    Attributes:
+        lease: Its lease, as that was.
+        known: Its processes when it got TERM.
+        at: When that was, in seconds since boot.
+    """
+
+    lease: Lease
+    known: tuple[ProcessId, ...]
+    at: float
 
 
 def end_job(
@@ -72,6 +94,36 @@ def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: fl
     if verdict.is_alive and init:
         log(OVER, f"container {lease.container_id}: TERM to its first process, then KILL")
         _end_first_process(init, processes, grace)
+
+
+def write_note(state: State, lease: Lease, known: Iterable[ProcessId], *, now: Callable[[], float]) -> None:
+    """Write down which processes of a job get TERM now; on a full disk nothing is, and it is ended all the same."""
+    fields = {
+        "lease": loads(format_lease(lease)),
+        "known": [each.as_dict() for each in known],
+        "at": now(),
+    }
+    with suppress(OSError, FileError):
+        make_directories(_notes_of(state))
+        replace_file(_note_of(state, lease), dumps(fields) + b"\n", mode=0o600)
+
+
+def drop_note(state: State, lease: Lease) -> None:
+    """Forget a job that has been ended."""
+    with suppress(OSError):
+        os.unlink(_note_of(state, lease))
+
+
+def read_notes(state: State) -> list[EndingNote]:
+    """Return the jobs that were being ended; what cannot be understood is dropped."""
+    notes = []
+    for name in sorted(os.listdir(_notes_of(state))) if os.path.isdir(_notes_of(state)) else ():
+        try:
+            notes.append(_parse_note(read_file(f"{_notes_of(state)}/{name}")))
+        except (OSError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            with suppress(OSError):
+                os.unlink(f"{_notes_of(state)}/{name}")
+    return notes
 
 
 def _has_client(job: Iterable[ProcessId], processes: Processes) -> bool:
@@ -166,3 +218,17 @@ def _wait_for(pidfds: Iterable[int], seconds: float) -> None:
 def _close(pidfds: Iterable[int]) -> None:
     for each in pidfds:
         os.close(each)
+
+
+def _parse_note(content: bytes) -> EndingNote:
+    fields = loads(content)
+    known = tuple(ProcessId(pid=int(each["pid"]), start=int(each["start"])) for each in fields["known"])
+    return EndingNote(lease=parse_lease(dumps(fields["lease"])), known=known, at=float(fields["at"]))
+
+
+def _notes_of(state: State) -> str:
+    return f"{state.run_directory}/ending"
+
+
+def _note_of(state: State, lease: Lease) -> str:
+    return f"{_notes_of(state)}/{os.path.basename(state.lease_path(lease.key))}"

@@ -12,8 +12,16 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS, end_container, end_job, end_rest
-from amd_gpu_tracker.broker.ending_notes import EndingNote, drop_note, read_notes, write_note
+from amd_gpu_tracker.broker.ending import (
+    GRACE_SECONDS,
+    EndingNote,
+    drop_note,
+    end_container,
+    end_job,
+    end_rest,
+    read_notes,
+    write_note,
+)
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS
 from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
 from amd_gpu_tracker.broker.journal import Journal, log_of

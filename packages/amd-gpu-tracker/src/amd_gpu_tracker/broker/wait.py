@@ -1,24 +1,38 @@
-"""From a request to a place in the line, and from the turn to the reservation."""
+"""Wait in line as a program: at root's service, or at a process that stands in for it while one user's jobs wait.
+
+The first waiting job does what systemd does elsewhere: it makes the socket and starts the process, an orphan that
+has a session of its own, so that neither Ctrl-Z nor the end of a job stops the queue. If it is killed, the next job
+that waits starts it again; tickets and leases are on disk.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.client import Refused, ask
-from amd_gpu_tracker.broker.protocol import RUN, Request
-from amd_gpu_tracker.broker.stand_in import find_service
+from amd_gpu_tracker.broker.client import Refused, ask, is_answered
+from amd_gpu_tracker.broker.protocol import RUN, Request, find_socket
 from amd_gpu_tracker.broker.terms import rules_as_told
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal
 from amd_gpu_tracker.claims.handover import Reservation
-from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, LockTimeout, TrackerDisabled, WaitOver, WaitRefused
+from amd_gpu_tracker.errors import (
+    ContainerRunning,
+    GpusRefused,
+    LockTimeout,
+    TrackerDisabled,
+    WaitOver,
+    WaitRefused,
+    needs_root,
+)
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.waiting.ticket import require_name
 from amd_gpu_tracker.waiting.tickets import Tickets
-from amdgpu_discovery.errors import RequestError, ToolkitError
+from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -34,6 +48,18 @@ if TYPE_CHECKING:
 
 # What a service refuses has its exit code only; these are the classes that a program can tell apart.
 KINDS = {kind.exit_code: kind for kind in (ContainerRunning, WaitOver, WaitRefused)}
+SOCKET_NAME = "waiting.socket"
+# Locked by the process that serves, from before it exists.
+LOCK_NAME = "waiting.lock"
+# The process that is started ends at once: its child has no parent that would have to collect it.
+PROGRAM = """
+import os, sys
+if os.fork():
+    os._exit(0)
+sys.path[:] = sys.argv[4:]
+from amd_gpu_tracker.broker.serve import serve_waiters
+serve_waiters(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+"""
 
 
 def wait_in_line(
@@ -78,7 +104,7 @@ def wait_in_line(
 def _ask(
     state: State, processes: Processes, asked: Request, timeout: float | None, tell: Callable[[str], None]
 ) -> Answer:
-    find = partial(find_service, state, processes)
+    find = partial(_find_service, state, processes)
     try:
         answer = ask(find(), asked, timeout=timeout, tell=tell, find_again=find)
     except Refused as error:
@@ -119,3 +145,59 @@ def _require_free_name(state: State, name: str, processes: Processes, tickets: T
         raise ContainerRunning(f"{name} already has GPUs", hint="give each reservation its own name")
     if any(ticket.owner == os.geteuid() for ticket in tickets.named(name)):
         raise ContainerRunning(f"a job {name} is already waiting", hint="give each job its own name")
+
+
+def _find_service(state: State, processes: Processes) -> str:
+    """Return the socket at which to wait: the service's for root, else one of the user's own, where a process listens.
+
+    FileError if no process can be made to. The listening process may end a moment later.
+    """
+    served = "" if os.geteuid() else find_socket(state.host)
+    if served and is_answered(served):
+        return served
+    path = f"{state.run_directory}/{SOCKET_NAME}"
+    if not is_answered(path):
+        _start(state, path, processes)
+    return path
+
+
+def _start(state: State, path: str, processes: Processes) -> None:
+    """Start the process that listens, unless another waiter does so now."""
+    from amd_gpu_tracker.broker.serve import ONLY_OWNER, listen
+
+    lock_path = f"{state.run_directory}/{LOCK_NAME}"
+    try:
+        lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except PermissionError as error:
+        raise needs_root() from error
+    except OSError as error:
+        raise FileError(f"{lock_path} cannot be opened: {reason(error)}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with listen(path, ONLY_OWNER) as listener:
+            _start_process((state.host.root, processes.directory), listener.fileno(), lock)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(lock)
+
+
+def _start_process(directories: tuple[str, ...], listener: int, lock: int) -> None:
+    import subprocess
+
+    paths = [os.path.abspath(path) for path in sys.path]
+    words = [sys.executable, "-I", "-c", PROGRAM, *directories, str(listener), *paths]
+    quiet = subprocess.DEVNULL
+    try:
+        subprocess.run(
+            words,
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+            cwd="/",
+            pass_fds=(listener, lock),
+            start_new_session=True,
+            check=False,
+        )
+    except OSError as error:
+        raise FileError(f"{sys.executable} cannot be run: {reason(error)}") from error
