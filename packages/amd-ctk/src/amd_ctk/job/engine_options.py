@@ -67,7 +67,9 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     if _asks_itself(options) or _is_elsewhere(before, environment):
         return EngineOptions()
     if chosen := options.get("runtime") or values_before(before, "--runtime"):
-        _require_other_than_plain(chosen[-1])
+        if chosen[-1] in PLAIN_RUNTIMES:
+            problem = f"the container runs under {chosen[-1]}, which gives it no GPU"
+            raise CannotRun(problem, hint=f"write {RUNTIME}")
         return EngineOptions()
     find = _of_podman if engine == PODMAN else _of_docker
     return find([*prefix, words[0], *before], engine, host)
@@ -92,11 +94,6 @@ def _is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool
     hosts = [*values_before(before, "-H"), *values_before(before, "--host"), environment.get("DOCKER_HOST", "")]
     is_named = any(host and not host.startswith(LOCAL_SOCKET) for host in hosts)
     return is_named or any(environment.get(name) for name in ELSEWHERE_VARIABLES)
-
-
-def _require_other_than_plain(runtime: str) -> None:
-    if runtime in PLAIN_RUNTIMES:
-        raise CannotRun(f"the container runs under {runtime}, which gives it no GPU", hint=f"write {RUNTIME}")
 
 
 def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions:

@@ -14,10 +14,12 @@ NOBODY = "Only root may reserve GPUs"
 
 def format_permission(permission: Permission) -> str:
     """Return a permission as a sentence."""
-    number = "" if permission.number is None else f" ({_kind(permission)} {permission.number})"
+    kind = "group" if permission.is_of_group else "user"
+    number = "" if permission.number is None else f" ({kind} {permission.number})"
     if permission.is_excluded:
         return f"{permission.who}{number} may not reserve GPUs"
-    gpus = f", at most {permission.gpus} {_how(permission)}" if permission.gpus else ""
+    how = "together" if permission.is_together else "at once"
+    gpus = f", at most {permission.gpus} {how}" if permission.gpus else ""
     time = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
     return f"{permission.who}{number} may reserve GPUs{gpus}{time}{groups}"
@@ -42,14 +44,6 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
         for each in permissions
     ]
     return to_json({"users": users, "require_reservation": requires_reservation})
-
-
-def _how(permission: Permission) -> str:
-    return "together" if permission.is_together else "at once"
-
-
-def _kind(permission: Permission) -> str:
-    return "group" if permission.is_of_group else "user"
 
 
 def _row(permission: Permission) -> tuple[str, ...]:

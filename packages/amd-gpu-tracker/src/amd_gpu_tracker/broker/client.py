@@ -107,7 +107,9 @@ def ask(
             with connected:
                 answer = _converse(connected, request, since, timeout, tell_once)
             if answer is not None:
-                return _accepted(answer)
+                if answer.kind == REFUSED:
+                    raise Refused(with_names(answer), hint=answer.hint, exit_code=answer.exit_code)
+                return answer.replace(message=with_names(answer))
             lost_at = time.monotonic()
         if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
             raise ServiceGone(
@@ -199,9 +201,3 @@ def with_names(answer: Answer) -> str:
     from amdgpu_discovery.people import name_of_person, title_of_person
 
     return name_people(answer.message, answer.people, title_of_person if answer.kind == REFUSED else name_of_person)
-
-
-def _accepted(answer: Answer) -> Answer:
-    if answer.kind == REFUSED:
-        raise Refused(with_names(answer), hint=answer.hint, exit_code=answer.exit_code)
-    return answer.replace(message=with_names(answer)) if answer.people else answer

@@ -30,6 +30,7 @@ from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.history.files import settle
 from amd_gpu_tracker.life.lease_scan import prune_leases
@@ -129,12 +130,11 @@ class Desk:
 
     def _preempt(self, view: View, now: float) -> None:
         """End idle jobs and reservations if that serves a waiting job."""
-        ripe = {
-            each.container_id: each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)
-        }
-        ripe = dict(sorted(ripe.items(), key=lambda item: (not item[1].is_spare, item[1].preemptible)))
-        if not ripe:
+        found = [each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)]
+        if not found:
             return
+        found.sort(key=lambda lease: (not lease.is_spare, lease.preemptible))
+        ripe = {each.container_id: each for each in found}
         coming = [each for each in view.leases if is_ending(each, now)]
         idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
         chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idle)
@@ -364,7 +364,8 @@ class Desk:
         now = self._processes.now()
         for lease in self.view.leases:
             if lease.until and lease.until <= now:
-                self._grants.drop_over(lease.container_id)
+                # By what its lease says now: it may have been kept meanwhile.
+                release(self._book, lease.container_id)
 
 
 def _owner(client: Connection, request: Request) -> int | None:

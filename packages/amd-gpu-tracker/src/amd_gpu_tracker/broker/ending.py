@@ -68,7 +68,8 @@ def end_job(
     """
     found = find_processes(lease, processes)
     # An engine's client hands TERM on to its container, which must not be told twice.
-    known = found.inside if _has_client(found.inside, processes) else found.inside | found.contained
+    programs = (os.path.basename(word) for each in found.inside for word in processes.words(each.pid)[:1])
+    known = found.inside if any(name in ENGINES for name in programs) else found.inside | found.contained
     note(known)
     termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
@@ -124,10 +125,6 @@ def read_notes(state: State) -> list[EndingNote]:
             with suppress(OSError):
                 os.unlink(f"{_notes_of(state)}/{name}")
     return notes
-
-
-def _has_client(job: Iterable[ProcessId], processes: Processes) -> bool:
-    return any(os.path.basename(word) in ENGINES for each in job for word in processes.words(each.pid)[:1])
 
 
 def _stopping(lease: Lease) -> tuple[str, ...]:

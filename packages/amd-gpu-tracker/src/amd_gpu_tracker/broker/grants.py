@@ -117,10 +117,6 @@ class Grants:
         lease = self._state.read_lease(self._state.lease_path(("", job)))
         release(self._book, job, creators=(lease.creator,) if lease else ())
 
-    def drop_over(self, job: str) -> None:
-        """Drop a reservation whose time is over by what its lease says now: it may have been kept meanwhile."""
-        release(self._book, job)
-
     def release(self, job: str) -> None:
         """End a reservation that no process holds; NotDone if there is none, ContainerRunning for that of a job."""
         lease = find_reservation(self._state, job, self._processes)

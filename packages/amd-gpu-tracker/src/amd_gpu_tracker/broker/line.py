@@ -50,7 +50,7 @@ class Line:
         self._order = list(self._places.values())
         # When a job last left the line; the others may not have been told yet.
         self._changed_at = 0.0
-        # When those who wait start at the latest, as the file says it that lists read; None where that is not known.
+        # When those who wait start at the latest, in seconds since 1970, as lists read it; None where it is not known.
         self._written: dict[int, float] | None = None
         # Whether something decides that no event tells.
         self.has_untold = False
@@ -69,7 +69,8 @@ class Line:
     def new_place(self, client: Connection, asked: Asked) -> Place:
         """Return a place behind all others that is in no line yet; WaitRefused."""
         owner = asked.peer.uid
-        if len(self) >= MOST_WAITING or (owner and self._count_of(owner) >= MOST_WAITING_OF_ONE):
+        own = sum(each.ticket.owner == owner for each in self._places.values())
+        if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
             raise WaitRefused("too many jobs are already waiting", hint="try again later")
         ticket = Ticket(
             number=max(round(self._now() * 1e9), max(self._places, default=0) + 1),
@@ -210,7 +211,9 @@ class Line:
 
     def write_starts(self) -> None:
         """Write for lists when those who wait have their GPUs at the latest, where that changed."""
-        starts = self._starts()
+        offset = boot_offset()
+        known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
+        starts = {number: round(latest + offset) for number, latest in known}
         if starts != self._written:
             # What a list shows is not worth the line.
             with suppress(FileError):
@@ -226,15 +229,6 @@ class Line:
     def has_absent(self) -> bool:
         """Return whether a waiting job has no connection."""
         return any(place.client is None for place in self._places.values())
-
-    def _count_of(self, owner: int) -> int:
-        return sum(place.ticket.owner == owner for place in self._places.values())
-
-    def _starts(self) -> dict[int, float]:
-        """Return when those who wait have their GPUs at the latest, in seconds since 1970, by number of the ticket."""
-        offset = boot_offset()
-        known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
-        return {number: round(latest + offset) for number, latest in known}
 
     def _try(self, place: Place) -> bool:
         """Give a job its GPUs, or end its wait; False where it goes on waiting."""

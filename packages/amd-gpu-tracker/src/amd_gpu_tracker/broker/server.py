@@ -105,7 +105,6 @@ class Server:
                 self._accept()
             for connected in self._arrivals.take():
                 self._greet(connected)
-            self._drop_silent()
         # Who may not reserve GPUs any more is told so: the others connect again.
         self._serve()
 
@@ -187,16 +186,13 @@ class Server:
             # A user has thousands of these, and each would have turns of its own.
             _send_away(connected, refusal(no_account(uid)))
             return
-        own = self._connections_of(uid) if uid else 0
+        own = self._arrivals.count_of(uid) + self._counts.get(uid, 0) if uid else 0
         if self._is_full():
             _send_away(connected, refusal(WaitRefused("too many jobs are already waiting", hint="try again later")))
         elif own >= MOST_CONNECTIONS:
             _send_away(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
         else:
             self._arrivals.add(uid, connected)
-
-    def _connections_of(self, uid: int) -> int:
-        return self._arrivals.count_of(uid) + self._counts.get(uid, 0)
 
     def _greet(self, connected: socket.socket) -> None:
         """Find out who has connected, and hear what is asked; nothing is done for a client that has hung up."""
@@ -234,14 +230,8 @@ class Server:
         if client.has_more:
             client.write()
 
-    def _drop_silent(self) -> None:
-        now = self._now()
-        for client in self._clients.values():
-            if client.deadline is not None and now >= client.deadline:
-                client.is_closed = True
-
     def _close_finished(self) -> None:
-        for client in _in_turn(client for client in self._clients.values() if client.is_closed):
+        for client in _in_turn(client for client in self._clients.values() if client.is_over):
             del self._clients[client.fileno()]
             self._counts[client.peer.uid] -= 1
             self._desk.lose(client)

@@ -20,10 +20,6 @@ MOST_NAMED = 5
 MOST_HOLDERS_NAMED = 3
 
 
-def _name(ticket: Ticket) -> str:
-    return ticket.name
-
-
 def waiting_for(
     count: int,
     *,
@@ -33,7 +29,7 @@ def waiting_for(
     before: Sequence[Ticket],
     withheld: Mapping[str, Sequence[int]] = {},
     hint: str = "",
-    title: Callable[[Ticket], str] = _name,
+    title: Callable[[Ticket], str] = lambda ticket: ticket.name,
 ) -> str:
     """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
 
