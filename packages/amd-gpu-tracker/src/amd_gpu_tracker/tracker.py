@@ -296,13 +296,12 @@ class Tracker:
         from amd_gpu_tracker.broker.wait import wait_in_line
 
         return wait_in_line(
-            self._state,
+            self._book,
             name,
             request,
+            self._rules,
             timeout=timeout,
             tell=tell,
-            processes=self._processes,
-            rules=self._rules,
             try_now=lambda: self._hold(name, request, is_waiting=True),
             release=self.release,
         )

@@ -51,7 +51,7 @@ class Line:
         # When a job last left the line; the others may not have been told yet.
         self._changed_at = 0.0
         # When those who wait start at the latest, in seconds since 1970, as lists read it; None where it is not known.
-        self._written: dict[int, float] | None = None
+        self._written: dict[int, int] | None = None
         # Whether something decides that no event tells.
         self.has_untold = False
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.broker.protocol import Answer
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
@@ -63,14 +64,13 @@ serve_waiters(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 
 
 def wait_in_line(
-    state: State,
+    book: Book,
     name: str,
     request: str,
+    rules: ChoiceRules,
     *,
     timeout: float | None,
     tell: Callable[[str], None],
-    processes: Processes,
-    rules: ChoiceRules,
     try_now: Callable[[], Reservation],
     release: Callable[[str], object],
 ) -> Reservation:
@@ -78,6 +78,7 @@ def wait_in_line(
 
     If no job waits, it is what `try_now` reserves.
     """
+    state, processes = book.state, book.processes
     require_name(name)
     choice, wanted = require_possible(state, request, rules)
     state.prepare()
