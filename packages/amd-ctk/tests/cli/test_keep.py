@@ -9,7 +9,7 @@ import pytest
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.grants import Grants
-from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.claims.claim import Book
@@ -30,7 +30,7 @@ def served(tmp_path: Path) -> Host:
         pytest.skip("needs root, who does it without the service")
     host = build_host(tmp_path / "host", "mi210-4")
     Tracker(host).enable()
-    grants = Grants(Book(State(host), Processes()), Opened(host))
+    grants = Grants(Book(State(host), Processes()), NodeUsers(host))
     peer = Peer(uid=ALICE, gids=(), process=Processes().myself())
     everyone = Permission(who="everyone")
     asked = Asked(

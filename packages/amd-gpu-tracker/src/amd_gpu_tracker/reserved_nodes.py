@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.broker.opened import find_difference, find_users, follow_leases
+from amd_gpu_tracker.broker.node_users import find_difference, find_users, follow_leases
 from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices, read_devices
 from amd_gpu_tracker.node_access.nodes import (
     RULE_FILE,

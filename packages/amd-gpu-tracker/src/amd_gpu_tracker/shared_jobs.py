@@ -33,7 +33,7 @@ class SharedJobs:
 
     def owners(self) -> list[tuple[str, int | None]]:
         """Return the name and user of each reservation and job that is not being ended; None for an unknown user."""
-        from amd_gpu_tracker.broker.keeping import find_owners
+        from amd_gpu_tracker.broker.job_time import find_owners
 
         return list(find_owners(self._host))
 
@@ -43,7 +43,7 @@ class SharedJobs:
         `name` is its name without the number of its owner, and `owner` that user, None for any. Raises NotDone,
         NotPermitted.
         """
-        from amd_gpu_tracker.broker.keeping import keep
+        from amd_gpu_tracker.broker.job_time import keep
 
         return keep(self._book, name, owner, seconds)[1]
 
@@ -69,7 +69,7 @@ class SharedJobs:
 
     def require_possible(self, request: str) -> None:
         """Raise an error if waiting can never fulfil a `request`."""
-        from amd_gpu_tracker.broker.turn import require_possible
+        from amd_gpu_tracker.broker.wait import require_possible
 
         require_possible(self._state, request, self._rules)
 

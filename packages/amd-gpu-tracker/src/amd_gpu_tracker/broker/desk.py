@@ -16,17 +16,17 @@ from amd_gpu_tracker.broker.grants import ENDING, Grants
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_processes import find_container, job_id, name_of, owner_of_job
+from amd_gpu_tracker.broker.job_time import end_now, inside, keep
 from amd_gpu_tracker.broker.journal import Journal, Unrecorded, log_of
-from amd_gpu_tracker.broker.keeping import end_now, inside, keep
 from amd_gpu_tracker.broker.line import Line
-from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.order import choose
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
+from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.terms import FindTerms, Terms, permission_of, require_in_time, require_permission
-from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
@@ -54,14 +54,14 @@ class Desk:
         self._terms = Terms()
         self._log = log
         state.prepare()
-        self._used = RecentUse(state, processes.now)
-        self.opened = Opened(state.host)
-        self._grants = Grants(book, self.opened)
+        self._recent_use = RecentUse(state, processes.now)
+        self.node_users = NodeUsers(state.host)
+        self._grants = Grants(book, self.node_users)
         children = Children()
         self._endings = Endings(book, log, children, grace=grace)
-        self.idle = Idle(book, log, children, looked_at=self._used.counted_before)
-        self._scopes = Scopes(state.host, self.opened, log, children)
-        self.line = Line(state, processes, self._grants, self._scopes, self._used, log=log)
+        self.idle = Idle(book, log, children, looked_at=self._recent_use.counted_before)
+        self._scopes = Scopes(state.host, self.node_users, log, children)
+        self.line = Line(state, processes, self._grants, self._scopes, self._recent_use, log=log)
         self._names = JobNames(state, self._has)
         # The leases as they were seen last.
         self.view = View()
@@ -100,8 +100,8 @@ class Desk:
         view = read_view(self._state, self._processes)
         # Where that fails, it is tried again: what ended is in the view of before.
         self.view = read_view(self._state, self._processes) if self._hand_down(self.view.leases, view) else view
-        self.opened.follow(self.view.leases)
-        self._used.count(self.view.holding)
+        self.node_users.follow(self.view.leases)
+        self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}
         given = self._grants.given
         if ended := sorted(given.keys() - living):
@@ -308,7 +308,7 @@ class Desk:
         except ToolkitError:
             if strict:
                 raise
-        self.opened.is_reserved = self._terms.is_reserved
+        self.node_users.is_reserved = self._terms.is_reserved
         self._names.are_private = self._terms.has_private_names
         if self._terms.permissions != before.permissions:
             self._dismiss()

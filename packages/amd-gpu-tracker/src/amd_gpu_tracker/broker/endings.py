@@ -24,8 +24,8 @@ from amd_gpu_tracker.broker.ending import (
 )
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS
 from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
+from amd_gpu_tracker.broker.job_stderr import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.broker.journal import Journal, log_of
-from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.job_processes import gpus_of, name_of, owner_of_job
-from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import LeaseTerms, preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim
@@ -33,12 +33,12 @@ ENDING = ".ending"
 class Grants:
     """What gives GPUs of one host and takes them back."""
 
-    def __init__(self, book: Book, opened: Opened) -> None:
+    def __init__(self, book: Book, node_users: NodeUsers) -> None:
         self._book = book
         self._state = book.state
         self._processes = book.processes
         self._now = book.processes.now
-        self._opened = opened
+        self._node_users = node_users
         # The jobs that were given something, with the numbers of their GPUs, for the record of their ends.
         self.given: dict[str, tuple[int, ...]] = {}
 
@@ -158,7 +158,7 @@ class Grants:
     def _open(self, job: str, gpus: Sequence[GpuLocation]) -> None:
         """Let the owner of a job open what it was given; where that cannot be, it was given nothing."""
         try:
-            self._opened.open(owner_of_job(job), gpus)
+            self._node_users.open(owner_of_job(job), gpus)
         except FileError:
             self.take_back(job)
             raise

@@ -14,9 +14,9 @@ from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.job_processes import name_of
+from amd_gpu_tracker.broker.job_stderr import SAYING_SECONDS, say_to_job
+from amd_gpu_tracker.broker.job_time import inside
 from amd_gpu_tracker.broker.journal import Journal, log_of
-from amd_gpu_tracker.broker.keeping import inside
-from amd_gpu_tracker.broker.saying import SAYING_SECONDS, say_to_job
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Lease

@@ -13,8 +13,8 @@ from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.broker.order import Waiter, numbers_in, serve, sort_waiters
 from amd_gpu_tracker.broker.place import TELL_SECONDS, Place
 from amd_gpu_tracker.broker.protocol import Answer, refusal
+from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.scopes import Scopes
-from amd_gpu_tracker.broker.used import RecentUse
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
 from amd_gpu_tracker.life.processes import Processes
@@ -35,13 +35,13 @@ class Line:
     """All waiting jobs of one host."""
 
     def __init__(
-        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, used: RecentUse, *, log: Journal
+        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, recent_use: RecentUse, *, log: Journal
     ) -> None:
         self._processes = processes
         self._now = processes.now
         self._grants = grants
         self._scopes = scopes
-        self._used = used
+        self._recent_use = recent_use
         self._log = log
         self._tickets = Tickets(state, processes)
         self._tickets.sweep()
@@ -168,7 +168,7 @@ class Line:
         return place.foresee(places[: places.index(place)], view)[0]
 
     def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
-        waiters = sort_waiters((place.asked for place in places.values()), self._used.by_person, order)
+        waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
         return [places[waiter.number] for waiter in waiters]
 
     def _serve(

@@ -14,7 +14,7 @@ from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.job_processes import name_of, scope_of
 from amd_gpu_tracker.broker.journal import Journal
-from amd_gpu_tracker.broker.opened import Opened
+from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.node_access.device_filter import allowed_devices, read_devices
 from amd_gpu_tracker.node_access.scope import start_scope
@@ -36,9 +36,9 @@ class NoScope(ToolkitError):
 class Scopes:
     """Who was handed GPUs and is being moved to a scope."""
 
-    def __init__(self, host: Host, opened: Opened, log: Journal, children: Children) -> None:
+    def __init__(self, host: Host, node_users: NodeUsers, log: Journal, children: Children) -> None:
         self._host = host
-        self._opened = opened
+        self._node_users = node_users
         self._log = log
         self._children = children
 
@@ -53,7 +53,7 @@ class Scopes:
 
     def _is_needed(self, client: Connection) -> bool:
         return (
-            self._opened.is_reserved
+            self._node_users.is_reserved
             and client.peer.uid != 0
             and self._host.is_this_machine
             and not _is_in_slurm(client.peer.process.pid)

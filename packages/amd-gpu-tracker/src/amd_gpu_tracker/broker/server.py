@@ -119,7 +119,7 @@ class Server:
         except ToolkitError:
             # Whatever is wrong with the tracker is told to those who ask; it is looked at again after a while.
             self._has_trouble = True
-        self._wakes.watch_access(self._desk.opened.watched)
+        self._wakes.watch_access(self._desk.node_users.watched)
         self._wakes.follow(self._desk.view.holders)
 
     def _directories(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 
 
-class Opened:
+class NodeUsers:
     """The nodes of one host. Nothing is remembered: leases say who may open what, and nodes say who can."""
 
     def __init__(self, host: Host) -> None:
