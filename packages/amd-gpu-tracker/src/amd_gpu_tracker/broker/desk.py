@@ -15,9 +15,9 @@ from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import ENDING, Grants
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
-from amd_gpu_tracker.broker.job_processes import find_container, job_id, name_of, owner_of_job
+from amd_gpu_tracker.broker.job_processes import job_id, name_of, owner_of_job
 from amd_gpu_tracker.broker.job_time import end_now, inside, keep
-from amd_gpu_tracker.broker.journal import Journal, Unrecorded, log_of
+from amd_gpu_tracker.broker.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.order import choose
@@ -26,16 +26,12 @@ from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.scopes import Scopes
+from amd_gpu_tracker.broker.seen_leases import SeenLeases
 from amd_gpu_tracker.broker.terms import FindTerms, Terms, permission_of, require_in_time, require_permission
-from amd_gpu_tracker.broker.view import View, read_view
+from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
-from amd_gpu_tracker.history.files import settle
-from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.records.history import FOUND, PROGRAM
-from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.waiting.sentences import format_seconds
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
@@ -63,12 +59,15 @@ class Desk:
         self._scopes = Scopes(state.host, self.node_users, log, children)
         self.line = Line(state, processes, self._grants, self._scopes, self._recent_use, log=log)
         self._names = JobNames(state, self._has)
-        # The leases as they were seen last.
-        self.view = View()
         self._unrecorded = Unrecorded(state, log)
-        self._reconcile()
+        self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, log)
         # Whether those who wait have to be looked at.
         self.is_changed = True
+
+    @property
+    def view(self) -> View:
+        """Return the leases as they were seen last."""
+        return self._leases.view
 
     @property
     def next_end(self) -> float | None:
@@ -94,35 +93,17 @@ class Desk:
         self.line.lose(client)
         self.is_changed = True
 
-    def look(self) -> View:
-        """Read the leases again, and count what is used."""
-        self._end_reservations()
-        view = read_view(self._state, self._processes)
-        # Where that fails, it is tried again: what ended is in the view of before.
-        self.view = read_view(self._state, self._processes) if self._hand_down(self.view.leases, view) else view
-        self.node_users.follow(self.view.leases)
-        self._recent_use.count(self.view.holding)
-        living = {lease.container_id for lease in self.view.reservations}
-        given = self._grants.given
-        if ended := sorted(given.keys() - living):
-            # The history has the end that was seen, not the moment of the look.
-            self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
-        for job in ended:
-            self._log("ended", job, job=name_of(job), user=owner_of_job(job), gpus=given[job])
-        self._grants.given = self.view.given()
-        return self.view
-
     def serve(self) -> None:
         """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
         self.is_changed = False
         terms = self._read_terms()
-        view, now = self.look(), self._processes.now()
+        view, now = self._leases.look(), self._processes.now()
         if self.idle.serve(view.leases, terms.idle, now):
-            view = self.look()
+            view = self._leases.look()
         self._endings.serve(view.leases, now)
         self.line.drop_cancelled()
         if len(self.line):
-            self.line.serve(view, terms.order, self.look)
+            self.line.serve(view, terms.order, self._leases.look)
             self._preempt(self.view, now)
             self.line.tell(self.view)
         self.line.write_starts()
@@ -218,7 +199,7 @@ class Desk:
         now = self._give_now(asked, give, waits=request.wait)
         if now is None:
             self._find_place(asked)
-            now = self.line.foresee(self.line.new_place(client, asked), self.look(), self._terms.order, give)
+            now = self.line.foresee(self.line.new_place(client, asked), self._leases.look(), self._terms.order, give)
         return now.replace(kind=DONE)
 
     def _say_granted(self, name: str, person: int, where: str, numbers: Sequence[int]) -> None:
@@ -287,7 +268,7 @@ class Desk:
         return None
 
     def _is_over_limit(self, asked: Asked) -> bool:
-        return bool(asked.permission.gpus) and self.look().is_over(asked)
+        return bool(asked.permission.gpus) and self._leases.look().is_over(asked)
 
     def _require_turn(self, asked: Asked) -> None:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
@@ -297,7 +278,7 @@ class Desk:
         among = asked.among if asked.may_be_taken else 0
         if among and len(self.line):
             # A GPU may have been drained since, and a job that waits for it holds up no other.
-            self.look()
+            self._leases.look()
         require_nobody_before(self.line.waits_for(among, self.view), self.view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> Terms:
@@ -323,49 +304,6 @@ class Desk:
                     place.asked = place.asked.allowed(permission)
             except ToolkitError as error:
                 self.line.refuse(place, error)
-
-    def _hand_down(self, leases: Sequence[Lease], view: View) -> bool:
-        """Let jobs go on in containers that their commands left detached; return whether there are any.
-
-        Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, of
-        a spare one, or one that a user's own lease names.
-        """
-        living = {each.key for each in view.leases}
-        named = {each.lease.reservation_digest for each in view.user_leases}
-        ended = [each for each in leases if each.key not in living and BY_API in each.ways and not each.until]
-        # Each of them, whatever becomes of another.
-        went_on = [self._go_on(each) for each in ended if each.limit or each.is_spare or each.token_digest in named]
-        return any(went_on)
-
-    def _go_on(self, job: Lease) -> bool:
-        container = find_container(job, self._processes)
-        if container is None or not self._grants.hand_down(job, container):
-            return False
-        sentence = f"{job.container_id}, in a container, as process {container.pid}"
-        log_of(self._log, job, self._state.host)("goes on", sentence)
-        return True
-
-    def _reconcile(self) -> None:
-        """Drop what ended while no broker was there."""
-        with suppress(ToolkitError):
-            leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
-            self._hand_down(leases, read_view(self._state, self._processes))
-        with suppress(ToolkitError, OSError):
-            settle(self._book)
-        self._drop_ended(FOUND)
-
-    def _drop_ended(self, how: str, paths: Sequence[str] = ()) -> None:
-        """Remove those of these leases, or of all, whose holders have ended; `how` that is known is for the history."""
-        with suppress(ToolkitError), self._book.locked():
-            prune_leases(self._state, self._processes, paths or self._state.lease_paths(locked=True), how)
-
-    def _end_reservations(self) -> None:
-        """Drop the reservations whose time is over."""
-        now = self._processes.now()
-        for lease in self.view.leases:
-            if lease.until and lease.until <= now:
-                # By what its lease says now: it may have been kept meanwhile.
-                release(self._book, lease.container_id)
 
 
 def _owner(client: Connection, request: Request) -> int | None:
