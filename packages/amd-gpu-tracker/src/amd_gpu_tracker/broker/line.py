@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.asked import Asked, asked_before
@@ -145,8 +145,7 @@ class Line:
     def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
         """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
         self.has_untold = False
-        self._order = self._sort(self._places, order)
-        view = self._serve(self._order, view, self._try, look)
+        self._order, view = self._serve(self._places, order, view, self._try, look)
         # No event tells that a drain is over, or that a sick GPU is well again.
         is_untold = any(place.might_have(view) or place.withheld(view) for place in self._places.values())
         self.has_untold = self.has_untold or is_untold
@@ -161,39 +160,10 @@ class Line:
                 given.extend([preview()] if other is place else ())
             return bool(given)
 
-        places = self._sort({**self._places, place.ticket.number: place}, order)
-        self._serve(places, view, try_now, lambda: view)
+        places, _ = self._serve({**self._places, place.ticket.number: place}, order, view, try_now, lambda: view)
         if given:
             return given[0]
         return place.foresee(places[: places.index(place)], view)[0]
-
-    def _sort(self, places: Mapping[int, Place], order: str) -> list[Place]:
-        waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
-        return [places[waiter.number] for waiter in waiters]
-
-    def _serve(
-        self, places: Sequence[Place], view: View, try_now: Callable[[Place], bool], look: Callable[[], View]
-    ) -> View:
-        """Try to give GPUs at these places, in their order; return the view after all."""
-        by_number = {place.ticket.number: place for place in places}
-        for each in places:
-            # Who is held up by others is not asked again, and may have been stopped the last time.
-            each.is_passed_over = False
-
-        def is_passed_over(waiter: Waiter) -> bool:
-            place = by_number[waiter.number]
-            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or place.is_impossible(view)
-            return place.is_passed_over
-
-        def try_one(waiter: Waiter) -> bool:
-            nonlocal view
-            is_over = try_now(by_number[waiter.number])
-            view = look() if is_over else view
-            return is_over
-
-        waiters = [place.asked for place in places]
-        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: view)
-        return view
 
     def tell(self, view: View) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
@@ -229,6 +199,36 @@ class Line:
     def has_absent(self) -> bool:
         """Return whether a waiting job has no connection."""
         return any(place.client is None for place in self._places.values())
+
+    def _serve(
+        self,
+        places: Mapping[int, Place],
+        order: str,
+        view: View,
+        try_now: Callable[[Place], bool],
+        look: Callable[[], View],
+    ) -> tuple[list[Place], View]:
+        """Try to give GPUs at these places; return them in their order, and the view after all."""
+        waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
+        # Who is served has no place any more.
+        ordered = {waiter.number: places[waiter.number] for waiter in waiters}
+        for each in ordered.values():
+            # Who is held up by others is not asked again, and may have been stopped the last time.
+            each.is_passed_over = False
+
+        def is_passed_over(waiter: Waiter) -> bool:
+            place = ordered[waiter.number]
+            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or place.is_impossible(view)
+            return place.is_passed_over
+
+        def try_one(waiter: Waiter) -> bool:
+            nonlocal view
+            is_over = try_now(ordered[waiter.number])
+            view = look() if is_over else view
+            return is_over
+
+        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: view)
+        return list(ordered.values()), view
 
     def _try(self, place: Place) -> bool:
         """Give a job its GPUs, or end its wait; False where it goes on waiting."""
