@@ -24,7 +24,7 @@ from amd_gpu_tracker.broker.ending import (
 )
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS
 from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
-from amd_gpu_tracker.broker.job_stderr import SAYING_SECONDS, say_to_job
+from amd_gpu_tracker.broker.job_stderr import say_to_job
 from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
@@ -104,12 +104,8 @@ class Endings:
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: the time of job {title} ends in {left}; it then gets SIGTERM, then SIGKILL"
-        self._say(lease, sentence)
+        say_to_job(lease, sentence, self._processes, self._children)
         self._log_of(lease)("warned", f"{lease.container_id}: its time ends in {left}")
-
-    def _say(self, lease: Lease, sentence: str) -> int:
-        """Tell a job something, in a process of its own, and return the id of that."""
-        return self._children.start(partial(say_to_job, lease, sentence, self._processes), seconds=SAYING_SECONDS)
 
     def _log_of(self, lease: Lease) -> Journal:
         return log_of(self._log, lease, self._state.host)
@@ -129,7 +125,7 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
             return
-        os.waitpid(self._say(lease, self._why(lease)), 0)
+        os.waitpid(say_to_job(lease, self._why(lease), self._processes, self._children), 0)
         self._keep(lease)
         note = partial(write_note, self._state, lease, now=self._processes.now)
         end_job(lease, self._processes, self._log_of(lease), grace=self._grace, note=note)

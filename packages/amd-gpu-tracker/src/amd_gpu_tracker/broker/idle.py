@@ -14,7 +14,7 @@ from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.job_processes import name_of
-from amd_gpu_tracker.broker.job_stderr import SAYING_SECONDS, say_to_job
+from amd_gpu_tracker.broker.job_stderr import say_to_job
 from amd_gpu_tracker.broker.job_time import inside
 from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.claims.claim import Book
@@ -148,7 +148,7 @@ class Idle:
         )
         for each in (job, *inside(job, leases)):
             if not each.until and BY_API in each.ways:
-                self._children.start(partial(say_to_job, each, sentence, self._processes), seconds=SAYING_SECONDS)
+                say_to_job(each, sentence, self._processes, self._children)
 
 
 def _may_be_idle(lease: Lease) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+from functools import partial
 
+from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.job_processes import open_process, owner_of
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import Lease, ProcessId
@@ -18,9 +20,10 @@ STANDARD_ERROR = 2
 SAYING_SECONDS = 5
 
 
-def say_to_job(job: Lease, sentence: str, processes: Processes) -> bool:
-    """Write a sentence to the standard error of a job's first process, as `say_to` does."""
-    return say_to(job.init or job.creator, owner_of(job), sentence, processes)
+def say_to_job(job: Lease, sentence: str, processes: Processes, children: Children) -> int:
+    """Let a process of its own say a sentence to a job's first process, as `say_to` does, and return its id."""
+    act = partial(say_to, job.init or job.creator, owner_of(job), sentence, processes)
+    return children.start(act, seconds=SAYING_SECONDS)
 
 
 def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:
