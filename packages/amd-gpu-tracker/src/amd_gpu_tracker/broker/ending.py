@@ -9,11 +9,12 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, open_process, owner_of
 from amd_gpu_tracker.broker.journal import Journal
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
@@ -54,38 +55,27 @@ class EndingNote(Value):
     at: float
 
 
-def end_job(
-    lease: Lease,
-    processes: Processes,
-    log: Journal,
-    *,
-    grace: float = GRACE_SECONDS,
-    note: Callable[[Collection[ProcessId]], object] = len,
-) -> None:
-    """End the processes of a job; those that became another user's are told and left alone.
-
-    `note` is called with them before they get TERM.
-    """
+def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
+    """End the processes of a job; those that became another user's are told and left alone."""
+    processes = book.processes
     found = find_processes(lease, processes)
     # An engine's client hands TERM on to its container, which must not be told twice.
     programs = (os.path.basename(word) for each in found.inside for word in processes.words(each.pid)[:1])
     known = found.inside if any(name in ENGINES for name in programs) else found.inside | found.contained
-    note(known)
+    _write_note(book, lease, known)
     termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
     log(OVER, f"{lease.container_id}: TERM to {len(termed)} processes")
-    end_rest(lease, processes, log, grace=grace, known=known)
+    _end_rest(lease, book, log, seconds=grace, known=known)
 
 
-def end_rest(lease: Lease, processes: Processes, log: Journal, *, grace: float, known: Collection[ProcessId]) -> None:
-    """Give the `known` processes of a job, which got TERM, time to end, and kill what is left of it."""
-    opened = [opened for each in known if (opened := open_process(each, processes)) is not None]
-    _wait_for(opened, grace)
-    _close(opened)
-    _kill_rest(lease, processes, log, known=known)
+def go_on(note: EndingNote, book: Book, log: Journal, *, grace: float) -> None:
+    """End what is left of a job that got TERM from a broker that was killed since."""
+    seconds = max(0.0, note.at + grace - book.processes.now())
+    _end_rest(note.lease, book, log, seconds=seconds, known=note.known)
 
 
-def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
+def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: float) -> None:
     """Stop a container through its engine; where that does not stop it, end its first process."""
     if command := _stopping(lease):
         log(OVER, f"container {lease.container_id}: {' '.join(command)}")
@@ -95,24 +85,6 @@ def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: fl
     if verdict.is_alive and init:
         log(OVER, f"container {lease.container_id}: TERM to its first process, then KILL")
         _end_first_process(init, processes, grace)
-
-
-def write_note(state: State, lease: Lease, known: Iterable[ProcessId], *, now: Callable[[], float]) -> None:
-    """Write down which processes of a job get TERM now; on a full disk nothing is, and it is ended all the same."""
-    fields = {
-        "lease": loads(format_lease(lease)),
-        "known": [each.as_dict() for each in known],
-        "at": now(),
-    }
-    with suppress(OSError, FileError):
-        make_directories(_notes_of(state))
-        replace_file(_note_of(state, lease), dumps(fields) + b"\n", mode=0o600)
-
-
-def drop_note(state: State, lease: Lease) -> None:
-    """Forget a job that has been ended."""
-    with suppress(OSError):
-        os.unlink(_note_of(state, lease))
 
 
 def read_notes(state: State) -> list[EndingNote]:
@@ -125,6 +97,28 @@ def read_notes(state: State) -> list[EndingNote]:
             with suppress(OSError):
                 os.unlink(f"{_notes_of(state)}/{name}")
     return notes
+
+
+def _write_note(book: Book, lease: Lease, known: Iterable[ProcessId]) -> None:
+    """Write down which processes of a job get TERM now; on a full disk nothing is, and it is ended all the same."""
+    note = {
+        "lease": loads(format_lease(lease)),
+        "known": [each.as_dict() for each in known],
+        "at": book.processes.now(),
+    }
+    with suppress(OSError, FileError):
+        make_directories(_notes_of(book.state))
+        replace_file(_note_of(book.state, lease), dumps(note) + b"\n", mode=0o600)
+
+
+def _end_rest(lease: Lease, book: Book, log: Journal, *, seconds: float, known: Collection[ProcessId]) -> None:
+    """Give the `known` processes of a job, which got TERM, some time to end, and kill what is left of it."""
+    opened = [opened for each in known if (opened := open_process(each, book.processes)) is not None]
+    _wait_for(opened, seconds)
+    _close(opened)
+    _kill_rest(lease, book.processes, log, known=known)
+    with suppress(OSError):
+        os.unlink(_note_of(book.state, lease))
 
 
 def _stopping(lease: Lease) -> tuple[str, ...]:

@@ -12,16 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.ending import (
-    GRACE_SECONDS,
-    EndingNote,
-    drop_note,
-    end_container,
-    end_job,
-    end_rest,
-    read_notes,
-    write_note,
-)
+from amd_gpu_tracker.broker.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
 from amd_gpu_tracker.broker.grants import ENDING, FIRST_PROCESS
 from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
 from amd_gpu_tracker.broker.job_stderr import say_to_job
@@ -127,9 +118,8 @@ class Endings:
             return
         os.waitpid(say_to_job(lease, self._why(lease), self._processes, self._children), 0)
         self._keep(lease)
-        note = partial(write_note, self._state, lease, now=self._processes.now)
-        end_job(lease, self._processes, self._log_of(lease), grace=self._grace, note=note)
-        self._finish(lease)
+        end_job(lease, self._book, self._log_of(lease), grace=self._grace)
+        self._give_back(lease)
 
     def _why(self, lease: Lease) -> str:
         title = name_of(lease.container_id)
@@ -143,17 +133,14 @@ class Endings:
         return f"amd-ctk: the GPUs of job {title} were idle for {unused}, and someone waits for them: it ends"
 
     def _go_on(self, note: EndingNote) -> None:
-        """End what is left of a job that got TERM from a broker that was killed since."""
-        left = note.at + self._grace - self._processes.now()
-        end_rest(note.lease, self._processes, self._log_of(note.lease), grace=max(0.0, left), known=note.known)
-        self._finish(note.lease)
+        go_on(note, self._book, self._log_of(note.lease), grace=self._grace)
+        self._give_back(note.lease)
 
-    def _finish(self, lease: Lease) -> None:
-        drop_note(self._state, lease)
+    def _give_back(self, lease: Lease) -> None:
+        """Release what `_keep` holds."""
         with suppress(ToolkitError):
             creators = (first,) if (first := self._processes.find(FIRST_PROCESS)) else ()
-            name = f"{lease.container_id}{ENDING}"
-            release(self._book, name, creators=creators)
+            release(self._book, f"{lease.container_id}{ENDING}", creators=creators)
 
     def _keep(self, lease: Lease) -> None:
         """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
