@@ -10,6 +10,9 @@ import pytest
 
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
+from support.ready_interpreter import ReadyInterpreter
+
+PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
 
 
 @pytest.fixture
@@ -30,7 +33,14 @@ def tracked(host):
 @pytest.fixture
 def program():
     """Return the path of amd-ctk."""
-    return os.path.join(os.path.dirname(sys.executable), "amd-ctk")
+    return PROGRAM
+
+
+@pytest.fixture(scope="session")
+def ready():
+    """Return an interpreter for the many starts of amd-ctk that ask what a command says."""
+    with ReadyInterpreter(PROGRAM, {"PATH": os.environ["PATH"]}) as interpreter:
+        yield interpreter
 
 
 @pytest.fixture
@@ -44,13 +54,19 @@ def limited_amd_ctk(tmp_path, program):
     """Return a function as `amd_ctk`, for which files that nobody may read are closed to root as well."""
     override = "-dac_override,-dac_read_search"
     limit = ["setpriv", "--bounding-set", override] if os.geteuid() == 0 else []
-    return lambda *words: without_announcement(run([*limit, program, *map(str, words)], tmp_path, {}), tmp_path)
+
+    def run(*words):
+        command = [*limit, program, *map(str, words)]
+        answer = subprocess.run(command, env=environment_of(tmp_path), capture_output=True, text=True, check=False)
+        return without_announcement(answer, tmp_path)
+
+    return run
 
 
 @pytest.fixture
-def run_amd_ctk(tmp_path, program):
+def run_amd_ctk(tmp_path, ready):
     """Return a function that runs amd-ctk on the test's host and leaves nothing out of what it says."""
-    return lambda *words, **environment: run([program, *map(str, words)], tmp_path, environment)
+    return lambda *words, **environment: ready.run([*map(str, words)], {**environment_of(tmp_path), **environment})
 
 
 def without_announcement(answer, directory):
@@ -59,18 +75,11 @@ def without_announcement(answer, directory):
     return answer
 
 
-def run(words, directory, environment):
-    return subprocess.run(
-        words,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(directory),
-            "AMD_CTK_HOST_ROOT": str(directory / "host"),
-            # Width of help.
-            "COLUMNS": "100",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def environment_of(directory):
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(directory),
+        "AMD_CTK_HOST_ROOT": str(directory / "host"),
+        # Width of help.
+        "COLUMNS": "100",
+    }
