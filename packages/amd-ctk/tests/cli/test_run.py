@@ -247,8 +247,8 @@ def test_a_job_waits_for_the_one_before_it(tracked, start):
     first = start("run", "--gpus=all", "--name=train-3", "--", "sh", "-c", "echo ready; read line")
     assert first.stdout.readline() == "ready\n"
     second = start("run", "--gpus=auto:2", "--wait", "--", "sh", "-c", "echo $AMD_VISIBLE_DEVICES")
-    wait_until(lambda: Tracker(tracked).waiting())
-    time.sleep(0.3)
+    # It has looked for GPUs, and found none; it may be in the queue before that.
+    assert second.stderr.readline().startswith("waiting for 2 GPUs")
     first.communicate("\n", timeout=SECONDS)
 
     out, errors = second.communicate(timeout=SECONDS)
