@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from amd_gpu_tracker import Tracker
 from amdgpu_discovery.simulate import build_host
+from support.enabled_tracker import enable
 from support.ready_interpreter import ReadyInterpreter
 
 PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
@@ -25,8 +25,7 @@ def host(tmp_path):
 def tracked(host):
     """Return four MI210, of which all are exclusive."""
     built = host()
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
+    enable(built, exclusive=True)
     return built
 
 

@@ -25,6 +25,7 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
+from support.enabled_tracker import enable
 
 
 class Machine:
@@ -272,6 +273,5 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def exclusive_host(tmp_path):
     """Return four exclusive MI210."""
     built = build_host(tmp_path / "host", "mi210-4", with_links=False)
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
+    enable(built, exclusive=True)
     return built

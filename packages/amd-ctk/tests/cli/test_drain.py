@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
+from support.enabled_tracker import enable
 
 NODE = os.uname().nodename.partition(".")[0]
 
@@ -18,7 +18,7 @@ NODE = os.uname().nodename.partition(".")[0]
 def made(host):
     """Return four MI210 with the tracker enabled."""
     made = host()
-    Tracker(made).enable()
+    enable(made)
     return made
 
 

@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from amd_gpu_tracker import Tracker
+from support.enabled_tracker import enable
 
 CONFIG = "/etc/amd-container-toolkit/config.toml"
 UP_TO_DATE = f"The config file is up to date: {CONFIG}\n"
@@ -102,7 +103,7 @@ UNDOING = {
 @pytest.fixture
 def served(host):
     built = host()
-    Tracker(built).enable()
+    enable(built)
     return built
 
 

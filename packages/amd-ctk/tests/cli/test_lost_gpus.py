@@ -11,6 +11,7 @@ import pytest
 
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
+from support.enabled_tracker import enable
 
 RULE = "-" * 120
 
@@ -19,7 +20,7 @@ RULE = "-" * 120
 def made(host):
     """Return four MI210 with the tracker enabled."""
     made = host()
-    Tracker(made).enable()
+    enable(made)
     return made
 
 

@@ -8,8 +8,8 @@ import tempfile
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host
+from support.enabled_tracker import enable
 from support.shared_host import Broker, Person
 
 
@@ -25,8 +25,7 @@ def host():
     directory = tempfile.mkdtemp(prefix="amd-broker-")
     os.chmod(directory, 0o755)
     built = build_host(f"{directory}/host", "mi210-8", with_links=False)
-    Tracker(built).enable()
-    Tracker(built).set_accessibility("all", exclusive=True)
+    enable(built, exclusive=True)
     yield built
     shutil.rmtree(directory)
 

@@ -17,6 +17,7 @@ from amd_gpu_tracker.records.drains import Drain, write_drains
 from amd_gpu_tracker.records.lease import Lease, boot_offset
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.states.text import idle_notes
+from support.enabled_tracker import enable
 from support.shared_host import put_ticket
 from support.terminal import on_terminal, shown_on_terminal, without_styles
 
@@ -133,7 +134,7 @@ def busy_host(host_of):
     Path(host.path("/proc/4002/comm")).write_text("vllm\n")
     gpus = find_states(host)
     break_file(host, gpus[6].pci_address, "gpu_busy_percent")
-    Tracker(host).enable()
+    enable(host)
     reserve(host, gpus[1].key, name="1001/nightly-sweep", person=1001, since=time.time() - 3.5 * HOUR)
     drained = Drain(key=gpus[5].key, reason="fan swap", since=time.time() - 60 * HOUR)
     sick = "reading gpu_busy_percent ends with an I/O error"

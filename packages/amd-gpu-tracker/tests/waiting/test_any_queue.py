@@ -20,6 +20,7 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.simulate import build_host
+from support.enabled_tracker import enable
 
 # More where there is time: TRACKER_QUEUE_STEPS=10000.
 STEPS = int(os.environ.get("TRACKER_QUEUE_STEPS", "120"))
@@ -331,8 +332,7 @@ class Drive:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_gpus_go_to_whom_the_model_names(tmp_path, job, seed):
     host = build_host(tmp_path / "eight", "mi210-8", with_links=False)
-    Tracker(host).enable()
-    Tracker(host).set_accessibility("all", exclusive=True)
+    enable(host, exclusive=True)
     drive = Drive(host, lambda *words, **options: job(*words, host=host, **options), seed)
     try:
         for _ in range(STEPS // 2):
