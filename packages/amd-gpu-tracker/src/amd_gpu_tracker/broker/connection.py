@@ -56,10 +56,9 @@ class Connection:
         """Return whether the client has gone, so that it can be given nothing."""
         return self.is_closed or has_ended(self.pidfd)
 
-    @property
-    def is_over(self) -> bool:
+    def is_over(self, now: float) -> bool:
         """Return whether it is closed, or has been silent for too long."""
-        return self.is_closed or (self.deadline is not None and self._now() >= self.deadline)
+        return self.is_closed or (self.deadline is not None and now >= self.deadline)
 
     def read(self) -> Request | None:
         """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""

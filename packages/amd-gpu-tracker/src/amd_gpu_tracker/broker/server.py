@@ -231,7 +231,8 @@ class Server:
             client.write()
 
     def _close_finished(self) -> None:
-        for client in _in_turn(client for client in self._clients.values() if client.is_over):
+        now = self._now()
+        for client in _in_turn(client for client in self._clients.values() if client.is_over(now)):
             del self._clients[client.fileno()]
             self._counts[client.peer.uid] -= 1
             self._desk.lose(client)
