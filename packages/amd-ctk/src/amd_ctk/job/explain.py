@@ -78,12 +78,7 @@ def _foresee(host: Host, job: PlannedJob) -> GivenGpus:
     """Return what a job would be given now, or as a message what it would wait for; errors as where it is run."""
     Service(host).require_name(job.name)
     parse_duration(job.wait or "")
-    answer = preview(host, job)
-    if answer is not None:
-        return answer
-    from amd_ctk.job import alone
-
-    return alone.preview(host, job)
+    return preview(host, job)
 
 
 def _indented(text: str) -> list[str]:

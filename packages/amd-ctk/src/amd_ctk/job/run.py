@@ -116,7 +116,7 @@ def _is_spare(preempt: str | None) -> bool:
 
 
 def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
-    """Reserve through the service that gives out GPUs, if it is there; else as this process may."""
+    """Reserve the GPUs of a job, and say what it waits for and what it got."""
     began, said = time.monotonic(), False
 
     def tell(sentence: str) -> None:
@@ -124,12 +124,7 @@ def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
         said = True
         say(sentence)
 
-    held: GivenGpus | Reservation | None = hold(host, job, tell=tell)
-    if held is None:
-        # Those who wait through the service do without all of this.
-        from amd_ctk.job.alone import reserve
-
-        held = reserve(host, job, tell=tell)
+    held = hold(host, job, tell=tell)
     if held.numbers:
         seconds = held.seconds if isinstance(held, GivenGpus) else 0
         limit = f" for at most {format_seconds(seconds)}" if seconds else ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amd_ctk.job.words import PlannedJob
+    from amd_gpu_tracker import Reservation
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
@@ -33,21 +34,33 @@ class NoSuchUser(ToolkitError):
     exit_code = 2
 
 
-def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGpus | None:
-    """Return which GPUs this process was given until it ends; None where there is no service, and none is needed.
+def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGpus | Reservation:
+    """Reserve GPUs for this process until it ends, through the service if it is there, else as this process may.
 
     `tell` is called with what is waited for.
     """
     service, given = Service(host), None
     if service.has_socket():
         given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), tell=tell)
-    return _required(given, job)
+    if given is not None:
+        return given
+    _require_no_service(job)
+    # Those who wait through the service do without all of this.
+    from amd_ctk.job import alone
+
+    return alone.reserve(host, job, tell=tell)
 
 
-def preview(host: Host, job: PlannedJob) -> GivenGpus | None:
-    """Return what `hold` would return now; errors as that."""
+def preview(host: Host, job: PlannedJob) -> GivenGpus:
+    """Return what `hold` would reserve now, or as a message what it would wait for; errors as that."""
     service = Service(host)
-    return _required(service.preview(_request_for(host, job)) if service.has_socket() else None, job)
+    given = service.preview(_request_for(host, job)) if service.has_socket() else None
+    if given is not None:
+        return given
+    _require_no_service(job)
+    from amd_ctk.job import alone
+
+    return alone.preview(host, job)
 
 
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
@@ -67,9 +80,9 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
         return left
     if os.geteuid():
         raise require_service()
-    from amd_ctk.job.alone import keep as keep_alone
+    from amd_ctk.job import alone
 
-    return keep_alone(host, name, owner, seconds)
+    return alone.keep(host, name, owner, seconds)
 
 
 def end(host: Host, name: str, owner: int | None) -> None:
@@ -115,11 +128,10 @@ def find_owner(user: str) -> int | None:
         raise NoSuchUser(f"there is no user {user[:64]!r}", hint="name a user, or write the number") from None
 
 
-def _required(given: GivenGpus | None, job: PlannedJob) -> GivenGpus | None:
-    """Return what the service gives; ServiceMissing where there is none, and a job can do with no other's."""
-    if given is None and (job.reservation or job.is_spare):
+def _require_no_service(job: PlannedJob) -> None:
+    """Raise ServiceMissing for a job that only the service can give GPUs."""
+    if job.reservation or job.is_spare:
         raise require_service()
-    return given
 
 
 def _request_for(host: Host, job: PlannedJob) -> JobRequest:
