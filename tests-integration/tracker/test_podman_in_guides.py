@@ -20,6 +20,8 @@ JOB = "SLURM_JOB_ID=7 SLURM_JOB_GPUS=1 SLURM_STEP_GPUS=1"
 # The system has no program for networks of users.
 SETTINGS = '[containers]\nnetns = "none"\n'
 IMAGES = ("rocm-terminal", "pytorch")
+# An image that says itself what runs in it.
+APP = "registry.example/app:1.0"
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,7 @@ def server(tmp_path_factory, rootfs):
             server.put_image(image, user)
             for name in IMAGES:
                 server.as_user(user, f"podman tag busybox:local docker.io/rocm/{name}")
+            server.as_user(user, f"podman import --quiet '--change=CMD [\"rocm-smi\"]' /run/shared/image.tar {APP}")
         server.run("mkdir -p /etc/slurm; amd-ctk slurm gres >/etc/slurm/gres.conf")
         server.write("/etc/containers/containers.conf.d/50-stand.conf", SETTINGS)
         yield server
