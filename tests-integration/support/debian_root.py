@@ -29,6 +29,7 @@ BOOTED = (
 # Where people log in and run rootless containers, and udev reads its rules.
 LOGGED_INTO = (
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "procps", "python3"),
+    *("cron", "at"),
     # What the packages recommend is there, because a system that boots here reaches no archive.
     *("podman", "conmon", "crun", "runc", "uidmap", "fuse-overlayfs"),
 )

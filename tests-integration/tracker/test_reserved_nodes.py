@@ -106,6 +106,53 @@ def test_the_scope_closes_other_gpus_and_nothing_else(server):
     wait_until(lambda: server.run("systemctl list-units --all --plain --no-legend 'amd-gpu-*.scope'") == "")
 
 
+def test_cron_and_at_open_what_their_job_has_and_nothing_of_others(server):
+    run = f"/usr/local/bin/{OPEN}"
+    as_job = f"amd-ctk run --gpus=0 --wait -- {run}"
+    server.run("systemctl start cron atd")
+    server.run(f"echo '* * * * * {as_job} >/tmp/cron-alice 2>/dev/null' | crontab -u alice -")
+    server.run(f"echo '* * * * * {run} >/tmp/cron-bob' | crontab -u bob -")
+
+    server.as_user("alice", f"sh -c \"echo '{as_job} >/tmp/at-alice 2>/dev/null' | at now\"")
+    server.as_user("bob", f"sh -c \"echo '{run} >/tmp/at-bob' | at now\"")
+
+    files = {name: f"/tmp/{name}" for name in ("at-alice", "at-bob", "cron-alice", "cron-bob")}
+    wait_until(lambda: all(server.run(f"cat {path}", check=False).count("\n") >= 3 for path in files.values()))
+    server.run("crontab -r -u alice; crontab -r -u bob; systemctl stop cron atd")
+    said = {name: server.run(f"cat {path}; rm {path}") for name, path in files.items()}
+    job = f"GPU 0\n{FIRST}"
+    assert said == {"at-alice": job, "at-bob": NOTHING, "cron-alice": job, "cron-bob": NOTHING}
+
+
+def test_a_hard_link_to_a_node_opens_no_longer_than_the_node(server):
+    server.run(f"mkdir --mode=1777 /dev/links; ln {OWN} /dev/links/made-by-root")
+    link = f"ln {OWN} /dev/links/own; try-open /dev/links/made-by-root"
+
+    said = server.as_user("alice", f"amd-ctk run --gpus=0 -- sh -c '{link}'", check=False)
+
+    refused = f"ln: failed to create hard link '/dev/links/own' => '{OWN}': Operation not permitted"
+    assert said.splitlines() == ["GPU 0", refused, "made-by-root allowed"]
+    wait_until(lambda: server.as_user("alice", "try-open /dev/links/made-by-root") == "made-by-root EACCES\n")
+    server.run("rm -r /dev/links")
+
+
+def test_a_time_limit_goes_by_the_clock_of_the_machine_where_a_user_has_another(server):
+    server.run("amd-ctk users allow alice --time=8s")
+    days_ahead = "unshare --user --map-root-user --time --fork --boottime=8640000"
+
+    said = server.as_user(
+        "alice",
+        f"{days_ahead} amd-ctk run --gpus=0 --name=train -- sh -c 'amd-ctk queue list; exec sleep 607'",
+        check=False,
+    )
+
+    server.run("amd-ctk users deny alice")
+    assert said.splitlines()[0] == "GPU 0 for at most 8 s"
+    assert "train" in said.splitlines()[2]
+    assert "amd-ctk: the time of job train is over" in said
+    wait_until(lambda: server.run("pgrep -U alice -f '^sleep 607'", check=False) == "")
+
+
 def test_a_job_keeps_its_terminal_and_its_exit_code(server):
     job = 'amd-ctk run --gpus=0 -- sh -c "ps -o tty=,pgid=,tpgid= -p \\$\\$; exit 7"'
 
