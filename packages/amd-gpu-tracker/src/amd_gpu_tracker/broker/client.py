@@ -107,9 +107,7 @@ def ask(
             with connected:
                 answer = _converse(connected, request, since, timeout, tell_once)
             if answer is not None:
-                if answer.kind == REFUSED:
-                    raise Refused(with_names(answer), hint=answer.hint, exit_code=answer.exit_code)
-                return answer.replace(message=with_names(answer))
+                return answer
             lost_at = time.monotonic()
         if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
             raise ServiceGone(
@@ -151,15 +149,18 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
 def _converse(
     connected: socket.socket, request: Request, since: float, timeout: float | None, tell: Callable[[str], None]
 ) -> Answer | None:
-    """Return the last answer, None where the connection ended before; Refused where the time is over."""
+    """Return the last answer, None where the connection ended before; Refused, also where the time is over."""
     try:
         # Who is sent away was told why already.
         with suppress(BrokenPipeError):
             connected.sendall(format_request(request))
         for answer in _read_answers(connected, request, since, timeout):
+            message = with_names(answer)
+            if answer.kind == REFUSED:
+                raise Refused(message, hint=answer.hint, exit_code=answer.exit_code)
             if answer.kind != WAITING:
-                return answer
-            tell(with_names(answer))
+                return answer.replace(message=message)
+            tell(message)
     except ConnectionResetError:
         return None
     return None
