@@ -374,6 +374,11 @@ def test_nobody_has_the_name_of_what_holds_the_gpus_of_a_job_that_is_ended(host,
     assert users(host) == {}
 
 
+def sockets_of(pid):
+    links = (os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd"))
+    return {link for link in links if link.startswith("socket:")}
+
+
 @pytest.mark.parametrize("days", [-400, 400])
 def test_a_wall_clock_that_jumps_ends_no_job_and_moves_nobody_in_line(host, broker, person, monkeypatch, days):
     broker.say("fifo", "everyone:time=1h")
@@ -381,10 +386,13 @@ def test_a_wall_clock_that_jumps_ends_no_job_and_moves_nobody_in_line(host, brok
     alice.line()
     bob = person(BOB, run("b", "0"))
     bob.line()
+    before = sockets_of(bob.pid)
     broker.kill()
     wall = time.time
     monkeypatch.setattr(time, "time", lambda: wall() + days * 86400)
     broker.start()
+    # In an hour nobody waits for one who has not come back.
+    wait_until(lambda: sockets_of(bob.pid) - before)
     carol = person(CAROL, run("c", "0"))
     carol.line()
 
