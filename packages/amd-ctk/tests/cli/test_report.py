@@ -40,6 +40,19 @@ def test_nothing_is_recorded_while_the_history_is_off(host, amd_ctk):
     assert amd_ctk("report").stdout.splitlines()[0].endswith(": 0.0 GPU-hours, 0 reservations")
 
 
+def test_a_report_tells_that_the_tracker_is_disabled(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("report")
+
+    assert answer.stdout.endswith(": 0.0 GPU-hours, 0 reservations\n")
+    assert answer.stderr == (
+        "GPU Tracker is disabled, so reservations are not recorded: 'sudo amd-ctk gpu-tracker enable' starts it\n"
+    )
+    amd_ctk("gpu-tracker", "enable")
+    assert amd_ctk("report").stderr == ""
+
+
 def test_metrics_go_with_the_timer(host, amd_ctk):
     metrics = Path(host().root, "var/lib/prometheus/node-exporter/amd-gpu.prom")
     metrics.parent.mkdir(parents=True)

@@ -27,7 +27,7 @@ USAGE = Listing(
         ("1", "0.0 of 64.0 GiB", "0 %", "-", ""),
     ),
 )
-NOTE = "1 process of another user is shown only where KFD counts memory or work; run the command with sudo"
+NOTE = "1 process of another user could not be checked for GPU use; run the command with sudo"
 
 
 def lines_of(page: Page, columns: int, rows: int) -> list[str]:
@@ -46,15 +46,15 @@ def test_a_list_that_fits_has_its_notes_below_it():
         "0    41.2 of 64.0 GiB  93 %  大規模言語モデルの訓練 (docker)  40.9 GiB",
         "                             (no container)                    0.3 GiB",
         "1    0.0 of 64.0 GiB    0 %  -",
-        "1 process of another user is shown only where KFD counts memory or",
-        "work; run the command with sudo",
+        "1 process of another user could not be checked for GPU use; run the",
+        "command with sudo",
     ]
 
 
 def test_notes_take_a_part_of_a_screen_that_is_full():
     assert lines_of(Page(shown=USAGE, notes=(NOTE, NOTE)), 70, 8)[5:] == [
         "... 3 more lines",
-        "1 process of another user is shown only where KFD counts memory or",
+        "1 process of another user could not be checked for GPU use; run the",
         "... 3 more lines of notes",
     ]
 

@@ -110,8 +110,8 @@ def test_memory_that_is_not_known_is_a_dash():
     ("count", "sentences"),
     [
         (0, []),
-        (1, ["1 process of another user is shown only where KFD counts memory or work; run the command with sudo"]),
-        (12, ["12 processes of other users are shown only where KFD counts memory or work; run the command with sudo"]),
+        (1, ["1 process of another user could not be checked for GPU use; run the command with sudo"]),
+        (12, ["12 processes of other users could not be checked for GPU use; run the command with sudo"]),
     ],
 )
 def test_how_many_processes_are_not_shown_is_said(count, sentences):

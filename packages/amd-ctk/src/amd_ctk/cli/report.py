@@ -27,18 +27,20 @@ def report(
 
     The GPU Tracker records the history while it is enabled.
     """
-    from amd_ctk.report.history import read_report
+    from amd_ctk.report.history import read_report, why_not_recorded
     from amd_ctk.report.page import Timeline, write_page
     from amd_ctk.report.text import format_csv, format_json, format_report
 
     chosen = [name for name, given in (("--json", as_json), ("--csv", as_csv), ("--html", bool(html))) if given]
     if len(chosen) > 1:
         raise OptionsExcluded(*chosen[:2])
-    timeline = Timeline()
+    timeline, host = Timeline(), host_of(context)
     watch = timeline.watch if html else iter
-    made, names = read_report(host_of(context), since=since, by=by, now=time.time(), watch=watch)
+    made, names = read_report(host, since=since, by=by, now=time.time(), watch=watch)
     if html:
         write_page(html, made, timeline, names)
         print(f"Wrote {html}", file=sys.stderr)
-        return
-    print((format_json if as_json else format_csv if as_csv else format_report)(made), end="")
+    else:
+        print((format_json if as_json else format_csv if as_csv else format_report)(made), end="")
+    if reason := why_not_recorded(host):
+        print(reason, file=sys.stderr)

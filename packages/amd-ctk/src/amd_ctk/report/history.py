@@ -18,6 +18,7 @@ History = Iterator[Used | None]
 
 SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 MOST_DIGITS = 5
+NOT_RECORDED = "GPU Tracker is disabled, so reservations are not recorded: 'sudo amd-ctk gpu-tracker enable' starts it"
 
 
 class ReportError(ToolkitError):
@@ -48,6 +49,15 @@ def read_report(
     names = find_names(host, by_number=read_settings(host).history_names == "numbers")
     history = watch(tracker.history(since=begin, until=now))
     return make_report(history, names, by=by, since=begin, until=now), names
+
+
+def why_not_recorded(host: Host) -> str:
+    """Return why reservations are not recorded now; "" if they are, and if the tracker's state cannot be read."""
+    try:
+        is_enabled = Tracker(host).is_enabled()
+    except ToolkitError:
+        return ""
+    return "" if is_enabled else NOT_RECORDED
 
 
 def find_names(host: Host, *, by_number: bool) -> Names:

@@ -176,5 +176,5 @@ def _peak_amount(peak: Peak, gpu: GpuUsage | None) -> str:
 def _not_shown(count: int) -> list[str]:
     if not count:
         return []
-    processes = "process of another user is" if count == 1 else "processes of other users are"
-    return [f"{count} {processes} shown only where KFD counts memory or work; run the command with sudo"]
+    processes = "process of another user" if count == 1 else "processes of other users"
+    return [f"{count} {processes} could not be checked for GPU use; run the command with sudo"]
