@@ -72,9 +72,9 @@ def test_a_signal_that_ends_them_gives_back_too(clone, tmp_path, script, number)
     write(tmp_path / "bin/apt-get", "#!/bin/sh\n", mode=0o755)
     environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SUDO_UID": str(USER), "TMPDIR": str(tmp_path)}
 
-    process = subprocess.Popen(
-        [f"./{script}"], cwd=clone, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
-    )
+    # Under nohup SIGHUP is ignored, and a shell cannot change that.
+    command = ["env", "--default-signal", f"./{script}"]
+    process = subprocess.Popen(command, cwd=clone, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
     while not (tmp_path / "waits").exists():
         assert process.poll() is None
         time.sleep(0.01)
