@@ -147,7 +147,7 @@ def test_what_is_explained_is_what_a_start_does(tmp_path, batch):
 IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container web"
 IN_USE_BY_JOB = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by job job"
 RESERVED_ONLY = (
-    "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=1 -- docker run ...')"
+    "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=free:1 -- docker run ...')"
 )
 DRAINED = "GPU 1 is drained: fan swap ('amd-ctk gpu-tracker undrain' ends it)"
 NO_TRACKER = "needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'"

@@ -9,7 +9,7 @@ import pytest
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.host import Host
 
-REFUSAL = "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=1 -- docker run ...')"
+REFUSAL = "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=free:1 -- docker run ...')"
 
 
 @pytest.fixture
