@@ -244,13 +244,17 @@ def test_a_screen_asks_a_driver_that_hangs_once(host_with):
     assert (later[ADDRESSES[1]].verdict, later[ADDRESSES[1]].measured.temperature) == ("", 61.0)
 
 
-def test_no_look_leaves_a_dead_child_behind(host_with):
-    host = host_with({})
+def test_a_look_takes_a_child_that_an_earlier_one_left_behind_and_that_has_died_since(host_with):
+    left = os.posix_spawn("/bin/true", ["true"], {})
+    LEFT_BEHIND.append(left)
+    # It stays a zombie until somebody asks for it.
+    os.waitid(os.P_PID, left, os.WEXITED | os.WNOWAIT)
 
-    for _ in range(3):
-        read_health(host, ADDRESSES)
+    read_health(host_with({}), ADDRESSES)
 
-    assert len(LEFT_BEHIND) <= 1
+    assert left not in LEFT_BEHIND
+    with pytest.raises(ChildProcessError):
+        os.waitpid(left, os.WNOHANG)
 
 
 def test_a_gpu_that_falls_asleep_keeps_its_errors(host_with):
