@@ -10,6 +10,7 @@ from pathlib import Path
 from amdgpu_discovery.host import Host
 from support.installed import our_program
 
+UNIT = Path(__file__).parents[2] / "packaging/systemd/amd-ctk-images@.service"
 # What systemd does: the socket is descriptor 3, and the variables name the process itself.
 STARTER = 'exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
 
@@ -24,7 +25,7 @@ class ImageProxy:
         settings = Path(host.path("/etc/amd-container-toolkit/images.toml"))
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(f'{self.port} = "{url}"\n')
-        self._environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": host.root}
+        self._environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": host.root, **_environment_of_unit()}
         if certificate:
             self._environment["SSL_CERT_FILE"] = os.fspath(certificate)
         self.start()
@@ -48,3 +49,8 @@ class ImageProxy:
         self.process.terminate()
         self.process.wait()
         self._listener.close()
+
+
+def _environment_of_unit() -> dict[str, str]:
+    lines = UNIT.read_text(encoding="utf-8").splitlines()
+    return dict(line.removeprefix("Environment=").split("=", 1) for line in lines if line.startswith("Environment="))
