@@ -719,6 +719,26 @@ def test_packages_for_another_release_are_noted(machine, source, release, state)
     assert result.finding.state == state
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "amd-container-runtime",
+        "amd-container-toolkit",
+        "amd-ctk",
+        "amd-device-spec",
+        "amd-gpu-tracker",
+        "amdgpu-discovery",
+    ],
+)
+def test_each_package_of_the_toolkit_that_failed_half_way_is_named(machine, name):
+    made = machine()
+    made.write("/var/lib/dpkg/status", f"Package: {name}\nStatus: install ok half-configured\n")
+
+    (result,) = made.examine(only=["packages"])
+
+    assert (result.finding.state, result.finding.words) == ("bad", f"{name} is half-configured")
+
+
 def test_packages_of_several_builds_are_noted(machine):
     made = machine()
     for name, build in {"amd-ctk": "2.0.0-2", "amd-gpu-tracker": "2.0.0-1", "amdgpu-discovery": "2.0.0-1"}.items():

@@ -11,7 +11,7 @@ STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"
 OS_RELEASE = "/etc/os-release"
 # AMD's own packages, this project's, and the driver's.
-PREFIXES = ("amd-c", "amdgpu", "amdrocm-", "rocm")
+PREFIXES = ("amd-c", "amd-device-spec", "amd-gpu-tracker", "amdgpu", "amdrocm-", "rocm")
 MOST_NAMES = 3
 # Each of this project's packages says there of which build it is.
 PARTS = "/usr/lib/amd-container-toolkit/parts"
