@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 NAMES = ("AMD_", "HIP_", "ROCR_", "CUDA_", "DOCKER_RESOURCE_")
 DRM = 226
 ANY = (None, -1)
+# Engines draw the name of a volume that has none.
+DRAWN = re.compile("[0-9a-f]{64}")
 
 
 def about_gpus(spec: dict[str, Any], *, kfd: int) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def _may_be_gpu(rule: dict[str, Any], kfd: int) -> bool:
 
 
 def _mount(mount: dict[str, Any]) -> str:
-    return f"{mount['destination']} {mount.get('source')}"
+    return f"{mount['destination']} {DRAWN.sub('ID', str(mount.get('source')))}"
 
 
 def _is_node(mount: dict[str, Any]) -> bool:
