@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.install]
 ON_HOST = "AMD_CTK_HOST_ROOT=/run/shared/host"
 DAEMON_JSON = '{"log-driver": "journald", "runtimes": {"kata": {"path": "/usr/bin/kata"}}, "mtu": 1450}'
 FOREIGN_SPEC = '{"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": []}'
+# As docs/how-to/uninstall.md names them.
+EVERY_PACKAGE = "amd-container-toolkit amd-ctk amd-container-runtime amd-gpu-tracker amd-device-spec amdgpu-discovery"
 
 
 def install(machine, packages="amd-container-toolkit"):
@@ -243,20 +245,22 @@ def test_purge_leaves_nothing_behind(machine):
     machine.run(f"{ON_HOST} amd-gpu-tracker enable; cd bundle && {ON_HOST} amd-container-runtime run c1")
     machine.run("echo x >/var/log/amd-container-runtime.log; amd-ctk config set log-level debug")
 
-    machine.apt("purge 'amd-*' amdgpu-discovery")
+    machine.apt(f"purge --autoremove {EVERY_PACKAGE}")
     # What no package installed goes by hand; directories that hold more stay, and are found.
     machine.run("rm -rf bundle /etc/cdi/*.json /etc/docker/daemon.json; rmdir /etc/cdi /etc/docker || true")
 
     assert changes(before, take_snapshot(machine.run)) == {}
 
 
-def test_removal_takes_out_what_was_installed_and_nothing_else(machine):
-    install(machine)
+@pytest.mark.parametrize("named", ["amd-container-toolkit", EVERY_PACKAGE], ids=["one", "each"])
+def test_removal_takes_out_what_was_installed_and_nothing_else(machine, named):
+    # Apt keeps what was installed by name, as ./install does.
+    install(machine, named)
     configure(machine)
     machine.run("amd-ctk config set log-level debug")
     assert "amd" in json.loads(machine.run("cat /etc/docker/daemon.json"))["runtimes"]
 
-    machine.apt("remove --autoremove amd-container-toolkit")
+    machine.apt(f"remove --autoremove {EVERY_PACKAGE}")
 
     assert machine.run("cat /etc/docker/daemon.json") == DAEMON_JSON
     assert machine.run("ls /etc/cdi; cat /etc/cdi/nic.json") == f"nic.json\n{FOREIGN_SPEC}"
