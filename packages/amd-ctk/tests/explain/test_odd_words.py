@@ -162,7 +162,9 @@ def expect_on_page(beginning, line):
     """Look for a line of the page that begins like that; or write it there. Podman would pass a name with AMD_ on."""
     text = PAGE.read_text(encoding="utf-8")
     if "WRITE_WORDS_PAGE" in os.environ:
-        lines = [line if old.startswith(beginning) else old for old in text.splitlines()]
-        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # Before it the page has numbered lines of its own.
+        before, mark, tables = text.partition("<!-- begin words -->\n")
+        lines = [line if old.startswith(beginning) else old for old in tables.splitlines()]
+        PAGE.write_text(before + mark + "\n".join(lines) + "\n", encoding="utf-8")
     else:
         assert line in text.splitlines()
