@@ -6,7 +6,8 @@ import pytest
 
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
 from amd_ctk.explain import running
-from amd_ctk.explain.running import EngineAnswers, Told, ask_engines
+from amd_ctk.explain.container import ExplainError
+from amd_ctk.explain.running import EngineAnswers, Told, ask_engines, read_running
 from amdgpu_discovery.host import Host
 
 WEB = Told(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
@@ -75,4 +76,19 @@ def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypat
     assert str(refused.value) == (
         "no container web is running here; docker gave no answer within 0.2 seconds"
         " (name it by its id or its process id, as root)"
+    )
+
+
+def test_who_may_not_look_into_a_directory_of_docker_is_told_to_use_sudo(engines, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", "/run/docker")
+
+    monkeypatch.setattr(running, "find_running_containers", refuse)
+    monkeypatch.setattr(running.os, "geteuid", lambda: 1000)
+
+    with pytest.raises(ExplainError) as refused:
+        read_running(Host(str(tmp_path)), "web")
+
+    assert str(refused.value) == (
+        "no container web is running, as far as can be seen here; run it with sudo (name it by its id)"
     )
