@@ -149,7 +149,7 @@ IN_USE_BY_JOB = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by j
 RESERVED_ONLY = (
     "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=free:1 -- docker run ...')"
 )
-DRAINED = "GPU 1 is drained: fan swap ('amd-ctk gpu-tracker undrain' ends it)"
+DRAINED = "GPU 1 is drained: fan swap ('sudo amd-ctk gpu-tracker undrain GPUS' ends it)"
 NO_TRACKER = "needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'"
 
 

@@ -42,7 +42,7 @@ free         not reserved, and not in use
 reserved     a container or a job has it
 in use       a program uses it without a reservation
 draining     drained, but still in use
-drained      not given out until 'amd-ctk gpu-tracker undrain'
+drained      not given out until 'sudo amd-ctk gpu-tracker undrain GPUS'
 suspect      errors, retired memory, heat, a narrow link: chosen last
 sick         its driver has given it up: not given out
 lost         tracked, but no longer on this host

@@ -26,7 +26,7 @@ def test_a_drained_gpu_is_refused_with_the_reason(machine, tracker):
     with pytest.raises(GpusRefused) as refused:
         tracker.reserve("a", "0-1")
 
-    assert str(refused.value) == "GPU 1 is drained: fan swap ('amd-ctk gpu-tracker undrain' ends it)"
+    assert str(refused.value) == "GPU 1 is drained: fan swap ('sudo amd-ctk gpu-tracker undrain GPUS' ends it)"
     assert tracker.reserve("b", "0,2-3") == (0, 2, 3)
 
 

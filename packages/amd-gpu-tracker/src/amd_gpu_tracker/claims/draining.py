@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
-HINT = "'amd-ctk gpu-tracker undrain' ends it"
+HINT = "'sudo amd-ctk gpu-tracker undrain GPUS' ends it"
 SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus gives it out"
 
 
