@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
@@ -79,15 +84,21 @@ def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypat
     )
 
 
-def test_who_may_not_look_into_a_directory_of_docker_is_told_to_use_sudo(engines, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied", "/run/docker")
-
-    monkeypatch.setattr(running, "find_running_containers", refuse)
-    monkeypatch.setattr(running.os, "geteuid", lambda: 1000)
-
-    with pytest.raises(ExplainError) as refused:
-        read_running(Host(str(tmp_path)), "web")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a directory of root's is needed, which only root can make")
+def test_who_may_not_look_into_a_directory_of_docker_is_told_to_use_sudo(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    root = Path(tempfile.mkdtemp())
+    root.chmod(0o755)
+    # As Docker 20.10 makes it.
+    (root / "run/docker").mkdir(parents=True)
+    (root / "run/docker").chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(ExplainError) as refused:
+            read_running(Host(str(root)), "web")
+    finally:
+        os.seteuid(0)
+        shutil.rmtree(root)
 
     assert str(refused.value) == (
         "no container web is running, as far as can be seen here; run it with sudo (name it by its id)"

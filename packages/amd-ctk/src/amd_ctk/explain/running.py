@@ -67,11 +67,7 @@ def ask_engine(engine: str, *words: str) -> Answer:
 
 def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:
     """Return root's running container of this id, begin of an id, or the id that an engine told; None for none."""
-    try:
-        running = find_running_containers(host, Processes())
-    except PermissionError:
-        # Docker 20.10 lets only root list its directory in /run.
-        return None
+    running = find_running_containers(host, Processes())
     for known in (name, *(engine.container_id for engine in told)):
         found = [one for one in running if one.container_id == known or _abbreviates(known, one.container_id)]
         if len(found) == 1:

@@ -90,9 +90,17 @@ def read_own_file(path: str) -> bytes:
 
 
 def _usual_roots(host: Host) -> list[str]:
-    docker = [f"{DOCKER_ROOTS}/{name}" for name in host.names(DOCKER_ROOTS) if name.startswith("runtime-")]
+    docker = [f"{DOCKER_ROOTS}/{name}" for name in _listed(host, DOCKER_ROOTS) if name.startswith("runtime-")]
     parents = (*docker, CONTAINERD_ROOTS)
-    return ["", *(host.path(f"{parent}/{name}") for parent in parents for name in host.names(parent))]
+    return ["", *(host.path(f"{parent}/{name}") for parent in parents for name in _listed(host, parent))]
+
+
+def _listed(host: Host, directory: str) -> list[str]:
+    """Return the names in an engine's directory; none for a user whom the engine does not let look (Docker 20.10)."""
+    try:
+        return host.names(directory)
+    except PermissionError:
+        return []
 
 
 def _with_directories(host: Host, roots: Iterable[str]) -> Iterator[tuple[str, str]]:
