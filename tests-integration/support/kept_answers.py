@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.about_gpus import about_gpus
+from support.about_gpus import DRAWN, about_gpus
 from support.recorder import KFD
 
 DIRECTORY = Path(__file__).parents[2] / "packages/amd-ctk/tests/explain/words"
 # What differs from one run to the next.
 VARYING = (
-    (re.compile(r"[0-9a-f]{64}"), "ID"),
+    (DRAWN, "ID"),
     (re.compile(r"time=\S+ "), ""),
     (re.compile(r"(/tmp/)?(docker-)?(import|runc-process|crun)[-.]?\d+"), "TEMPORARY"),
 )
