@@ -9,11 +9,11 @@ import pytest
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.grants import Grants
-from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import Permission
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES

@@ -394,7 +394,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
 
 def _find_end(until: str, duration: str, *, now: float) -> float:
     """Return when a drain ends, in seconds since 1970 (UTC), 0 for never; UsageError, WaitRefused."""
-    from amd_gpu_tracker.waiting.sentences import parse_duration, parse_moment
+    from amd_gpu_tracker.times import parse_duration, parse_moment
 
     if until and duration:
         raise UsageError("Error: --until and --for both set the end. Give one of them")

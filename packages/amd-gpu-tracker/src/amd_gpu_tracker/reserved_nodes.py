@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.broker.node_users import find_difference, find_users, follow_leases
 from amd_gpu_tracker.node_access.device_filter import POLICY, allowed_devices, read_devices
 from amd_gpu_tracker.node_access.nodes import (
     RULE_FILE,
@@ -14,6 +13,7 @@ from amd_gpu_tracker.node_access.nodes import (
     is_closed,
 )
 from amd_gpu_tracker.node_access.scope import find_obstacle
+from amd_gpu_tracker.node_access.users import find_difference, find_users, follow_leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

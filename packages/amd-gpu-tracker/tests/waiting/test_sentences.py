@@ -6,9 +6,11 @@ import time
 
 import pytest
 
+from amd_ctk.job.service import got
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.records.lease import ProcessId
-from amd_gpu_tracker.waiting.sentences import format_past, got, held_by, parse_duration, parse_moment, waiting_for
+from amd_gpu_tracker.times import format_past, parse_duration, parse_moment
+from amd_gpu_tracker.waiting.sentences import held_by, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 
 

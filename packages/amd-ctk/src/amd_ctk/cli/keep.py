@@ -24,7 +24,7 @@ def keep(
     """
     from amd_ctk.job.service import find_owner, parse_time
     from amd_ctk.job.service import keep as keep_gpus
-    from amd_gpu_tracker.waiting.sentences import format_seconds
+    from amd_gpu_tracker.times import format_seconds
 
     seconds = keep_gpus(host_to_change(context), name, find_owner(user), parse_time(duration))
     print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")

@@ -24,10 +24,10 @@ def reserve(
     reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
     """
     from amd_ctk.job.listing import ended_by_restart
-    from amd_ctk.job.service import parse_time
+    from amd_ctk.job.service import got, parse_time
     from amd_ctk.job.service import reserve as reserve_gpus
     from amd_ctk.stderr import say
-    from amd_gpu_tracker.waiting.sentences import format_seconds, got
+    from amd_gpu_tracker.times import format_seconds
 
     chosen = name or f"reservation-{os.getpid()}"
     seconds = parse_time(duration)

@@ -9,7 +9,7 @@ from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
 from amd_gpu_tracker.service import GivenGpus, Service
-from amd_gpu_tracker.waiting.sentences import parse_duration
+from amd_gpu_tracker.times import parse_duration
 from amdgpu_discovery.errors import RequestError
 
 TYPE_CHECKING = False

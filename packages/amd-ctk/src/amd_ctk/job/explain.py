@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from amd_ctk.job.service import preview
+from amd_ctk.job.service import got, preview
 from amd_ctk.job.words import PlannedJob
 from amd_ctk.listing import to_json
 from amd_device_spec.slurm.filters import FILTERS
 from amd_gpu_tracker import Reservation
 from amd_gpu_tracker.service import GivenGpus, Service
-from amd_gpu_tracker.waiting.sentences import format_seconds, got, parse_duration
+from amd_gpu_tracker.times import format_seconds, parse_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import printable

@@ -7,7 +7,7 @@ import time
 
 from amd_ctk.listing import format_columns, to_json
 from amd_ctk.stderr import say
-from amd_gpu_tracker.waiting.sentences import format_seconds
+from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.people import name_of_person
 from amdgpu_discovery.plain_text import printable
 

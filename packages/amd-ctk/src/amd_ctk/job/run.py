@@ -7,14 +7,14 @@ import signal
 import time
 from contextlib import nullcontext
 
-from amd_ctk.job.service import hold
+from amd_ctk.job.service import got, hold
 from amd_ctk.job.start import become, end_by, require_command, require_program
 from amd_ctk.job.words import SYSTEMD_RUN, PlannedJob, default_name, find_run, in_unit, not_told, with_token
 from amd_ctk.stderr import say
 from amd_gpu_tracker import NotPermitted, Reservation, Tracker, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.service import GivenGpus
-from amd_gpu_tracker.waiting.sentences import format_seconds, got
+from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
 

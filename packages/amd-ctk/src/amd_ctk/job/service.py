@@ -7,13 +7,13 @@ import os
 from amd_gpu_tracker import NotPermitted, Tracker, WaitRefused
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.service import GivenGpus, JobRequest, Service
-from amd_gpu_tracker.waiting.sentences import parse_duration
+from amd_gpu_tracker.times import format_seconds, parse_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.people import behind_sudo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from amd_ctk.job.words import PlannedJob
     from amd_gpu_tracker import Reservation
@@ -103,6 +103,13 @@ def release(host: Host, name: str, owner: int | None) -> None:
     """Give a reservation back; of root's and others', `owner` says whose."""
     if not Service(host).release(name, owner):
         raise require_service()
+
+
+def got(numbers: Sequence[int], seconds: float | None) -> str:
+    """Return which GPUs a job got, and after how long where it had to wait."""
+    *first, last = map(str, numbers)
+    gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"
+    return gpus if seconds is None else f"{gpus} after {format_seconds(seconds)}"
 
 
 def require_service() -> ServiceMissing:

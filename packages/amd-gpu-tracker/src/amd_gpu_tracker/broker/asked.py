@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.job_processes import job_id
 from amd_gpu_tracker.broker.order import Waiter, as_bits
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import ROOT, Permission
@@ -11,6 +10,7 @@ from amd_gpu_tracker.broker.protocol import Request
 from amd_gpu_tracker.broker.terms import Terms, find_wanted_within, require_within, rules_for, rules_heard
 from amd_gpu_tracker.claims.by_name import is_contested
 from amd_gpu_tracker.errors import TrackerDisabled
+from amd_gpu_tracker.records.job_ids import job_id
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules

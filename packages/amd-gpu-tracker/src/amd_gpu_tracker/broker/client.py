@@ -187,7 +187,7 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
 
 
 def _time_over(request: Request, since: float) -> Refused:
-    from amd_gpu_tracker.waiting.sentences import format_seconds
+    from amd_gpu_tracker.times import format_seconds
 
     waited = format_seconds(time.monotonic() - since)
     return Refused(f"there was no GPU for {request.name} within {waited}", exit_code=CODE_OF_TIME_OVER)

@@ -15,11 +15,9 @@ from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import ENDING, Grants
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
-from amd_gpu_tracker.broker.job_processes import job_id, name_of, owner_of_job
 from amd_gpu_tracker.broker.job_time import end_now, inside, keep
 from amd_gpu_tracker.broker.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.line import Line
-from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.order import choose
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Place
@@ -32,7 +30,9 @@ from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
-from amd_gpu_tracker.waiting.sentences import format_seconds
+from amd_gpu_tracker.node_access.users import NodeUsers
+from amd_gpu_tracker.records.job_ids import job_id, name_of, owner_of
+from amd_gpu_tracker.times import format_seconds
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 
@@ -236,7 +236,7 @@ class Desk:
         job = _job_of(client, request, request.name)
         gpus = self._grants.given.get(job, ())
         self._grants.release(job)
-        self._log("released", job, job=name_of(job), user=owner_of_job(job), gpus=gpus)
+        self._log("released", job, job=name_of(job), user=owner_of(job), gpus=gpus)
         return Answer(kind=DONE)
 
     def _cancel(self, client: Connection, request: Request) -> Answer:

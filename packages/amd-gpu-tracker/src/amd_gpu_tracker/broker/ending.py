@@ -12,13 +12,14 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, open_process, owner_of
+from amd_gpu_tracker.broker.job_processes import belongs_to, find_processes, open_process
 from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.restarts import own_unit
+from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import Lease, ProcessId, format_lease, parse_lease
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError
@@ -63,7 +64,7 @@ def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
     programs = (os.path.basename(word) for each in found.inside for word in processes.words(each.pid)[:1])
     known = found.inside if any(name in ENGINES for name in programs) else found.inside | found.contained
     _write_note(book, lease, known)
-    termed = _send(known, owner_of(lease), processes, (signal.SIGTERM, signal.SIGCONT))
+    termed = _send(known, owner_of(lease.container_id), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
     log(OVER, f"{lease.container_id}: TERM to {len(termed)} processes")
     _end_rest(lease, book, log, seconds=grace, known=known)
@@ -155,7 +156,7 @@ def _end_first_process(init: ProcessId, processes: Processes, grace: float) -> N
 
 
 def _kill_rest(lease: Lease, processes: Processes, log: Journal, *, known: Iterable[ProcessId]) -> None:
-    owner = owner_of(lease)
+    owner = owner_of(lease.container_id)
     for _ in range(ROUNDS):
         found = find_processes(lease, processes, tuple(known))
         killed = _send(found.inside | found.contained, owner, processes, (signal.SIGKILL,))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.asked import Asked
-from amd_gpu_tracker.broker.job_processes import gpus_of, name_of, owner_of_job
-from amd_gpu_tracker.broker.node_users import NodeUsers
+from amd_gpu_tracker.broker.job_processes import gpus_of
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import LeaseTerms, preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim
@@ -18,6 +17,8 @@ from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotDone
 from amd_gpu_tracker.history.ended import read_ended
 from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.node_access.users import NodeUsers
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import FileError
@@ -158,7 +159,7 @@ class Grants:
     def _open(self, job: str, gpus: Sequence[GpuLocation]) -> None:
         """Let the owner of a job open what it was given; where that cannot be, it was given nothing."""
         try:
-            self._node_users.open(owner_of_job(job), gpus)
+            self._node_users.open(owner_of(job), gpus)
         except FileError:
             self.take_back(job)
             raise

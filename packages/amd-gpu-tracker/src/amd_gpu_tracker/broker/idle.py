@@ -13,14 +13,14 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.job_processes import name_of
 from amd_gpu_tracker.broker.job_stderr import say_to_job
 from amd_gpu_tracker.broker.job_time import inside
 from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.records.lease import BY_API, Lease
-from amd_gpu_tracker.waiting.sentences import format_seconds
+from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_json import dumps, loads

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from amd_gpu_tracker.claims.handover import digest_of
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.scope import is_in
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
@@ -51,7 +52,7 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     """Return the processes of a job that run; what descends from those `known` before counts as the job's, too."""
     parents = processes.parents()
     inside = _descendants({lease.creator, lease.init or lease.creator, *known} & parents.keys(), parents)
-    owner = owner_of(lease)
+    owner = owner_of(lease.container_id)
     scope = scope_of(lease.container_id, lease.creator)
     marked = {
         each
@@ -70,45 +71,21 @@ def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
 
     It was detached, where the command of the job has ended.
     """
-    owner, own = owner_of(lease), processes.namespace
+    owner, own = owner_of(lease.container_id), processes.namespace
     others = [pid for pid in processes.pids() if processes.link(pid, "ns/pid") not in ("", own)] if owner else []
     found = [each for each in map(processes.find, others) if each and _has_token(each.pid, lease, owner, processes)]
     # A process id may be another process's since.
     return min(filter(processes.is_running, found), key=lambda each: each.start, default=None)
 
 
-def owner_of(lease: Lease) -> int:
-    """Return whose processes a job has."""
-    return owner_of_job(lease.container_id)
-
-
 def scope_of(job: str, process: ProcessId) -> str:
     """Return what the scope is called into which the first process of a job is put; it may have none."""
-    return f"amd-gpu-{owner_of_job(job)}-{name_of(job)}-{process.pid}-{process.start}.scope"
+    return f"amd-gpu-{owner_of(job)}-{name_of(job)}-{process.pid}-{process.start}.scope"
 
 
 def gpus_of(lease: Lease, host: Host) -> list[GpuLocation]:
     """Return the GPUs of a lease that the host has, by number."""
     return [gpu for gpu in locate_gpus(host) if gpu.key in lease.gpus]
-
-
-def owner_of_job(job: str) -> int:
-    """Return whose job has this id: those of users begin with their number."""
-    owner, is_users, _ = job.partition("/")
-    return int(owner) if is_users and owner.isdecimal() else 0
-
-
-def job_id(owner: int, name: str) -> str:
-    """Return the id of somebody's job or reservation: names belong to a user, and those of root are plain.
-
-    So are those of the user whose own process this is, who has a state of their own.
-    """
-    return name if owner in (0, os.geteuid()) else f"{owner}/{name}"
-
-
-def name_of(job: str) -> str:
-    """Return the name of a job without its owner."""
-    return job.rpartition("/")[2]
 
 
 def belongs_to(pid: int, owner: int, processes: Processes) -> bool:

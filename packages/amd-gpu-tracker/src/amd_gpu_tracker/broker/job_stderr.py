@@ -8,8 +8,9 @@ import select
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.job_processes import open_process, owner_of
+from amd_gpu_tracker.broker.job_processes import open_process
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.plain_text import one_line
 
@@ -22,7 +23,7 @@ SAYING_SECONDS = 5
 
 def say_to_job(job: Lease, sentence: str, processes: Processes, children: Children) -> int:
     """Let a process of its own say a sentence to a job's first process, as `say_to` does, and return its id."""
-    act = partial(say_to, job.init or job.creator, owner_of(job), sentence, processes)
+    act = partial(say_to, job.init or job.creator, owner_of(job.container_id), sentence, processes)
     return children.start(act, seconds=SAYING_SECONDS)
 
 

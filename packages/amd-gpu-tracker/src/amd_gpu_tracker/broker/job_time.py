@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from amd_gpu_tracker.broker.grants import ENDING, no_reservation
-from amd_gpu_tracker.broker.job_processes import job_id, name_of, owner_of_job
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.job_ids import job_id, name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.sentences import format_seconds
+from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.host import Host
 
 MINUTE = 60
@@ -84,7 +84,7 @@ def find_owners(host: Host) -> Iterator[tuple[str, int | None]]:
     state = State(host)
     for lease in scan_leases(state, Processes(), state.lease_paths()).living:
         if BY_API in lease.ways and not lease.container_id.endswith(ENDING):
-            yield name_of(lease.container_id), owner_of_job(lease.container_id) or lease.person
+            yield name_of(lease.container_id), owner_of(lease.container_id) or lease.person
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from amd_gpu_tracker.broker.job_processes import gpus_of, name_of
+from amd_gpu_tracker.broker.job_processes import gpus_of
+from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import read_failures

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.waiting.sentences import parse_duration
+from amd_gpu_tracker.times import parse_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 

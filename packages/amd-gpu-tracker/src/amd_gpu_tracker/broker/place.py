@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.job_processes import name_of
 from amd_gpu_tracker.broker.order import latest_start, numbers_in
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.protocol import LONGEST_MESSAGE, WAITING, Answer
 from amd_gpu_tracker.broker.view import View
+from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.waiting.sentences import at_the_latest, held_by, waiting_for
 from amd_gpu_tracker.waiting.ticket import Ticket
 

@@ -12,12 +12,13 @@ from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.job_processes import name_of, scope_of
+from amd_gpu_tracker.broker.job_processes import scope_of
 from amd_gpu_tracker.broker.journal import Journal
-from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.node_access.device_filter import allowed_devices, read_devices
 from amd_gpu_tracker.node_access.scope import start_scope
+from amd_gpu_tracker.node_access.users import NodeUsers
+from amd_gpu_tracker.records.job_ids import name_of
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus

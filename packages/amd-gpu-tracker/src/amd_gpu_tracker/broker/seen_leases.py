@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.grants import Grants
-from amd_gpu_tracker.broker.job_processes import find_container, name_of, owner_of_job
+from amd_gpu_tracker.broker.job_processes import find_container
 from amd_gpu_tracker.broker.journal import Journal, log_of
-from amd_gpu_tracker.broker.node_users import NodeUsers
 from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.view import View, read_view
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.history.files import settle
 from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.history import FOUND, PROGRAM
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amdgpu_discovery.errors import ToolkitError
 
@@ -49,7 +50,7 @@ class SeenLeases:
             # The history has the end that was seen, not the moment of the look.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
-            self._log("ended", job, job=name_of(job), user=owner_of_job(job), gpus=given[job])
+            self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
         self._grants.given = self.view.given()
         return self.view
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.job_processes import owner_of
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.acl import read_users, set_users
+from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.device_nodes import KFD_PATH
@@ -77,7 +77,7 @@ def find_users(host: Host, leases: Iterable[Lease] | None = None) -> dict[str, s
     gpus = locate_gpus(host)
     users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
     for lease in leases:
-        if (owner := owner_of(lease)) and BY_API in lease.ways:
+        if (owner := owner_of(lease.container_id)) and BY_API in lease.ways:
             for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
                 users[path].add(owner)
     return users

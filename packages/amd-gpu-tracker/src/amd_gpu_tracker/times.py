@@ -1,0 +1,73 @@
+"""How people write lengths of time and moments."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.errors import WaitRefused
+
+SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+SHORTEST_DAY = 3
+MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as people say it: 12 s, 4 min 12 s, 3 h 5 min."""
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def format_past(moment: float, *, now: float) -> str:
+    """Return a moment that is over as people say it: 14:32, Mon 14:32, 2026-11-02 14:32; both since 1970 (UTC)."""
+    then, today = time.localtime(moment), time.localtime(now)
+    if then[:3] == today[:3]:
+        return time.strftime("%H:%M", then)
+    is_this_week = 0 <= now - moment < (len(DAYS) - 1) * 86400
+    return time.strftime("%a %H:%M" if is_this_week else "%Y-%m-%d %H:%M", then)
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of `30s`, `10m`, `2h`, `1d` or a number of seconds, None for ""; WaitRefused."""
+    if not text:
+        return None
+    number, unit = (text[:-1], text[-1]) if text[-1] in SECONDS_BY_UNIT else (text, "s")
+    if not (number.isascii() and number.isdecimal() and len(number) <= 9):
+        raise WaitRefused(f"{text[:20]!r} is not a time to wait", hint="write 30s, 10m or 2h")
+    return float(int(number) * SECONDS_BY_UNIT[unit])
+
+
+def parse_moment(text: str, *, now: float) -> float:
+    """Return the next moment that `Mon`, `Mon 08:00`, `18:00`, `2026-12-01` or `2026-12-01 08:00` means; WaitRefused.
+
+    All are times of this machine's time zone, in seconds since 1970 (UTC).
+    """
+    day, _, clock = text.strip().rpartition(" ") if ":" in text else (text.strip(), "", "00:00")
+    today = time.localtime(now)
+    try:
+        hour = time.strptime(clock, "%H:%M")
+        if day[:4].isdecimal():
+            candidates = [_moment(time.strptime(day, "%Y-%m-%d"), hour, 0)]
+        else:
+            first, step = ((_day_of_week(day) - today.tm_wday) % len(DAYS), len(DAYS)) if day else (0, 1)
+            candidates = [_moment(today, hour, first), _moment(today, hour, first + step)]
+    except (OverflowError, ValueError):
+        raise WaitRefused(f"{text[:40]!r} is not a time", hint=MOMENTS) from None
+    moment = next((each for each in candidates if each > now), None)
+    if moment is None:
+        raise WaitRefused(f"{text[:40]} is over", hint=MOMENTS)
+    return moment
+
+
+def _day_of_week(word: str) -> int:
+    """Return the number of a day by its first letters; ValueError."""
+    return [day[: max(len(word), SHORTEST_DAY)] for day in DAYS].index(word.lower())
+
+
+def _moment(day: time.struct_time, hour: time.struct_time, later: int) -> float:
+    # mktime knows how long months are, and when clocks are changed.
+    date = (day.tm_year, day.tm_mon, day.tm_mday + later)
+    return time.mktime((*date, hour.tm_hour, hour.tm_min, 0, 0, 0, -1))
