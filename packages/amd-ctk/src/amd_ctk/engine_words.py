@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+ENGINES = ("docker", "podman")
+COMMANDS = ("run", "create")
+PREFIXES = ("env", "sudo")
 OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
 # Those that have their value in the next word, of Docker 20 to 28, Podman 4 to 5 and nerdctl. `-c` is Docker's
 # context and Podman's connection.
@@ -72,3 +77,32 @@ def values_before(words: Sequence[str], option: str) -> list[str]:
         for word, following in pairs
         if word == option or word.startswith(f"{option}=")
     ]
+
+
+def find_engine(words: Sequence[str]) -> int:
+    """Return where the command stands behind `env X=1` or `sudo -E`, which leave the caller's variables to it; or 0."""
+    if os.path.basename(words[0]) not in PREFIXES:
+        return 0
+    from amd_ctk.prefixes import without_prefixes
+
+    command = without_prefixes(words)
+    return len(words) - len(command.words) if command.keeps_environment else 0
+
+
+def find_run(words: Sequence[str]) -> int | None:
+    """Return where `run` or `create` stands in an engine's command line, None where it is no such command."""
+    start = find_engine(words)
+    if os.path.basename(words[start]) not in ENGINES:
+        return None
+    position = start + 1
+    while position < len(words):
+        word = words[position]
+        if word in COMMANDS:
+            return position
+        if word.startswith("-"):
+            position += 2 if word in ENGINE_VALUES else 1
+        elif word == "container":
+            position += 1
+        else:
+            return None
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amd_ctk.job.service import got
 from amd_ctk.job.words import default_name, in_unit, not_told, with_token
 
 TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
@@ -107,3 +108,16 @@ def test_a_job_is_called_after_its_program(program, name):
 )
 def test_a_job_is_called_as_what_started_it_says(environment, name):
     assert default_name(["/usr/bin/jupyterhub-singleuser"], environment, 7) == name
+
+
+@pytest.mark.parametrize(
+    ("numbers", "seconds", "said"),
+    [
+        ((2, 3), 252.9, "GPUs 2 and 3 after 4 min 12 s"),
+        ((0,), 0.2, "GPU 0 after 0 s"),
+        ((0, 1, 7), 3600 * 26 + 61, "GPUs 0, 1 and 7 after 26 h 1 min"),
+        ((5,), None, "GPU 5"),
+    ],
+)
+def test_a_job_is_told_what_it_got(numbers, seconds, said):
+    assert got(numbers, seconds) == said

@@ -72,6 +72,19 @@ class NotPermitted(ToolkitError):
     exit_code = 3
 
 
+class ServiceMissing(ToolkitError):
+    """What only the service that gives GPUs to users can do, on a host where it does not run."""
+
+    exit_code = 3
+
+    def __init__(self) -> None:
+        """Say what the administrator does about it."""
+        super().__init__(
+            "users cannot reserve GPUs on this host",
+            hint="the administrator enables it with 'amd-ctk users allow NAME'",
+        )
+
+
 class LockTimeout(ToolkitError):
     """The tracker's lock was not free in time."""
 

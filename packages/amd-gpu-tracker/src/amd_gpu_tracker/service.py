@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.broker import client, protocol
-from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.value import Value
 
@@ -44,7 +44,7 @@ class GivenGpus(Value):
 
 
 class Service:
-    """The service of one host; if it does not run, methods return None or False.
+    """The service of one host. ServiceMissing if it does not run, except for what also works without it.
 
     ToolkitError, with the service's message and exit code, if it refuses; WaitRefused for an invalid name of a job.
     """
@@ -72,7 +72,7 @@ class Service:
     def run(self, job: JobRequest, *, timeout: float | None, tell: Callable[[str], None]) -> GivenGpus | None:
         """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds, None for no limit.
 
-        `tell` is called with messages about the wait.
+        `tell` is called with messages about the wait. None if the service does not run.
         """
         try:
             return self._ask_for_gpus(protocol.RUN, job, timeout=timeout, tell=tell)
@@ -83,28 +83,30 @@ class Service:
             return None
 
     def preview(self, job: JobRequest) -> GivenGpus | None:
-        """Return what `run` would return now."""
+        """Return what `run` would return now; None if the service does not run."""
         return self._ask_for_gpus(protocol.PREVIEW, job)
 
-    def reserve(self, job: JobRequest) -> GivenGpus | None:
-        """Reserve GPUs for later, for the `seconds` of the request."""
-        return self._ask_for_gpus(protocol.RESERVE, job)
+    def reserve(self, job: JobRequest) -> tuple[int, ...]:
+        """Reserve GPUs for later, for the `seconds` of the request; return their numbers."""
+        return self._require(protocol.Request(verb=protocol.RESERVE, **job.as_dict())).numbers
 
-    def keep(self, name: str, owner: int | None, seconds: int) -> float | None:
+    def keep(self, name: str, owner: int | None, seconds: int) -> float:
         """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-        answer = self._ask(protocol.Request(verb=protocol.KEEP, name=name, owner=owner, seconds=seconds))
-        return None if answer is None else answer.seconds
+        return self._require(protocol.Request(verb=protocol.KEEP, name=name, owner=owner, seconds=seconds)).seconds
 
-    def end(self, name: str, owner: int | None) -> bool:
+    def end(self, name: str, owner: int | None) -> None:
         """End a reservation or a running job, as the end of its time does."""
-        return self._ask(protocol.Request(verb=protocol.END, name=name, owner=owner)) is not None
+        self._require(protocol.Request(verb=protocol.END, name=name, owner=owner))
 
-    def release(self, name: str, owner: int | None) -> bool:
+    def release(self, name: str, owner: int | None) -> None:
         """Release a reservation; root names the `owner` of another user's."""
-        return self._ask(protocol.Request(verb=protocol.RELEASE, name=name, owner=owner)) is not None
+        self._require(protocol.Request(verb=protocol.RELEASE, name=name, owner=owner))
 
     def cancel(self, name: str, owner: int | None) -> bool:
-        """Remove a waiting job, that of `owner` if one is named; NotDone if the service knows no such job."""
+        """Remove a waiting job, that of `owner` if one is named; NotDone if the service knows no such job.
+
+        False if the service does not run.
+        """
         try:
             return self._ask(protocol.Request(verb=protocol.CANCEL, name=name, owner=owner)) is not None
         except client.Refused as error:
@@ -119,6 +121,12 @@ class Service:
         return GivenGpus(
             numbers=answer.numbers, environment=answer.environment, seconds=answer.seconds, message=answer.message
         )
+
+    def _require(self, request: protocol.Request) -> protocol.Answer:
+        answer = self._ask(request)
+        if answer is None:
+            raise ServiceMissing
+        return answer
 
     def _ask(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:
         require_name(request.name)

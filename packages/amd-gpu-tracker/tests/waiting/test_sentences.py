@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from amd_ctk.job.service import got
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.times import format_past, parse_duration, parse_moment
@@ -94,19 +93,6 @@ def test_a_moment_of_another_day_is_said_with_its_day(time_zone, past, said):
     now, then = (time.mktime(time.strptime(each, "%Y-%m-%d %H:%M")) for each in ("2026-11-25 12:30", past))
 
     assert format_past(then, now=now) == said
-
-
-@pytest.mark.parametrize(
-    ("numbers", "seconds", "said"),
-    [
-        ((2, 3), 252.9, "GPUs 2 and 3 after 4 min 12 s"),
-        ((0,), 0.2, "GPU 0 after 0 s"),
-        ((0, 1, 7), 3600 * 26 + 61, "GPUs 0, 1 and 7 after 26 h 1 min"),
-        ((5,), None, "GPU 5"),
-    ],
-)
-def test_a_job_is_told_what_it_got(numbers, seconds, said):
-    assert got(numbers, seconds) == said
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def end(
     The end of a reservation ends its commands too. They and jobs get SIGTERM, and SIGKILL 30 seconds later, as at the
     end of a time limit. You can end your own jobs; root can end anyone's.
     """
-    from amd_ctk.job.service import end as end_job
     from amd_ctk.job.service import find_owner
+    from amd_gpu_tracker.service import Service
 
-    end_job(host_to_change(context), name, find_owner(user))
+    Service(host_to_change(context)).end(name, find_owner(user))
     print(f"Ending {name}", file=sys.stderr)

@@ -17,7 +17,7 @@ def release(
 ) -> None:
     """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
     from amd_ctk.job.service import find_owner
-    from amd_ctk.job.service import release as release_gpus
+    from amd_gpu_tracker.service import Service
 
-    release_gpus(host_to_change(context), name, find_owner(user))
+    Service(host_to_change(context)).release(name, find_owner(user))
     print(f"The reservation {name} has ended")

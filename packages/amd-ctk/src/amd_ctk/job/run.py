@@ -7,9 +7,10 @@ import signal
 import time
 from contextlib import nullcontext
 
+from amd_ctk.engine_words import find_run
 from amd_ctk.job.service import got, hold
 from amd_ctk.job.start import become, end_by, require_command, require_program
-from amd_ctk.job.words import SYSTEMD_RUN, PlannedJob, default_name, find_run, in_unit, not_told, with_token
+from amd_ctk.job.words import SYSTEMD_RUN, PlannedJob, default_name, in_unit, not_told, with_token
 from amd_ctk.stderr import say
 from amd_gpu_tracker import NotPermitted, Reservation, Tracker, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
@@ -22,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.job.engine_options import EngineOptions
+    from amd_ctk.engine_options import EngineOptions
     from amdgpu_discovery.host import Host
 
 # What `amd-ctk run` asks for where nothing is said.
@@ -99,11 +100,11 @@ def _check_command(words: Sequence[str], wait: str | None, *, unit: bool) -> Non
 
 
 def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptions | None:
-    """Return what an engine's command needs for its container to have the GPUs, before any is reserved; CannotRun."""
+    """Return what an engine lacks for its container to have the GPUs, before any is reserved; NoGpusByEngine."""
     if find_run(words) is None or asks_for_nothing(request):
         return None
     # What parses the words of engines is a third of the imports of this program.
-    from amd_ctk.job.engine_options import find_options
+    from amd_ctk.engine_options import find_options
 
     return find_options(words, host, os.environ)
 

@@ -1,11 +1,11 @@
-"""Ask the service that gives out GPUs: for a job, for a reservation, to give back and to cancel."""
+"""Ask for GPUs: the service that gives them out, and where there is none whatever else can."""
 
 from __future__ import annotations
 
 import os
 
 from amd_gpu_tracker import NotPermitted, Tracker, WaitRefused
-from amd_gpu_tracker.errors import NotDone
+from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.service import GivenGpus, JobRequest, Service
 from amd_gpu_tracker.times import format_seconds, parse_duration
 from amdgpu_discovery.errors import ToolkitError
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
-
-
-class ServiceMissing(ToolkitError):
-    """What only the service can do, on a host where it does not run."""
-
-    exit_code = 3
 
 
 class NoSuchUser(ToolkitError):
@@ -67,28 +61,19 @@ def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, .
     """Reserve GPUs for some time, and return their numbers."""
     numbers = _numbers_of_job(host, request, os.environ)
     asked = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=behind_sudo(os.environ))
-    given = Service(host).reserve(asked)
-    if given is None:
-        raise require_service()
-    return given.numbers
+    return Service(host).reserve(asked)
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-    left = Service(host).keep(name, owner, seconds)
-    if left is not None:
-        return left
-    if os.geteuid():
-        raise require_service()
+    try:
+        return Service(host).keep(name, owner, seconds)
+    except ServiceMissing:
+        if os.geteuid():
+            raise
     from amd_ctk.job import alone
 
     return alone.keep(host, name, owner, seconds)
-
-
-def end(host: Host, name: str, owner: int | None) -> None:
-    """End a reservation or a running job, as the end of its time does; NotDone, NotPermitted."""
-    if not Service(host).end(name, owner):
-        raise require_service()
 
 
 def parse_time(text: str) -> int:
@@ -99,25 +84,11 @@ def parse_time(text: str) -> int:
     return seconds
 
 
-def release(host: Host, name: str, owner: int | None) -> None:
-    """Give a reservation back; of root's and others', `owner` says whose."""
-    if not Service(host).release(name, owner):
-        raise require_service()
-
-
 def got(numbers: Sequence[int], seconds: float | None) -> str:
     """Return which GPUs a job got, and after how long where it had to wait."""
     *first, last = map(str, numbers)
     gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"
     return gpus if seconds is None else f"{gpus} after {format_seconds(seconds)}"
-
-
-def require_service() -> ServiceMissing:
-    """Return the error for what needs the service where it does not run."""
-    return ServiceMissing(
-        "users cannot reserve GPUs on this host",
-        hint="the administrator enables it with 'amd-ctk users allow NAME'",
-    )
 
 
 def find_owner(user: str) -> int | None:
@@ -138,7 +109,7 @@ def find_owner(user: str) -> int | None:
 def _require_no_service(job: PlannedJob) -> None:
     """Raise ServiceMissing for a job that only the service can give GPUs."""
     if job.reservation or job.is_spare:
-        raise require_service()
+        raise ServiceMissing
 
 
 def _request_for(host: Host, job: PlannedJob) -> JobRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.engine_words import ENGINE_VALUES
+from amd_ctk.engine_words import ENGINES, find_run
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_gpu_tracker import Reservation
 from amdgpu_discovery.value import Value
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 SYSTEMD_RUN = "systemd-run"
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
-ENGINES = ("docker", "podman")
-COMMANDS = ("run", "create")
-PREFIXES = ("env", "sudo")
 LONGEST_DEFAULT_NAME = 40
 # Variables that name a job, and what is put before their value. Each user of a JupyterHub runs the same program.
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
@@ -87,32 +84,3 @@ def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int)
     name = next(named, os.path.basename(words[0]))[:LONGEST_DEFAULT_NAME]
     letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
     return f"{letters.strip('-') or 'job'}-{pid}"
-
-
-def find_engine(words: Sequence[str]) -> int:
-    """Return where the command stands behind `env X=1` or `sudo -E`, which leave the caller's variables to it; or 0."""
-    if os.path.basename(words[0]) not in PREFIXES:
-        return 0
-    from amd_ctk.prefixes import without_prefixes
-
-    command = without_prefixes(words)
-    return len(words) - len(command.words) if command.keeps_environment else 0
-
-
-def find_run(words: Sequence[str]) -> int | None:
-    """Return where `run` or `create` stands in an engine's command line, None where it is no such command."""
-    start = find_engine(words)
-    if os.path.basename(words[start]) not in ENGINES:
-        return None
-    position = start + 1
-    while position < len(words):
-        word = words[position]
-        if word in COMMANDS:
-            return position
-        if word.startswith("-"):
-            position += 2 if word in ENGINE_VALUES else 1
-        elif word == "container":
-            position += 1
-        else:
-            return None
-    return None

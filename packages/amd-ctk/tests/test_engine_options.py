@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.job import engine_options
-from amd_ctk.job.engine_options import find_options
-from amd_ctk.job.start import CannotRun
+from amd_ctk import engine_options
+from amd_ctk.engine_options import NoGpusByEngine, find_options
 from amdgpu_discovery import build_host
 
 OURS = {"path": "/usr/bin/amd-container-runtime"}
@@ -128,7 +127,7 @@ def test_docker_without_runtime_and_cdi_is_refused(host, engine, info, has_spec)
     if has_spec:
         with_spec(host)
 
-    with pytest.raises(CannotRun) as refused:
+    with pytest.raises(NoGpusByEngine) as refused:
         named("docker run image", host)
 
     assert str(refused.value) == (
@@ -182,7 +181,7 @@ def test_a_docker_that_is_podman_is_asked_as_podman(host, engine, asked):
 def test_podman_without_the_runtime_gets_cdi_devices_or_is_refused(host, engine):
     engine("podman", "/usr/bin/crun", first=UNKNOWN)
 
-    with pytest.raises(CannotRun) as refused:
+    with pytest.raises(NoGpusByEngine) as refused:
         named("podman run image", host)
     with_spec(host)
 
@@ -256,7 +255,7 @@ def test_other_devices_and_directories_are_no_gpus(host, engine, command):
     ("command", "runtime"), [("docker run --runtime=runc image", "runc"), ("podman --runtime crun run image", "crun")]
 )
 def test_a_runtime_that_gives_no_gpu_is_refused(host, command, runtime):
-    with pytest.raises(CannotRun) as refused:
+    with pytest.raises(NoGpusByEngine) as refused:
         named(command, host)
 
     assert str(refused.value) == (f"the container runs under {runtime}, which gives it no GPU (write --runtime=amd)")

@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.engine_words import ENGINE_VALUES, values_before
+from amd_ctk.engine_words import ENGINE_VALUES, find_engine, find_run, values_before
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
-from amd_ctk.job.start import CannotRun
-from amd_ctk.job.words import find_engine, find_run
 from amd_ctk.prefixes import environment_of, without_prefixes
 from amd_ctk.programs import Answer, ask, parse_object
 from amd_ctk.stderr import say
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
@@ -37,6 +36,12 @@ ELSEWHERE_VARIABLES = ("DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION
 LOCAL_SOCKET = "unix://"
 
 
+class NoGpusByEngine(ToolkitError):
+    """A container that its engine would start without the GPUs of its job."""
+
+    exit_code = 126
+
+
 class EngineOptions(Value):
     """The options that an engine's `run` needs for GPUs; those of CDI follow from the numbers."""
 
@@ -49,7 +54,7 @@ class EngineOptions(Value):
 
 
 def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str]) -> EngineOptions:
-    """Return what a command lacks for its container to have the GPUs; CannotRun where its engine cannot give any.
+    """Return what a command lacks for its container to have the GPUs; NoGpusByEngine where its engine cannot give any.
 
     Nothing is added to a command that asks for GPUs itself, or that goes to an engine elsewhere.
     """
@@ -69,7 +74,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     if chosen := options.get("runtime") or values_before(before, "--runtime"):
         if chosen[-1] in PLAIN_RUNTIMES:
             problem = f"the container runs under {chosen[-1]}, which gives it no GPU"
-            raise CannotRun(problem, hint=f"write {RUNTIME}")
+            raise NoGpusByEngine(problem, hint=f"write {RUNTIME}")
         return EngineOptions()
     find = _of_podman if engine == PODMAN else _of_docker
     return find([*prefix, words[0], *before], engine, host)
@@ -134,7 +139,7 @@ def _by_cdi(engine: str, host: Host, *, reads_specs: bool) -> EngineOptions:
     if any(name.startswith(f"{CDI_KIND}=") for name in names):
         return EngineOptions(has_cdi=True)
     refusal = without_runtime(engine)
-    raise CannotRun(refusal.message, hint=refusal.hint)
+    raise NoGpusByEngine(refusal.message, hint=refusal.hint)
 
 
 def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
