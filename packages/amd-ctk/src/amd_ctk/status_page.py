@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 
-from amd_ctk.job.listing import NOBODY_WAITS, find_jobs_of, running_rows, waiting_rows
+from amd_ctk.job.listing import NOBODY_WAITS, running_rows, waiting_rows
 from amd_ctk.web_page import format_web_page, text
 from amd_gpu_tracker.show.listing import Listing
 from amd_gpu_tracker.state_table import find_page
@@ -37,7 +37,7 @@ footer { margin-top: 1.5rem; font-size: .85rem; opacity: .75; }
 
 def find_status_page(tracker: Tracker) -> str:
     """Return the page of a host as it is now."""
-    waiting, running = find_jobs_of(tracker)
+    waiting, running = tracker.waiting(), tracker.jobs()
     now = time.time()
     page = find_page(tracker, now=now)
     jobs = [running_rows(running, now), waiting_rows(waiting, now)]

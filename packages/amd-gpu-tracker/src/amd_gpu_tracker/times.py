@@ -7,6 +7,8 @@ import time
 from amd_gpu_tracker.errors import WaitRefused
 
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+# The largest first; days are written as hours, which are unambiguous.
+UNITS = (("h", 3600), ("m", 60), ("s", 1))
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 SHORTEST_DAY = 3
 MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
@@ -19,6 +21,12 @@ def format_seconds(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def format_duration(seconds: int) -> str:
+    """Return a duration in the largest unit that says it in whole numbers, as `24h`."""
+    unit, length = next((unit, length) for unit, length in UNITS if not seconds % length)
+    return f"{seconds // length}{unit}"
 
 
 def format_past(moment: float, *, now: float) -> str:

@@ -102,8 +102,8 @@ def run(
         "unit": unit,
     }
     if each or output or at_once or from_line:
-        from amd_ctk.job.each import parse_each, run_each
+        from amd_ctk.job.each import run_each
 
-        chosen = parse_each(each, output, at_once, from_line)
-        run_each(host, chosen, words, name=name, wait=wait or "", **options)
+        options |= {"file": each, "output": output, "at_once": at_once, "first": from_line}
+        run_each(host, words, name=name, wait=wait or "", **options)
     run_job(host, plan_job(words, name=name, wait=wait, **options))

@@ -17,7 +17,6 @@ from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,44 +45,35 @@ class EachRefused(ToolkitError):
     exit_code = 2
 
 
-class Each(Value):
-    """What `--each` and the options beside it say.
+def run_each(
+    host: Host,
+    words: Sequence[str],
+    *,
+    file: str,
+    output: str,
+    at_once: int | None,
+    first: int | None,
+    name: str,
+    **options: Any,
+) -> NoReturn:
+    """Run a job for each line of `file`; end with the number of those that failed, at most 101, or by a signal.
 
-    Attributes:
-        file: The file with a line for each job, `-` for standard input.
-        output: The directory for the logs.
-        at_once: How many jobs run or wait for GPUs at the same time; 0 for as many as there are GPUs.
-        first: The line to begin with.
+    `file` is `-` for standard input, `output` the directory for the logs, `at_once` how many jobs run or wait for GPUs
+    at the same time (None: as many as there are GPUs), `first` the line to begin with, and `options` are those of
+    `plan_job`. EachRefused, ParametersError, CannotRun and FileError before the first has begun.
     """
-
-    file: str
-    output: str
-    at_once: int = 0
-    first: int = 1
-
-
-def parse_each(file: str, output: str, at_once: int | None, first: int | None) -> Each:
-    """Return what these options say, of which there is one at least; EachRefused."""
     if not file:
         raise EachRefused("--output, --at-once and --from-line are for jobs of --each", hint="add --each=FILE")
     if not output:
         raise EachRefused("--each needs a directory for the logs", hint="add --output=DIR")
-    return Each(file=file, output=output, at_once=at_once or 0, first=first or 1)
-
-
-def run_each(host: Host, each: Each, words: Sequence[str], *, name: str, **options: Any) -> NoReturn:
-    """Run a job for each line; end with the number of those that failed, at most 101, or by the signal that came.
-
-    `options` are those of `plan_job`. ParametersError, CannotRun and FileError before the first has begun.
-    """
-    lines = lines_from(parse_lines(read_parameters(each.file), each.file), each.first, each.file)
+    lines = lines_from(parse_lines(read_parameters(file), file), first or 1, file)
     if PLACE not in words[0]:
         require_command(words, options["wait"])
-    _make_directory(each.output)
+    _make_directory(output)
     name = name or default_name(words, os.environ, os.getpid())
-    at_once = each.at_once or len(locate_gpus(host)) or 1
+    at_once = at_once or len(locate_gpus(host)) or 1
     waiting = deque(lines)
-    with _Jobs(each.output) as jobs:
+    with _Jobs(output) as jobs:
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
                 line = waiting.popleft()

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from amd_gpu_tracker import RunningJob, Ticket, Tracker
+    from amd_gpu_tracker import RunningJob, Ticket
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
@@ -30,15 +30,11 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
     """Print the jobs that have GPUs on a host, and those that wait."""
     from amd_gpu_tracker import Tracker
 
-    tickets, running = find_jobs_of(Tracker(host))
+    tracker = Tracker(host)
+    tickets, running = tracker.waiting(), tracker.jobs()
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
     for sentence in () if as_json else ended_by_restart(host, of_everybody=os.geteuid() == 0):
         say(sentence)
-
-
-def find_jobs_of(tracker: Tracker) -> tuple[Sequence[Ticket], list[RunningJob]]:
-    """Return the jobs that wait, and those that have GPUs."""
-    return tracker.waiting(), tracker.jobs()
 
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amd_ctk.listing import format_columns, to_json
-from amd_gpu_tracker.broker.people import Permission, format_duration
+from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.times import format_duration
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
 NO_LIMIT = "no limit"

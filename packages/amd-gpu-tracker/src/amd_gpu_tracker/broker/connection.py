@@ -8,14 +8,7 @@ import socket
 from collections.abc import Callable
 
 from amd_gpu_tracker.broker.peer import Peer, has_ended
-from amd_gpu_tracker.broker.protocol import (
-    LARGEST_LINE,
-    Answer,
-    ProtocolError,
-    Request,
-    format_answer,
-    parse_request,
-)
+from amd_gpu_tracker.broker.protocol import LARGEST_LINE, Answer, ProtocolError, Request, format_answer, parse_request
 
 # What a client may leave unread before it loses its connection: many answers.
 MOST_UNREAD = 64 * 1024

@@ -7,9 +7,7 @@ counts from the next look.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.child import Children
@@ -30,7 +28,8 @@ LOOKS = 10
 MOST_BETWEEN = 60.0
 # Many times what a look takes, health included, which has a bound of its own.
 MOST_SECONDS = 20.0
-SEVERAL_ANSWERS = 65536
+# What a pipe holds: many times the keys of all GPUs, which are written at once.
+MOST_BYTES = 65536
 
 
 class Idle:
@@ -119,8 +118,8 @@ class Idle:
 
     def _forget(self, leases: Sequence[Lease]) -> bool:
         """Clear the idle times of leases once warnings are turned off."""
-        changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in leases if each.idle_since]
-        changed = [each for each in changed if not each.is_preempted]
+        idle = [each for each in leases if each.idle_since and not each.is_preempted]
+        changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in idle]
         self._write(changed)
         return bool(changed)
 
@@ -168,7 +167,6 @@ class IdleLook:
         self._children = children
         self._pid = 0
         self._reader = -1
-        self._answer = b""
         self._began = 0.0
 
     @property
@@ -188,7 +186,7 @@ class IdleLook:
             return
         self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(writer, True)
-        self._answer, self._began = b"", now
+        self._began = now
         try:
             look = partial(_tell_unused, self._host, writer)
             self._pid = self._children.start(look, seconds=int(MOST_SECONDS), keep=(writer,))
@@ -197,26 +195,20 @@ class IdleLook:
 
     def finish(self, now: float) -> frozenset[str] | None:
         """Return the keys of the idle GPUs, once the look is over; None before, and if it failed."""
-        if self._reader < 0 or (not self._is_told() and now < self._began + MOST_SECONDS):
+        if self._reader < 0:
             return None
+        try:
+            answer = os.read(self._reader, MOST_BYTES)
+        except BlockingIOError:
+            if now < self._began + MOST_SECONDS:
+                return None
+            answer = b""
         os.close(self._reader)
         self._reader = -1
-        if now >= self._began + MOST_SECONDS:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
         try:
-            return frozenset(loads(self._answer))
+            return frozenset(loads(answer))
         except ValueError:
             return None
-
-    def _is_told(self) -> bool:
-        """Read what there is, and return whether that is all."""
-        try:
-            while more := os.read(self._reader, SEVERAL_ANSWERS):
-                self._answer += more
-        except BlockingIOError:
-            return False
-        return True
 
 
 def _tell_unused(host: Host, writer: int) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 from amd_gpu_tracker.broker.job_processes import gpus_of
 from amd_gpu_tracker.records.job_ids import name_of
@@ -22,22 +21,17 @@ from amdgpu_discovery.plain_text import one_line
 JOURNAL = "/run/systemd/journal/socket"
 
 
-class Journal(Protocol):
-    """Writes what became of a job."""
-
-    def __call__(
-        self, verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
-    ) -> None:
-        """Write a verdict ("granted"), a sentence about it, and what of both `journalctl` can ask for.
-
-        `job` is the name of a job or reservation, `user` the number of the user whose it is, or who asked.
-        """
+# Writes what became of a job, with the arguments of `write_line`.
+Journal = Callable[..., None]
 
 
 def write_line(
     verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
 ) -> None:
-    """Write a line of the service, as `Journal` does."""
+    """Write a verdict ("granted"), a sentence about it, and what of both `journalctl` can ask for.
+
+    `job` is the name of a job or reservation, `user` the number of the user whose it is, or who asked.
+    """
     line = one_line(f"{verdict}: {sentence}")
     # A journal that starts again must not take the service along.
     with suppress(OSError):

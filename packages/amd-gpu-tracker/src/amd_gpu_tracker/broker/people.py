@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.times import parse_duration
+from amd_gpu_tracker.times import format_duration, parse_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -19,9 +19,8 @@ TOGETHER = "together"
 NO_LIMIT = 0
 MOST_GPUS = 1024
 LARGEST_ID = (1 << 32) - 2
-# A year. Days are written as hours, which are unambiguous.
+# A year.
 MOST_SECONDS = 366 * 86400
-UNITS = (("h", 3600), ("m", 60), ("s", 1))
 
 
 class NotAllowed(ToolkitError):
@@ -112,12 +111,6 @@ def is_name(text: str) -> bool:
     """Return whether a user, @group or everyone can be written like this in the settings."""
     name = text.removeprefix(GROUP_SIGN)
     return bool(name) and name.isprintable() and not set(" =:,") & set(name)
-
-
-def format_duration(seconds: int) -> str:
-    """Return a duration in the largest unit that says it in whole numbers, as `24h`."""
-    unit, length = next((unit, length) for unit, length in UNITS if not seconds % length)
-    return f"{seconds // length}{unit}"
 
 
 def parse_limit(text: str) -> int:

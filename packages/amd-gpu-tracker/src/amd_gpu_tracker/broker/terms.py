@@ -6,17 +6,10 @@ import os
 from collections.abc import Callable
 
 from amd_gpu_tracker.broker.order import FAIR
-from amd_gpu_tracker.broker.people import (
-    EVERYONE,
-    NO_LIMIT,
-    ROOT,
-    NotAllowed,
-    Permission,
-    find_permission,
-    format_duration,
-)
+from amd_gpu_tracker.broker.people import EVERYONE, NO_LIMIT, ROOT, NotAllowed, Permission, find_permission
 from amd_gpu_tracker.broker.protocol import ProtocolError
 from amd_gpu_tracker.claims.by_name import find_wanted
+from amd_gpu_tracker.times import format_duration
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.health.limits import HealthLimits

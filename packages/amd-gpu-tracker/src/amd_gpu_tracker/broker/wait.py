@@ -190,15 +190,8 @@ def _start_process(directories: tuple[str, ...], listener: int, lock: int) -> No
     words = [sys.executable, "-I", "-c", PROGRAM, *directories, str(listener), *paths]
     quiet = subprocess.DEVNULL
     try:
-        subprocess.run(
-            words,
-            stdin=quiet,
-            stdout=quiet,
-            stderr=quiet,
-            cwd="/",
-            pass_fds=(listener, lock),
-            start_new_session=True,
-            check=False,
+        subprocess.call(
+            words, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", pass_fds=(listener, lock), start_new_session=True
         )
     except OSError as error:
         raise FileError(f"{sys.executable} cannot be run: {reason(error)}") from error
