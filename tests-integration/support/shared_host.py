@@ -218,6 +218,9 @@ class Person:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
+        if number == signal.SIGSTOP:
+            # On a busy machine a process runs on for a moment.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def ended_by(self) -> int:
         """Wait for the end of its command, and return the signal that ended it."""

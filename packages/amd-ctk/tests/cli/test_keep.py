@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.asked import Asked
+from amd_gpu_tracker.broker.asked import weigh
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.peer import Peer
 from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.protocol import RESERVE, Request
+from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
 
@@ -30,13 +31,10 @@ def served(tmp_path: Path) -> Host:
         pytest.skip("needs root, who does it without the service")
     host = build_host(tmp_path / "host", "mi210-4")
     Tracker(host).enable()
-    grants = Grants(Book(State(host), Processes()), NodeUsers(host))
+    book, everyone = Book(State(host), Processes()), Permission(who="everyone")
     peer = Peer(uid=ALICE, gids=(), process=Processes().myself())
-    everyone = Permission(who="everyone")
-    asked = Asked(
-        peer=peer, person=ALICE, name="debug", gpus="0", permission=everyone, rules=NO_RULES, count=1, among=0b1
-    )
-    grants.keep(asked, 3600)
+    asked = weigh(book, Terms(permissions=(everyone,)), everyone, peer, Request(verb=RESERVE, name="debug", gpus="0"))
+    Grants(book, NodeUsers(host)).keep(asked, 3600)
     return host
 
 

@@ -134,7 +134,7 @@ def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_c
     ("time", "message"),
     [
         ("soon", "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
-        ("367d", "367d is longer than a year (write 30m, 24h or 7d)\n"),
+        ("367d", "367d is longer than 366 days (write 30m, 4h or 2d)\n"),
     ],
 )
 def test_a_time_that_is_none_allows_nothing(served: Host, amd_ctk, time: str, message: str) -> None:

@@ -31,12 +31,6 @@ class SharedJobs:
         self._host = book.state.host
         self._rules = rules
 
-    def owners(self) -> list[tuple[str, int | None]]:
-        """Return the name and user of each reservation and job that is not being ended; None for an unknown user."""
-        from amd_gpu_tracker.broker.job_time import find_owners
-
-        return list(find_owners(self._host))
-
     def keep(self, name: str, *, owner: int | None, seconds: float) -> float:
         """Extend a reservation or job to `seconds` from now; return the seconds until it ends, 0 if it has no end.
 

@@ -48,6 +48,14 @@ def parse_duration(text: str) -> float | None:
     return float(int(number) * SECONDS_BY_UNIT[unit])
 
 
+def parse_at_most(text: str, most: int) -> int:
+    """Return the seconds of a duration, 0 for ""; WaitRefused for more than `most` seconds, which are whole days."""
+    seconds = int(parse_duration(text) or 0)
+    if seconds > most:
+        raise WaitRefused(f"{text} is longer than {most // 86400} days", hint="write 30m, 4h or 2d")
+    return seconds
+
+
 def parse_moment(text: str, *, now: float) -> float:
     """Return the next moment that `Mon`, `Mon 08:00`, `18:00`, `2026-12-01` or `2026-12-01 08:00` means; WaitRefused.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.plain_files import read_plain_file
 
 TYPE_CHECKING = False
@@ -18,6 +19,27 @@ LONGEST_UID = len(str(LARGEST_UID))
 # Not through pwd: a directory service that does not answer would stop the look.
 USERS = "/etc/passwd"
 LARGEST_USERS = 1024 * 1024
+
+
+class NoSuchUser(ToolkitError):
+    """A user whom the system does not know."""
+
+    exit_code = 2
+
+
+def find_user(word: str) -> int | None:
+    """Return the number of a user by name or number, also of one that was deleted; None for "". NoSuchUser."""
+    if not word:
+        return None
+    if word.isascii() and word.isdecimal() and len(word) <= LONGEST_UID:
+        return int(word)
+    # What gives out GPUs knows numbers only.
+    import pwd
+
+    try:
+        return pwd.getpwnam(word).pw_uid
+    except (KeyError, ValueError):
+        raise NoSuchUser(f"there is no user {word[:64]!r}", hint="name a user, or write the number") from None
 
 
 def behind_sudo(environment: Mapping[str, str]) -> int | None:

@@ -22,9 +22,10 @@ def keep(
     that uses its GPUs. You can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep
     anyone's, without a limit. With or without DURATION, its idle time starts again at 0.
     """
-    from amd_ctk.job.service import find_owner, parse_time
     from amd_ctk.job.service import keep as keep_gpus
-    from amd_gpu_tracker.times import format_seconds
+    from amd_gpu_tracker.service import Service
+    from amd_gpu_tracker.times import format_seconds, parse_at_most
+    from amdgpu_discovery.people import find_user
 
-    seconds = keep_gpus(host_to_change(context), name, find_owner(user), parse_time(duration))
+    seconds = keep_gpus(host_to_change(context), name, find_user(user), parse_at_most(duration, Service.MOST_SECONDS))
     print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")

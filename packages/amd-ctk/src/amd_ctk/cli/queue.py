@@ -38,9 +38,10 @@ def cancel(
 
     Its command does not run. A job that has its GPUs is no longer in the queue.
     """
-    from amd_ctk.job.service import cancel_job, find_owner
+    from amd_ctk.job.service import cancel_job
+    from amdgpu_discovery.people import find_user
 
-    cancel_job(host_to_change(context), name, find_owner(user))
+    cancel_job(host_to_change(context), name, find_user(user))
     print(f"Job {name} was removed from the queue", file=sys.stderr)
 
 
@@ -56,8 +57,8 @@ def end(
     The end of a reservation ends its commands too. They and jobs get SIGTERM, and SIGKILL 30 seconds later, as at the
     end of a time limit. You can end your own jobs; root can end anyone's.
     """
-    from amd_ctk.job.service import find_owner
     from amd_gpu_tracker.service import Service
+    from amdgpu_discovery.people import find_user
 
-    Service(host_to_change(context)).end(name, find_owner(user))
+    Service(host_to_change(context)).end(name, find_user(user))
     print(f"Ending {name}", file=sys.stderr)

@@ -16,8 +16,8 @@ def release(
     user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation; only for root.")] = "",
 ) -> None:
     """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
-    from amd_ctk.job.service import find_owner
     from amd_gpu_tracker.service import Service
+    from amdgpu_discovery.people import find_user
 
-    Service(host_to_change(context)).release(name, find_owner(user))
+    Service(host_to_change(context)).release(name, find_user(user))
     print(f"The reservation {name} has ended")

@@ -24,13 +24,14 @@ def reserve(
     reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
     """
     from amd_ctk.job.listing import ended_by_restart
-    from amd_ctk.job.service import got, parse_time
+    from amd_ctk.job.service import got
     from amd_ctk.job.service import reserve as reserve_gpus
     from amd_ctk.stderr import say
-    from amd_gpu_tracker.times import format_seconds
+    from amd_gpu_tracker.service import Service
+    from amd_gpu_tracker.times import format_seconds, parse_at_most
 
     chosen = name or f"reservation-{os.getpid()}"
-    seconds = parse_time(duration)
+    seconds = parse_at_most(duration, Service.MOST_SECONDS)
     host = host_to_change(context)
     for sentence in ended_by_restart(host):
         say(sentence)

@@ -64,7 +64,8 @@ def allow(
     from amd_ctk.configuration.settings_file import save_settings
     from amd_ctk.sharing import permissions, service
     from amd_ctk.sharing.listing import format_permission
-    from amd_gpu_tracker.broker.people import Permission, parse_limit
+    from amd_gpu_tracker.broker.people import MOST_SECONDS, Permission
+    from amd_gpu_tracker.times import parse_at_most
 
     if together and not (gpus and who.startswith(GROUP_SIGN)):
         raise typer.BadParameter("--together needs a group and a count: 'users allow @GROUP --gpus=4 --together'")
@@ -72,7 +73,7 @@ def allow(
     rule = Permission(
         who=who,
         gpus=gpus or NO_LIMIT,
-        seconds=parse_limit(duration),
+        seconds=parse_at_most(duration, MOST_SECONDS),
         groups=tuple(chosen),
         is_together=together,
         is_excluded=gpus == 0,

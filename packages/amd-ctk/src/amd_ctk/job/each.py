@@ -11,7 +11,7 @@ from functools import partial
 
 from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
-from amd_ctk.job.words import PlannedJob, default_name
+from amd_ctk.job.words import default_name
 from amd_ctk.parameters import lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
@@ -69,7 +69,11 @@ def run_each(
     lines = lines_from(parse_lines(read_parameters(file), file), first or 1, file)
     if PLACE not in words[0]:
         require_command(words, options["wait"])
-    _make_directory(output)
+    try:
+        os.makedirs(output, exist_ok=True)
+    except OSError as error:
+        hint = "name another directory for the logs"
+        raise FileError(f"{output} cannot be made: {reason(error)}", hint=hint) from error
     name = name or default_name(words, os.environ, os.getpid())
     at_once = at_once or len(locate_gpus(host)) or 1
     waiting = deque(lines)
@@ -78,24 +82,11 @@ def run_each(
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
                 line = waiting.popleft()
                 plan = partial(plan_job, _words_for(line, words), name=f"{name}-{line.number}", **options)
-                jobs.start(line.number, partial(_plan_and_run, host, plan))
+                # Words that are wrong for one line alone are an error of its job.
+                jobs.start(line.number, lambda plan=plan: run_job(host, plan()))  # type: ignore[misc]
             else:
                 jobs.wait_for_one()
     _end(jobs, [*jobs.unfinished, *(line.number for line in waiting)], len(lines))
-
-
-def _plan_and_run(host: Host, plan: Callable[[], PlannedJob]) -> None:
-    """Run a job whose words are wrong for its line alone, where they are."""
-    run_job(host, plan())
-
-
-def _make_directory(path: str) -> None:
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be made: {reason(error)}", hint="name another directory for the logs"
-        ) from error
 
 
 def _words_for(line: ParameterLine, words: Sequence[str]) -> list[str]:

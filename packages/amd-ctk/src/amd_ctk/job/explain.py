@@ -38,7 +38,9 @@ class JobExplanation(Value):
 def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os.environ) -> JobExplanation:
     """Return what becomes of a job that a caller with this environment starts."""
     try:
-        foreseen = _foresee(host, job)
+        Service(host).require_name(job.name)
+        parse_duration(job.wait or "")
+        foreseen = preview(host, job)
     except ToolkitError as error:
         return JobExplanation(refusal=error)
     removed = tuple(name for name in FILTERS if name in environment and name not in foreseen.environment)
@@ -72,13 +74,6 @@ def format_job_as_json(explanation: JobExplanation) -> str:
             "refusals": [str(explanation.refusal)] if explanation.refusal else [],
         }
     )
-
-
-def _foresee(host: Host, job: PlannedJob) -> GivenGpus:
-    """Return what a job would be given now, or as a message what it would wait for; errors as where it is run."""
-    Service(host).require_name(job.name)
-    parse_duration(job.wait or "")
-    return preview(host, job)
 
 
 def _indented(text: str) -> list[str]:

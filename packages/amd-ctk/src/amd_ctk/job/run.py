@@ -48,9 +48,11 @@ def plan_job(
     `gpus` names or chooses GPUs, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
     stand in line for so long, "" for ever. `preempt` is "now" for a spare job.
     """
-    is_spare = _is_spare(preempt)
+    if preempt not in (None, NOW):
+        raise WaitRefused(f"--preempt={preempt} is not known", hint=f"write --preempt={NOW}")
     request = _request_of(gpus, count)
-    _require_root_for(unit)
+    if unit and os.geteuid():
+        raise NotPermitted("only root may limit the devices of a unit", hint="run the command with sudo")
     _check_command(words, wait, unit=unit)
     return PlannedJob(
         words=tuple(words),
@@ -58,7 +60,7 @@ def plan_job(
         request=request,
         wait=wait,
         reservation=reservation,
-        is_spare=is_spare,
+        is_spare=preempt is not None,
         is_unit=unit,
     )
 
@@ -109,13 +111,6 @@ def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptio
     return find_options(words, host, os.environ)
 
 
-def _is_spare(preempt: str | None) -> bool:
-    """Return whether a job is to end as soon as another waits for its GPUs; WaitRefused for a word other than now."""
-    if preempt not in (None, NOW):
-        raise WaitRefused(f"--preempt={preempt} is not known", hint=f"write --preempt={NOW}")
-    return preempt is not None
-
-
 def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
     """Reserve the GPUs of a job, and say what it waits for and what it got."""
     began, said = time.monotonic(), False
@@ -131,8 +126,3 @@ def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
         limit = f" for at most {format_seconds(seconds)}" if seconds else ""
         say(f"{got(held.numbers, time.monotonic() - began if said else None)}{limit}")
     return held
-
-
-def _require_root_for(unit: bool) -> None:
-    if unit and os.geteuid():
-        raise NotPermitted("only root may limit the devices of a unit", hint="run the command with sudo")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker import NotPermitted, Tracker, WaitRefused
+from amd_gpu_tracker import NotPermitted, Tracker
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.service import GivenGpus, JobRequest, Service
 from amd_gpu_tracker.times import format_seconds, parse_duration
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.people import behind_sudo
 
 TYPE_CHECKING = False
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
-
-
-class NoSuchUser(ToolkitError):
-    """A user whom the system does not know."""
-
-    exit_code = 2
 
 
 def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGpus | Reservation:
@@ -76,34 +69,11 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     return alone.keep(host, name, owner, seconds)
 
 
-def parse_time(text: str) -> int:
-    """Return for how many seconds GPUs are to be reserved; WaitRefused."""
-    seconds = int(parse_duration(text) or 0)
-    if seconds > Service.MOST_SECONDS:
-        raise WaitRefused(f"{text} is longer than {Service.MOST_SECONDS // 86400} days", hint="write 30m, 4h or 2d")
-    return seconds
-
-
 def got(numbers: Sequence[int], seconds: float | None) -> str:
     """Return which GPUs a job got, and after how long where it had to wait."""
     *first, last = map(str, numbers)
     gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"
     return gpus if seconds is None else f"{gpus} after {format_seconds(seconds)}"
-
-
-def find_owner(user: str) -> int | None:
-    """Return the number of a user by name or number, None for ""; NoSuchUser."""
-    if not user:
-        return None
-    if user.isascii() and user.isdecimal() and len(user) <= 10:
-        return int(user)
-    # What gives out GPUs knows numbers only.
-    import pwd
-
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except (KeyError, ValueError):
-        raise NoSuchUser(f"there is no user {user[:64]!r}", hint="name a user, or write the number") from None
 
 
 def _require_no_service(job: PlannedJob) -> None:

@@ -154,12 +154,8 @@ def find_display(host: Host) -> str:
     """Return the connector of an AMD GPU that shows a picture, "" where none does."""
     cards = tuple(f"{card}-" for card in Tracker(host).nodes.cards())
     for name in host.names(DRM_CLASS):
-        if name.startswith(cards) and _shows_picture(host, f"{DRM_CLASS}/{name}"):
+        attributes = [f"{DRM_CLASS}/{name}/{attribute}" for attribute in ("status", "enabled")]
+        # `connected` alone is a cable; `enabled` says that a CRTC drives it, that of the console among them.
+        if name.startswith(cards) and host.read_attributes(attributes) == ["connected", "enabled"]:
             return name
     return ""
-
-
-def _shows_picture(host: Host, connector: str) -> bool:
-    # `connected` alone is a cable; `enabled` says that a CRTC drives it, that of the console among them.
-    states = host.read_attributes([f"{connector}/status", f"{connector}/enabled"])
-    return states == ["connected", "enabled"]

@@ -176,7 +176,11 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
         try:
             more = connected.recv(LARGEST_LINE)
         except TimeoutError:
-            raise _time_over(request, since) from None
+            from amd_gpu_tracker.times import format_seconds
+
+            waited = format_seconds(time.monotonic() - since)
+            problem = f"there was no GPU for {request.name} within {waited}"
+            raise Refused(problem, exit_code=CODE_OF_TIME_OVER) from None
         until = deadline
         if not more:
             return
@@ -184,13 +188,6 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
         if len(rest) > MOST_BYTES:
             raise ProtocolError("the service that gives out GPUs sent an answer that cannot be read")
         yield from map(parse_answer, lines)
-
-
-def _time_over(request: Request, since: float) -> Refused:
-    from amd_gpu_tracker.times import format_seconds
-
-    waited = format_seconds(time.monotonic() - since)
-    return Refused(f"there was no GPU for {request.name} within {waited}", exit_code=CODE_OF_TIME_OVER)
 
 
 def with_names(answer: Answer) -> str:

@@ -174,9 +174,9 @@ class Desk:
             grant = self._grants.give_inside(job, reservation, peer.process, person=person)
             self._say_granted(request.name, person, f", in {reservation}", grant.numbers)
             return self._scopes.hand_over(client, job, grant)
-        asked = weigh(self._state, self._terms, permission, peer, request)
+        asked = weigh(self._book, self._terms, permission, peer, request)
         if now := self._give_now(asked, partial(self._grants.give, asked), waits=request.wait):
-            self._say_granted(asked.name, asked.person, "", now.numbers)
+            self._say_granted(asked.ticket.name, asked.person, "", now.numbers)
             return self._scopes.hand_over(client, job, now)
         if place := self._find_place(asked):
             place.connect(client, asked)
@@ -194,7 +194,7 @@ class Desk:
         if request.reservation:
             found = self._grants.preview_inside(job, _reservation_of(client, request), peer.process)
             return found.replace(kind=DONE)
-        asked = weigh(self._state, self._terms, permission, peer, request)
+        asked = weigh(self._book, self._terms, permission, peer, request)
         give = partial(self._grants.preview, asked)
         now = self._give_now(asked, give, waits=request.wait)
         if now is None:
@@ -210,12 +210,12 @@ class Desk:
         permission = permission_of(self._terms, client.peer, request)
         if request.seconds <= 0:
             raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
-        asked = weigh(self._state, self._terms, permission, client.peer, request)
+        asked = weigh(self._book, self._terms, permission, client.peer, request)
         require_in_time(permission, request.seconds)
         self._require_turn(asked)
         numbers = self._grants.keep(asked, request.seconds)
-        sentence = f"{asked.name} of user {asked.person}: GPUs {list(numbers)} for {request.seconds} s"
-        self._log("reserved", sentence, job=asked.name, user=asked.person, gpus=numbers)
+        sentence = f"{asked.ticket.name} of user {asked.person}: GPUs {list(numbers)} for {request.seconds} s"
+        self._log("reserved", sentence, job=asked.ticket.name, user=asked.person, gpus=numbers)
         return Answer(kind=DONE, numbers=numbers)
 
     def _keep(self, client: Connection, request: Request) -> Answer:
@@ -251,9 +251,10 @@ class Desk:
 
     def _find_place(self, asked: Asked) -> Place | None:
         """Return the place of a client that was connected before; ContainerRunning where another has the name."""
-        for place in self.line.find(asked.peer.uid, asked.name):
-            if place.ticket.waiter != asked.peer.process:
-                raise ContainerRunning(f"a job {asked.name} is already waiting", hint="give each job its own name")
+        ticket = asked.ticket
+        for place in self.line.find(ticket.owner, ticket.name):
+            if place.ticket.waiter != ticket.waiter:
+                raise ContainerRunning(f"a job {ticket.name} is already waiting", hint="give each job its own name")
             return place
         return None
 

@@ -93,7 +93,9 @@ def read_notes(state: State) -> list[EndingNote]:
     notes = []
     for name in sorted(os.listdir(_notes_of(state))) if os.path.isdir(_notes_of(state)) else ():
         try:
-            notes.append(_parse_note(read_file(f"{_notes_of(state)}/{name}")))
+            note = loads(read_file(f"{_notes_of(state)}/{name}"))
+            known = tuple(ProcessId(pid=int(each["pid"]), start=int(each["start"])) for each in note["known"])
+            notes.append(EndingNote(lease=parse_lease(dumps(note["lease"])), known=known, at=float(note["at"])))
         except (OSError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
             with suppress(OSError):
                 os.unlink(f"{_notes_of(state)}/{name}")
@@ -210,12 +212,6 @@ def _wait_for(pidfds: Iterable[int], seconds: float) -> None:
 def _close(pidfds: Iterable[int]) -> None:
     for each in pidfds:
         os.close(each)
-
-
-def _parse_note(content: bytes) -> EndingNote:
-    fields = loads(content)
-    known = tuple(ProcessId(pid=int(each["pid"]), start=int(each["start"])) for each in fields["known"])
-    return EndingNote(lease=parse_lease(dumps(fields["lease"])), known=known, at=float(fields["at"]))
 
 
 def _notes_of(state: State) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from amd_gpu_tracker.broker.grants import ENDING, no_reservation
+from amd_gpu_tracker.broker.grants import no_reservation
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import NotDone, NotPermitted
 from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.job_ids import job_id, name_of, owner_of
+from amd_gpu_tracker.records.job_ids import job_id, name_of
 from amd_gpu_tracker.records.lease import BY_API, Lease
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.times import format_seconds
-from amdgpu_discovery.host import Host
 
 MINUTE = 60
 
@@ -29,7 +26,9 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
         lease, leases = _find(book, name, owner)
         now = book.processes.now()
         _require_running(lease, leases, now)
-        _require_not_spare(lease)
+        if lease.is_spare:
+            problem = f"{name_of(lease.job)} lasts until someone waits for its GPUs"
+            raise NotDone(problem, hint="run it without --preempt=now")
         end = _end(lease)
         if end and now + seconds > end:
             _require_within(lease, seconds, most, now)
@@ -79,14 +78,6 @@ def _find(book: Book, name: str, owner: int | None) -> tuple[Lease, Sequence[Lea
     return found[0], leases
 
 
-def find_owners(host: Host) -> Iterator[tuple[str, int | None]]:
-    """Yield the name and the user of each reservation and job that is not being ended; None for an unknown user."""
-    state = State(host)
-    for lease in scan_leases(state, Processes(), state.lease_paths()).living:
-        if BY_API in lease.ways and not lease.container_id.endswith(ENDING):
-            yield name_of(lease.container_id), owner_of(lease.container_id) or lease.person
-
-
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
     name, inside = name_of(lease.job), lease.reservation if BY_API in lease.ways else ""
     if inside and any(each.container_id == inside for each in leases):
@@ -94,12 +85,6 @@ def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
     if inside or lease.is_preempted or (lease.limit and lease.limit <= now):
         raise NotDone(f"the time of {name} is over", hint="reserve GPUs again")
-
-
-def _require_not_spare(lease: Lease) -> None:
-    if lease.is_spare:
-        name = name_of(lease.job)
-        raise NotDone(f"{name} lasts until someone waits for its GPUs", hint="run it without --preempt=now")
 
 
 def _require_within(lease: Lease, seconds: float, most: float, now: float) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.asked import Asked, asked_before
+from amd_gpu_tracker.broker.asked import Asked, asked_by
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.journal import Journal
-from amd_gpu_tracker.broker.order import Waiter, numbers_in, serve, sort_waiters
+from amd_gpu_tracker.broker.order import Waiter, serve, sort_waiters
 from amd_gpu_tracker.broker.place import TELL_SECONDS, Place
 from amd_gpu_tracker.broker.protocol import Answer, refusal
 from amd_gpu_tracker.broker.recent_use import RecentUse
@@ -20,7 +19,6 @@ from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefus
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import boot_offset
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.ticket import Ticket
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
 
@@ -46,7 +44,7 @@ class Line:
         self._tickets = Tickets(state, processes)
         self._tickets.sweep()
         found = self._tickets.waiting()
-        self._places = {each.number: Place(each, asked_before(each), self._now) for each in found}
+        self._places = {each.number: Place(asked_by(each), self._now) for each in found}
         self._order = list(self._places.values())
         # When a job last left the line; the others may not have been told yet.
         self._changed_at = 0.0
@@ -68,25 +66,12 @@ class Line:
 
     def new_place(self, client: Connection, asked: Asked) -> Place:
         """Return a place behind all others that is in no line yet; WaitRefused."""
-        owner = asked.peer.uid
+        owner = asked.ticket.owner
         own = sum(each.ticket.owner == owner for each in self._places.values())
         if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
             raise WaitRefused("too many jobs are already waiting", hint="try again later")
-        ticket = Ticket(
-            number=max(round(self._now() * 1e9), max(self._places, default=0) + 1),
-            name=asked.name,
-            request=asked.gpus,
-            count=asked.count,
-            among=tuple(numbers_in(asked.among)),
-            since=time.time(),
-            waiter=asked.peer.process,
-            boot_id=self._processes.boot_id,
-            namespace=self._processes.namespace,
-            owner=owner,
-            person=asked.person,
-            is_spare=asked.is_spare,
-        )
-        return Place(ticket, asked, self._now, client)
+        number = max(round(self._now() * 1e9), max(self._places, default=0) + 1)
+        return Place(asked.at(number, asked.ticket.since), self._now, client)
 
     def add(self, place: Place) -> None:
         """Let a job wait."""

@@ -104,7 +104,8 @@ def serve(
     for waiter in waiters:
         outlook = look()
         common = waiter.among & held_up
-        may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= _earliest(starts, common)
+        earliest = min((starts[number] for number in numbers_in(common)), default=0.0)
+        may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= earliest
         if (common == waiter.among and not may_go_first) or is_passed_over(waiter):
             continue
         if (may_go_first or not common) and try_now(waiter):
@@ -168,10 +169,6 @@ def latest_start(waiter: Waiter, before: Sequence[Waiter], ends: Mapping[int, fl
         taken = numbers[: each.count] if each.among == waiter.among else numbers
         free_at.update({number: max(free_at.get(number, inf), end) for number in taken})
     return None if start == inf else start
-
-
-def _earliest(starts: Mapping[int, float], bits: int) -> float:
-    return min((starts[number] for number in numbers_in(bits)), default=0.0)
 
 
 def _hold_up(starts: dict[int, float], waiter: Waiter, outlook: Outlook) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.times import format_duration, parse_duration
+from amd_gpu_tracker.times import format_duration, parse_at_most
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -113,14 +113,6 @@ def is_name(text: str) -> bool:
     return bool(name) and name.isprintable() and not set(" =:,") & set(name)
 
 
-def parse_limit(text: str) -> int:
-    """Return the seconds of `30m`, `24h` or `7d`, 0 for no limit; WaitRefused."""
-    seconds = int(parse_duration(text) or NO_LIMIT)
-    if seconds > MOST_SECONDS:
-        raise WaitRefused(f"{text} is longer than a year", hint="write 30m, 24h or 7d")
-    return seconds
-
-
 def _generosity(permission: Permission) -> tuple[bool | int, ...]:
     gpus, seconds = permission.gpus, permission.seconds
     of_gpus = (not permission.is_excluded, gpus == NO_LIMIT, gpus, not permission.is_together)
@@ -143,7 +135,7 @@ def _with_limit(permission: Permission, text: str) -> Permission:
 
 def _parse_duration(text: str) -> int:
     try:
-        return parse_limit(text)
+        return parse_at_most(text, MOST_SECONDS)
     except WaitRefused as error:
         raise ValueError(error.message) from None
 

@@ -24,12 +24,10 @@ TELL_SECONDS = 60.0
 class Place:
     """One who waits."""
 
-    def __init__(
-        self, ticket: Ticket, asked: Asked, now: Callable[[], float], client: Connection | None = None
-    ) -> None:
-        """Wait with a ticket for what was asked, also while its client is not connected; `now` is a clock."""
+    def __init__(self, asked: Asked, now: Callable[[], float], client: Connection | None = None) -> None:
+        """Wait for what was asked, also while its client is not connected; `now` is a clock."""
         self._now = now
-        self.ticket = ticket
+        self.asked = asked
         self.absent_since = self._now()
         # Whether it held up no other job at the last look.
         self.is_passed_over = False
@@ -40,11 +38,16 @@ class Place:
         self.latest: float | None = None
         self.connect(client, asked)
 
+    @property
+    def ticket(self) -> Ticket:
+        """Return its ticket."""
+        return self.asked.ticket
+
     def connect(self, client: Connection | None, asked: Asked) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
         self.said = ""
-        self.asked = asked.replace(number=self.ticket.number)
+        self.asked = asked.at(self.ticket.number, self.ticket.since)
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up no other job."""
@@ -66,15 +69,17 @@ class Place:
     def might_have(self, view: View) -> bool:
         """Return whether there are enough GPUs for it: who has or wants them may be a program, or stopped."""
         # Beside others, too, unless it asks for GPUs that are free.
-        fitting = view.free if self.asked.gpus.startswith("free:") else view.free | view.shared
+        fitting = view.free if self.ticket.request.startswith("free:") else view.free | view.shared
         return self._is_enough(fitting) and not view.is_over(self.asked)
 
     def tell(self, before: Sequence[Place], view: View) -> None:
         """Tell the client what it waits for, behind those `before` that are served first, where that has changed."""
         latest = self.latest
         answer, sentence = self.foresee(before, view)
+        is_other = (latest is None) is not (self.latest is None)
+        is_other = is_other or abs((latest or 0.0) - (self.latest or 0.0)) >= TELL_SECONDS
         self.said_at = self._now()
-        if self.client and (sentence != self.said or _differ(latest, self.latest)):
+        if self.client and (sentence != self.said or is_other):
             self.said = sentence
             self.client.say(answer)
 
@@ -135,9 +140,3 @@ class Place:
     def _title_of(self, name: str, person: int) -> str:
         """Return what a job is called for one who waits: another's is named with its owner."""
         return name if person in (self.ticket.person, 0) else f"{{{person}}}'s {name}"
-
-
-def _differ(before: float | None, after: float | None) -> bool:
-    if before is None or after is None:
-        return before is not after
-    return abs(before - after) >= TELL_SECONDS

@@ -7,6 +7,7 @@ import socket
 from contextlib import suppress
 from functools import partial
 
+from amd_gpu_tracker.broker.client import is_answered
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.journal import write_line
@@ -49,18 +50,11 @@ class NothingToListenOn(ToolkitError):
 
 def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.socket:
     """Return a socket that listens: that of systemd, or a new one at `path`."""
-    passed = _take_passed(environment)
-    if passed is not None:
-        return passed
-    if not path:
-        raise NothingToListenOn("no socket was passed on", hint="name a path, as in --listen PATH")
-    return listen(path, EVERYBODY)
-
-
-def _take_passed(environment: MutableMapping[str, str]) -> socket.socket | None:
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
     if pid != str(os.getpid()) or count != "1":
-        return None
+        if not path:
+            raise NothingToListenOn("no socket was passed on", hint="name a path, as in --listen PATH")
+        return listen(path, EVERYBODY)
     os.set_inheritable(FIRST_DESCRIPTOR, False)
     passed = socket.socket(fileno=FIRST_DESCRIPTOR)
     if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
@@ -75,7 +69,8 @@ def listen(path: str, mask: int) -> socket.socket:
     directory, name = os.path.split(os.path.abspath(path))
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
-        _refuse_living(path)
+        if is_answered(path):
+            raise FileError(f"the socket {path} cannot be made: another broker listens there")
         with suppress(FileNotFoundError):
             os.unlink(path)
         # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
@@ -91,17 +86,6 @@ def listen(path: str, mask: int) -> socket.socket:
         made.close()
         raise FileError(f"the socket {path} cannot be made: {reason(error)}") from error
     return made
-
-
-def _refuse_living(path: str) -> None:
-    """Raise FileError if a process listens at this path, or if the file there is not a socket."""
-    from amd_gpu_tracker.broker.client import connect
-
-    try:
-        connect(path).close()
-    except (FileNotFoundError, ConnectionRefusedError):
-        return
-    raise FileError(f"the socket {path} cannot be made: another broker listens there")
 
 
 def serve(

@@ -94,7 +94,10 @@ def wait_in_line(
         answer = _ask(state, processes, asked, timeout, tell)
     except BaseException:
         with suppress(ToolkitError):
-            _give_up(name, tickets, processes)
+            # The service would take the ticket away in a moment, and its name may be used again now.
+            for ticket in tickets.named(name):
+                if ticket.waiter == processes.myself():
+                    tickets.drop(ticket)
             # Perhaps it was given the GPUs at this moment.
             release(name)
         raise
@@ -115,13 +118,6 @@ def _ask(
     if answer is None:
         raise AssertionError("a client that finds the service again gets an answer")
     return answer
-
-
-def _give_up(name: str, tickets: Tickets, processes: Processes) -> None:
-    """Take this process's ticket away: the service would do so in a moment, and its name may be used again now."""
-    for ticket in tickets.named(name):
-        if ticket.waiter == processes.myself():
-            tickets.drop(ticket)
 
 
 def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:

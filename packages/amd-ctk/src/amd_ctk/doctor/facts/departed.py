@@ -36,9 +36,9 @@ def _find_jobs(host: Host) -> Iterator[str]:
     for ticket in tracker.waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
             yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    for name, user in tracker.shared_jobs.owners():
-        if not _is_known(pwd.getpwuid, user):
-            yield f"queue end {quote(name)} --user={user}"
+    for job in tracker.jobs():
+        if not _is_known(pwd.getpwuid, job.person):
+            yield f"queue end {quote(job.name)} --user={job.person}"
 
 
 def _is_known(find: Callable[[int], object], number: int | None) -> bool:
