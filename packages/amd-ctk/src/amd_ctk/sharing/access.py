@@ -121,10 +121,8 @@ def require_possible(host: Host) -> None:
 def require_open_containers(host: Host) -> None:
     """Raise AccessRefused where a container that got the host's modes could open no GPU, unless it is root's."""
     if read_settings(host).gpu_access == RESERVED:
-        raise AccessRefused(
-            f"{ACCESS} is {RESERVED}: with the host's modes only root could open GPUs in containers",
-            hint=f"first run 'amd-ctk config unset {ACCESS}'",
-        )
+        problem = f"{ACCESS} is {RESERVED}: with the host's modes only root could open GPUs in containers"
+        raise AccessRefused(problem, hint=f"first run 'amd-ctk config unset {ACCESS}'")
 
 
 def find_obstacles(host: Host) -> Iterator[Obstacle]:

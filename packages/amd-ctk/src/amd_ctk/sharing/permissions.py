@@ -44,9 +44,8 @@ def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
     try:
         return [parse_permission(text) for text in users]
     except ValueError as error:
-        raise SettingsError(
-            f"{host.path(CONFIG_FILE)}: {USERS}: {error}", hint="let 'amd-ctk users' write it"
-        ) from error
+        problem = f"{host.path(CONFIG_FILE)}: {USERS}: {error}"
+        raise SettingsError(problem, hint="let 'amd-ctk users' write it") from error
 
 
 def find_terms(host: Host) -> Terms:

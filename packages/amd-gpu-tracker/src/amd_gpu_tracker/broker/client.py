@@ -110,9 +110,8 @@ def ask(
                 return answer
             lost_at = time.monotonic()
         if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
-            raise ServiceGone(
-                "the service that gives out GPUs has stopped", hint="see 'amd-ctk queue list', and try again"
-            )
+            problem = "the service that gives out GPUs has stopped"
+            raise ServiceGone(problem, hint="see 'amd-ctk queue list', and try again")
         time.sleep(AGAIN_SECONDS)
         path = find_again() if find_again else path
 

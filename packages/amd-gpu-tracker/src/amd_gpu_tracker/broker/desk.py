@@ -42,24 +42,21 @@ class Desk:
 
     def __init__(self, book: Book, find_terms: FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
         """Decide on a host; what is ended has `grace` seconds between TERM and KILL."""
-        state, processes = book.state, book.processes
-        self._book = book
-        self._state = state
-        self._processes = processes
+        self._book, self._state, self._processes = book, book.state, book.processes
         self._find_terms = find_terms
         self._terms = Terms()
         self._log = log
-        state.prepare()
-        self._recent_use = RecentUse(state, processes.now)
-        self.node_users = NodeUsers(state.host)
+        self._state.prepare()
+        self._recent_use = RecentUse(self._state, self._processes.now)
+        self.node_users = NodeUsers(self._state.host)
         self._grants = Grants(book, self.node_users)
         children = Children()
         self._endings = Endings(book, log, children, grace=grace)
         self.idle = Idle(book, log, children, looked_at=self._recent_use.counted_before)
-        self._scopes = Scopes(state.host, self.node_users, log, children)
-        self.line = Line(state, processes, self._grants, self._scopes, self._recent_use, log=log)
-        self._names = JobNames(state, self._has)
-        self._unrecorded = Unrecorded(state, log)
+        self._scopes = Scopes(self._state.host, self.node_users, log, children)
+        self.line = Line(book, self._grants, self._scopes, self._recent_use, log=log)
+        self._names = JobNames(self._state, self._has)
+        self._unrecorded = Unrecorded(self._state, log)
         self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, log)
         # Whether those who wait have to be looked at.
         self.is_changed = True
@@ -72,7 +69,8 @@ class Desk:
     @property
     def next_end(self) -> float | None:
         """Return when the next reservation or job ends, is warned or looked at, in seconds since boot."""
-        times = (self.view.next_end, self._endings.next_time(self.view.leases), self.idle.next_time)
+        leases = self.view.leases
+        times = (self._endings.next_time(leases), self.idle.next_time, *(each.until or None for each in leases))
         return min((each for each in times if each is not None), default=None)
 
     def hear(self, client: Connection, request: Request) -> None:

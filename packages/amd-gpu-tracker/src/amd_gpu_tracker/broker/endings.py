@@ -35,9 +35,7 @@ class Endings:
     """Which jobs were warned, and which are being ended."""
 
     def __init__(self, book: Book, log: Journal, children: Children, *, grace: float = GRACE_SECONDS) -> None:
-        self._book = book
-        self._state = book.state
-        self._processes = book.processes
+        self._book, self._state, self._processes = book, book.state, book.processes
         self._log = log
         self._grace = grace
         # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.

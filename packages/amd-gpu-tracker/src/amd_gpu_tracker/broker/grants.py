@@ -35,11 +35,8 @@ class Grants:
     """What gives GPUs of one host and takes them back."""
 
     def __init__(self, book: Book, node_users: NodeUsers) -> None:
-        self._book = book
-        self._state = book.state
-        self._processes = book.processes
-        self._now = book.processes.now
-        self._node_users = node_users
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._now, self._node_users = book.processes.now, node_users
         # The jobs that were given something, with the numbers of their GPUs, for the record of their ends.
         self.given: dict[str, tuple[int, ...]] = {}
 

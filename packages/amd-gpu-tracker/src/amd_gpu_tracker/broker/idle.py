@@ -37,9 +37,7 @@ class Idle:
 
     def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:
         """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
-        self._book = book
-        self._state = book.state
-        self._processes = book.processes
+        self._book, self._state, self._processes = book, book.state, book.processes
         self._log = log
         self._children = children
         self.look = IdleLook(book.state.host, children)

@@ -22,15 +22,8 @@ UID_BYTES = 4
 # What Podman leaves running beside a container: each ends with it, and none of them uses a GPU.
 BESIDE_CONTAINERS = frozenset(
     (
-        "aardvark-dns",
-        "catatonit",
-        "conmon",
-        "fuse-overlayfs",
-        "pasta",
-        "pasta.avx2",
-        "podman",
-        "rootlessport",
-        "slirp4netns",
+        *("aardvark-dns", "catatonit", "conmon", "fuse-overlayfs", "pasta", "pasta.avx2"),
+        *("podman", "rootlessport", "slirp4netns"),
     )
 )
 

@@ -92,10 +92,8 @@ def _require_within(lease: Lease, seconds: float, most: float, now: float) -> No
     if not most or had + seconds <= most:
         return
     name, left = name_of(lease.job), int(most - had)
-    raise NotPermitted(
-        f"your limit is {format_seconds(most)}; {name} has used {format_seconds(had)}",
-        hint=f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator",
-    )
+    hint = f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator"
+    raise NotPermitted(f"your limit is {format_seconds(most)}; {name} has used {format_seconds(had)}", hint=hint)
 
 
 def _end(lease: Lease) -> float:

@@ -76,7 +76,9 @@ def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[
 
 def _send(fields: Iterable[str]) -> bool:
     """Send fields to the journal, and return whether it took them; it waits for nothing."""
-    if not _leads_to_journal():
+    status = os.fstat(2)
+    # Whether standard error is the stream that systemd gave the service (systemd.exec(5)).
+    if os.environ.get("JOURNAL_STREAM") != f"{status.st_dev}:{status.st_ino}":
         return False
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
@@ -85,10 +87,3 @@ def _send(fields: Iterable[str]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _leads_to_journal() -> bool:
-    """Return whether standard error is the stream that systemd gave the service (systemd.exec(5), JOURNAL_STREAM)."""
-    stream = os.environ.get("JOURNAL_STREAM")
-    status = os.fstat(2)
-    return stream == f"{status.st_dev}:{status.st_ino}"

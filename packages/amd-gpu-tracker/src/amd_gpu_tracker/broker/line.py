@@ -15,10 +15,9 @@ from amd_gpu_tracker.broker.protocol import Answer, refusal
 from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.view import View
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
-from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import boot_offset
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
 
@@ -32,16 +31,13 @@ LOOK_SECONDS = 5.0
 class Line:
     """All waiting jobs of one host."""
 
-    def __init__(
-        self, state: State, processes: Processes, grants: Grants, scopes: Scopes, recent_use: RecentUse, *, log: Journal
-    ) -> None:
-        self._processes = processes
-        self._now = processes.now
+    def __init__(self, book: Book, grants: Grants, scopes: Scopes, recent_use: RecentUse, *, log: Journal) -> None:
+        self._now = book.processes.now
         self._grants = grants
         self._scopes = scopes
         self._recent_use = recent_use
         self._log = log
-        self._tickets = Tickets(state, processes)
+        self._tickets = Tickets(book.state, book.processes)
         self._tickets.sweep()
         found = self._tickets.waiting()
         self._places = {each.number: Place(asked_by(each), self._now) for each in found}
@@ -58,11 +54,8 @@ class Line:
 
     def find(self, owner: int | None, name: str) -> list[Place]:
         """Return the places of jobs of this name, of one owner or, for None, of all."""
-        return [
-            place
-            for place in self._places.values()
-            if place.ticket.name == name and owner in (None, place.ticket.owner)
-        ]
+        named = (each for each in self._places.values() if each.ticket.name == name)
+        return [each for each in named if owner in (None, each.ticket.owner)]
 
     def new_place(self, client: Connection, asked: Asked) -> Place:
         """Return a place behind all others that is in no line yet; WaitRefused."""

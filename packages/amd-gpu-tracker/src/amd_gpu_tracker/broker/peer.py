@@ -62,9 +62,8 @@ def find_peer(connection: socket.socket, processes: Processes) -> tuple[Peer, in
     """
     pid, uid, gid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
     if pid <= 0:
-        raise PeerRefused(
-            "the requesting process is not visible from here", hint="run the command on the host, not in a container"
-        )
+        problem = "the requesting process is not visible from here"
+        raise PeerRefused(problem, hint="run the command on the host, not in a container")
     pidfd = _open_pidfd(connection, pid)
     try:
         return _found(processes, pid, uid, (gid, *_read_groups(connection, processes, pid)), pidfd), pidfd

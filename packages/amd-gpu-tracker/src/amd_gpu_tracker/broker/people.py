@@ -71,8 +71,11 @@ def parse_permission(text: str) -> Permission:
     if not is_name(who) or (who == EVERYONE) != (number == ""):
         raise ValueError(f"{whose!r} is not NAME=NUMBER, @GROUP=NUMBER or {EVERYONE}")
     permission = Permission(who=who, number=_parse_number(number, LARGEST_ID) if number else None)
-    for limit in limits:
-        permission = _with_limit(permission, limit)
+    try:
+        for limit in limits:
+            permission = _with_limit(permission, limit)
+    except WaitRefused as error:
+        raise ValueError(error.message) from None
     if permission.is_together and not (permission.is_of_group and permission.gpus):
         raise ValueError(f"{whose} limits GPUs together, but is not a group with a count")
     return permission
@@ -127,17 +130,10 @@ def _with_limit(permission: Permission, text: str) -> Permission:
     if text == TOGETHER:
         return permission.replace(is_together=True)
     if key == "time":
-        return permission.replace(seconds=_parse_duration(value))
+        return permission.replace(seconds=parse_at_most(value, MOST_SECONDS))
     if key == "groups" and all(value.split(",")):
         return permission.replace(groups=tuple(value.split(",")))
     raise ValueError(f"{text!r} is not gpus=N, together, time=24h or groups=GROUP,...")
-
-
-def _parse_duration(text: str) -> int:
-    try:
-        return parse_at_most(text, MOST_SECONDS)
-    except WaitRefused as error:
-        raise ValueError(error.message) from None
 
 
 def _parse_number(text: str, largest: int) -> int:

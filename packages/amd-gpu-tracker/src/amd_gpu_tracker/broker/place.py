@@ -88,7 +88,9 @@ class Place:
         now = self._now()
         self.latest = self._latest_start(before, view, now)
         tickets = [each.ticket for each in before if each.asked.among & self.asked.among and not each.is_passed_over]
-        holders = view.jobs_on(self.asked.among) if self._is_held_up(view) else []
+        # Jobs have its GPUs, and it is not known until when.
+        is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
+        holders = view.jobs_on(self.asked.among) if is_held_up else []
         sentence = self._waits_for(tickets, view)
         named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
         held = held_by(named, now=time.time())
@@ -129,10 +131,6 @@ class Place:
         permission = self.asked.permission
         is_of_group = permission.is_together and other.asked.permission.group == permission.group
         return is_of_group or other.asked.person == self.asked.person
-
-    def _is_held_up(self, view: View) -> bool:
-        """Return whether it has too few GPUs because jobs have them, and it is not known until when."""
-        return self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
 
     def _is_enough(self, gpus: int) -> bool:
         return (gpus & self.asked.among).bit_count() >= self.asked.count

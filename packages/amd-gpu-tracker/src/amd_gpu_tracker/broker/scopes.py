@@ -53,12 +53,8 @@ class Scopes:
         return None
 
     def _is_needed(self, client: Connection) -> bool:
-        return (
-            self._node_users.is_reserved
-            and client.peer.uid != 0
-            and self._host.is_this_machine
-            and not _is_in_slurm(client.peer.process.pid)
-        )
+        uid, pid = client.peer.uid, client.peer.process.pid
+        return self._node_users.is_reserved and uid != 0 and self._host.is_this_machine and not _is_in_slurm(pid)
 
     def _move_and_tell(self, client: Connection, job: str, grant: Answer, descriptor: int, unsent: bytes) -> None:
         process, uid = client.peer.process, client.peer.uid

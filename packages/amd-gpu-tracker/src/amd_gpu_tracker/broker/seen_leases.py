@@ -26,9 +26,7 @@ class SeenLeases:
 
     def __init__(self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, log: Journal) -> None:
         """Drop what ended while no broker was there."""
-        self._book = book
-        self._state = book.state
-        self._processes = book.processes
+        self._book, self._state, self._processes = book, book.state, book.processes
         self._grants = grants
         self._node_users = node_users
         self._recent_use = recent_use

@@ -59,15 +59,12 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
         return ROOT
     found = find_permission(terms.permissions, peer.uid, peer.gids)
     if found is None or found.is_excluded:
-        raise NotAllowed(
-            "you may not reserve GPUs on this host", hint=f"ask the administrator for 'amd-ctk users allow {peer.uid}'"
-        )
+        hint = f"ask the administrator for 'amd-ctk users allow {peer.uid}'"
+        raise NotAllowed("you may not reserve GPUs on this host", hint=hint)
     if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
         # A member of a group who dropped it would have more than the group's rule allows.
-        raise NotAllowed(
-            "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing",
-            hint="run the command outside of it, without 'unshare' or a container",
-        )
+        problem = "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing"
+        raise NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")
     return found
 
 
@@ -80,9 +77,8 @@ def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
     if person and not peer.uid:
         own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
         if own and own.is_excluded:
-            raise NotAllowed(
-                f"user {person} may not reserve GPUs on this host", hint="run the command as root, without sudo"
-            )
+            problem = f"user {person} may not reserve GPUs on this host"
+            raise NotAllowed(problem, hint="run the command as root, without sudo")
         permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
     return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
 

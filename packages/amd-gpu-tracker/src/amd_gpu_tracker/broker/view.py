@@ -76,11 +76,8 @@ class View(Outlook):
 
     def given(self) -> dict[str, tuple[int, ...]]:
         """Return the GPUs of each job and reservation that the service gave, by its id."""
-        return {
-            each.container_id: tuple(sorted(_numbers_of(each, self.numbers)))
-            for each in self.reservations
-            if each.person is not None
-        }
+        given = (each for each in self.reservations if each.person is not None)
+        return {each.container_id: tuple(sorted(_numbers_of(each, self.numbers))) for each in given}
 
     def users_of(self, among: int) -> list[tuple[Lease, list[int]]]:
         """Return who has some of these GPUs, which are bits, and which."""
@@ -118,11 +115,6 @@ class View(Outlook):
             for number in _numbers_of(lease, self.numbers):
                 ends[number] = max(end, ends.get(number, 0.0))
         return free | {number: end for number, end in ends.items() if end < inf and number not in withheld}
-
-    @property
-    def next_end(self) -> float | None:
-        """Return when the next reservation ends by itself, in seconds since boot."""
-        return min((lease.until for lease in self.leases if lease.until), default=None)
 
 
 def _numbers_of(lease: Lease, numbers: Mapping[str, int]) -> list[int]:
