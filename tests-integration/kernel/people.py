@@ -75,6 +75,8 @@ def sit_down(machine: Machine, person: str) -> None:
     session = machine.run(f"loginctl list-sessions --no-legend | awk '/{person} *seat0/ {{print $1}}'").strip()
     machine.run(f"loginctl activate {session}")
     wait_until(machine, f"loginctl show-session {session} | grep -q Active=yes")
+    # systemd 261 says so before the lists of nodes have changed.
+    machine.run("udevadm settle")
 
 
 def hold(machine: Machine, person: str, gpu: int, job: str) -> None:
