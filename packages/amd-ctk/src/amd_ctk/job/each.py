@@ -11,7 +11,7 @@ from functools import partial
 
 from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
-from amd_ctk.job.words import default_name
+from amd_ctk.job.words import PlannedJob, default_name
 from amd_ctk.parameters import lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
@@ -77,13 +77,12 @@ def run_each(
     name = name or default_name(words, os.environ, os.getpid())
     at_once = at_once or len(locate_gpus(host)) or 1
     waiting = deque(lines)
-    with _Jobs(output) as jobs:
+    with _Jobs(host, output) as jobs:
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
                 line = waiting.popleft()
                 plan = partial(plan_job, _words_for(line, words), name=f"{name}-{line.number}", **options)
-                # Words that are wrong for one line alone are an error of its job.
-                jobs.start(line.number, lambda plan=plan: run_job(host, plan()))  # type: ignore[misc]
+                jobs.start(line.number, plan)
             else:
                 jobs.wait_for_one()
     _end(jobs, [*jobs.unfinished, *(line.number for line in waiting)], len(lines))
@@ -120,7 +119,8 @@ class _Jobs:
     Each leads a process group of its own, so that its descendants get these signals, and each gets them once.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, host: Host, directory: str) -> None:
+        self._host = host
         self.running: dict[int, int] = {}
         self.failed: list[int] = []
         self.unfinished: list[int] = []
@@ -140,13 +140,13 @@ class _Jobs:
     def __exit__(self, *_: object) -> None:
         self._restore()
 
-    def start(self, line: int, run: Callable[[], object]) -> None:
+    def start(self, line: int, plan: Callable[[], PlannedJob]) -> None:
         """Start the job of a line, whose log is named after it."""
         # A signal that came before the job is known would not reach it.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         pid = os.fork()
         if pid == 0:
-            self._become(line, run)
+            self._become(line, plan)
         self.running[pid] = line
         # Both sides do it, because either may be the first.
         with suppress(OSError):
@@ -164,13 +164,14 @@ class _Jobs:
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
             say(printable(f"Line {line} {how}: see {self._log(line)}"))
 
-    def _become(self, line: int, run: Callable[[], object]) -> NoReturn:
+    def _become(self, line: int, plan: Callable[[], PlannedJob]) -> NoReturn:
         try:
             os.setpgid(0, 0)
             self._restore()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             self._write_to_log(line)
-            run()
+            # Words that are wrong for one line alone are an error of its job.
+            run_job(self._host, plan())
         except ToolkitError as error:
             say_last(printable(str(error)))
             os._exit(error.exit_code)
