@@ -457,7 +457,7 @@ def test_an_upgrade_says_that_the_trackers_state_of_the_original_is_cut_and_keep
     printed = install(machine)
 
     assert refusal in printed
-    assert "make them available again with 'amd-ctk gpu-tracker reset'" in printed
+    assert "make them available again with 'sudo amd-ctk gpu-tracker reset'" in printed
     assert machine.run("cat /var/log/gpu-tracker.json") == cut
 
 

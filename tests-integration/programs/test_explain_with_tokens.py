@@ -150,7 +150,7 @@ RESERVED_ONLY = (
     "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=free:1 -- docker run ...')"
 )
 DRAINED = "GPU 1 is drained: fan swap ('sudo amd-ctk gpu-tracker undrain GPUS' ends it)"
-NO_TRACKER = "needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'"
+NO_TRACKER = "needs the GPU Tracker; enable it with 'sudo amd-ctk gpu-tracker enable'"
 
 
 def exclusive(machine: Machine, request: str = "all") -> None:

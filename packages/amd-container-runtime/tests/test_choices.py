@@ -83,7 +83,7 @@ def test_what_can_never_be_met_is_refused(eight, request_text, sentence):
 def test_a_choice_needs_the_tracker(runtime, word):
     runtime.write_config(f"AMD_VISIBLE_DEVICES={word}:1")
 
-    assert refusal(runtime) == f"{word} needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'"
+    assert refusal(runtime) == f"{word} needs the GPU Tracker; enable it with 'sudo amd-ctk gpu-tracker enable'"
 
 
 def test_all_that_fit_need_no_tracker(runtime_on):

@@ -217,7 +217,7 @@ def test_no_runtime_to_hand_over_to_is_said_before_anything_is_done(runtime):
         7,
         (
             "amd-container-runtime: the low-level runtime /nowhere/runc cannot be run: it is missing, not executable or"
-            " this program itself (correct it with 'amd-ctk config set low-level-runtime /usr/bin/runc')\n"
+            " this program itself (correct it with 'sudo amd-ctk config set low-level-runtime /usr/bin/runc')\n"
         ),
     )
     assert (runtime.bundle / "config.json").read_bytes() == before

@@ -90,7 +90,8 @@ def test_memory_that_is_all_headroom_is_refused(node):
     assert answer.returncode == 4
     assert answer.stderr == (
         "amd-container-runtime: DOCKER_RESOURCE_VRAM=500 is not more than the headroom of 500 MiB that this node keeps"
-        " of each task's memory (reserve more, or change swarm-vram-headroom with 'amd-ctk config set' on that node)\n"
+        " of each task's memory (reserve more, or change swarm-vram-headroom with 'sudo amd-ctk config set' on that"
+        " node)\n"
     )
     assert (leases(node), node.runc_words) == ([], None)
 
@@ -115,7 +116,7 @@ def test_without_the_tracker_memory_is_refused(runtime):
 
     sentence = (
         "amd-container-runtime: DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
-        " (run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable')"
+        " (run 'sudo amd-ctk swarm setup --vram', or 'sudo amd-ctk gpu-tracker enable')"
     )
     assert (answer.returncode, answer.stderr) == (1, f"{sentence}\n")
     assert [line["msg"] for line in runtime.reported] == [sentence]
@@ -131,7 +132,7 @@ def test_memory_of_a_node_that_was_set_up_by_hand_is_refused_and_not_left_out(ru
     assert answer.returncode == 4
     assert answer.stderr == (
         "amd-container-runtime: DOCKER_RESOURCE_VRAM=4000 is memory of a GPU, which this node does not hand out"
-        " (run 'amd-ctk swarm setup --vram' on that node)\n"
+        " (run 'sudo amd-ctk swarm setup --vram' on that node)\n"
     )
     assert runtime.runc_words is None
 
@@ -267,7 +268,7 @@ def test_twenty_thousand_resources_are_refused_in_a_short_sentence(runtime):
     assert answer.returncode == 4
     assert answer.stderr == (
         f"amd-container-runtime: DOCKER_RESOURCE_X0={GPU_0} is of a kind by which this node does not advertise GPUs"
-        " (if it does, add the kind to swarm-resources with 'amd-ctk config set' on that node)\n"
+        " (if it does, add the kind to swarm-resources with 'sudo amd-ctk config set' on that node)\n"
     )
 
 

@@ -165,7 +165,7 @@ def test_an_address_does_not_count_where_the_node_advertises_unique_ids():
     )
     assert refused("DOCKER_RESOURCE_GPU=0000:26:00.0") == (
         "DOCKER_RESOURCE_GPU=0000:26:00.0 names a GPU by PCI address, and this node advertises GPUs by unique id"
-        " (if it does not, run 'amd-ctk config set swarm-resource-names pci' on that node)"
+        " (if it does not, run 'sudo amd-ctk config set swarm-resource-names pci' on that node)"
     )
 
 
@@ -203,7 +203,7 @@ def test_a_kind_that_the_node_does_not_advertise_never_beats_the_user():
 def test_a_task_whose_kind_is_not_in_the_settings_does_not_start_without_its_gpu():
     assert refused("DOCKER_RESOURCE_MI210=0x89CAA15875FF5A43") == (
         "DOCKER_RESOURCE_MI210=0x89CAA15875FF5A43 is of a kind by which this node does not advertise GPUs"
-        " (if it does, add the kind to swarm-resources with 'amd-ctk config set' on that node)"
+        " (if it does, add the kind to swarm-resources with 'sudo amd-ctk config set' on that node)"
     )
 
 
@@ -234,7 +234,7 @@ def test_a_request_of_too_many_items_names_its_variable():
 def test_memory_that_the_node_was_not_set_up_for_is_refused():
     assert refused("DOCKER_RESOURCE_VRAM=4000", "AMD_VISIBLE_DEVICES=0") == (
         "DOCKER_RESOURCE_VRAM=4000 is memory of a GPU, which this node does not hand out"
-        " (run 'amd-ctk swarm setup --vram' on that node)"
+        " (run 'sudo amd-ctk swarm setup --vram' on that node)"
     )
 
 

@@ -216,7 +216,9 @@ def test_a_lease_that_means_nothing_is_a_line(tracker, attack, look, leases, cha
     assert line.endswith(reason)
     with pytest.raises(StateError) as refused:
         tracker.set_accessibility("1", exclusive=True)
-    assert str(refused.value) == (f"{line} (ask the user to remove it, or run 'amd-ctk gpu-tracker ignore {ATTACKER}')")
+    assert str(refused.value) == (
+        f"{line} (ask the user to remove it, or run 'sudo amd-ctk gpu-tracker ignore {ATTACKER}')"
+    )
     tracker.settings.ignore_user(ATTACKER)
     assert becomes_exclusive(tracker)
 

@@ -555,7 +555,7 @@ def test_what_a_package_installs_on_top_of_broken_state_is_told(command, untrack
 
     sentence = (
         f"the state of AMD's toolkit 1.x in {path} cannot be converted, so GPUs are refused: Expecting value:"
-        " line 1 column 12 (char 11) (make them available again with 'amd-ctk gpu-tracker reset')\n"
+        " line 1 column 12 (char 11) (make them available again with 'sudo amd-ctk gpu-tracker reset')\n"
     )
     assert command("init") == (5, "", sentence)
     assert command("status") == (1, "", "GPUs info is invalid. Please reset GPU Tracker.\n")
@@ -570,7 +570,7 @@ def test_the_cdi_spec_must_be_brought_in_step(command, untracked):
     assert command("enable") == (
         0,
         "GPU Tracker has been enabled\n",
-        "Run 'amd-ctk cdi refresh' to update the CDI spec\n",
+        "Run 'sudo amd-ctk cdi refresh' to update the CDI spec\n",
     )
     assert command("enable")[2] == ""
 

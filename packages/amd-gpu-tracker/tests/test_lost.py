@@ -273,7 +273,7 @@ def test_a_gpu_that_is_new_between_others_changes_no_number_silently(eight):
 
     assert str(refused.value) == (
         "GPU 3 now has number 4 (name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
-        " 'amd-ctk gpu-tracker reset')"
+        " 'sudo amd-ctk gpu-tracker reset')"
     )
 
 

@@ -259,7 +259,7 @@ def test_a_policy_that_cannot_be_understood_stops_all_but_reset(machine, content
         with pytest.raises(StateError) as refused:
             operation()
         assert machine.state.policy_path in refused.value.message
-        assert refused.value.hint == "repair it with 'amd-ctk gpu-tracker reset'"
+        assert refused.value.hint == "repair it with 'sudo amd-ctk gpu-tracker reset'"
 
     assert machine.tracker.reset() is True
     assert set(accessibility(machine).values()) == {"shared"}
@@ -341,7 +341,7 @@ def test_a_lease_that_cannot_be_understood_is_shown_and_reset_repairs_it(machine
 
     (problem,) = machine.tracker.status().problems
     assert path in problem
-    assert "repair it with 'amd-ctk gpu-tracker reset'" in problem
+    assert "repair it with 'sudo amd-ctk gpu-tracker reset'" in problem
 
     machine.tracker.reset()
     assert machine.tracker.status().problems == ()

@@ -153,7 +153,7 @@ def test_an_id_of_several_partitions_means_all_of_them_unless_one_is_named(reque
                 " 0000:63:00.0 ('amd-ctk gpu list' shows them)"
             ),
         ),
-        ("26:00.0:p1", "26:00.0 has no partition 1, it has 0 ('amd-ctk gpu list' shows them)"),
+        ("26:00.0:p1", "26:00.0 has only partition 0, not 1 ('amd-ctk gpu list' shows them)"),
         (
             "1:p0",
             (
@@ -253,7 +253,7 @@ def test_a_long_name_is_not_repeated_in_full():
     with pytest.raises(RequestError) as refusal:
         select_gpus(PARTITIONED, f"0x{'0' * 5000}A1:p9")
 
-    assert str(refusal.value) == (f"0x{'0' * 58} has no partition 9, it has 0-1 ('amd-ctk gpu list' shows them)")
+    assert str(refusal.value) == (f"0x{'0' * 58} has partitions 0-1, not 9 ('amd-ctk gpu list' shows them)")
 
 
 def test_a_request_of_more_items_than_any_host_has_gpus_is_refused_before_it_is_read():

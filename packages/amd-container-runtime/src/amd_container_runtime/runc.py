@@ -118,7 +118,7 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
     if configured:
         raise NoLowLevelRuntime(
             f"the low-level runtime {configured} cannot be run: it is missing, not executable or this program itself",
-            hint="correct it with 'amd-ctk config set low-level-runtime /usr/bin/runc'",
+            hint="correct it with 'sudo amd-ctk config set low-level-runtime /usr/bin/runc'",
         )
     raise NoLowLevelRuntime(
         "neither runc nor crun is installed, so the container cannot start", hint="install runc with 'apt install runc'"

@@ -28,5 +28,5 @@ def test_another_users_file_is_not_overwritten() -> None:
         shutil.rmtree(directory)
 
     assert str(refused.value) == (
-        f"failed to write CDI spec: {spec} cannot be written: access is refused (run it as root)"
+        f"failed to write CDI spec: {spec} cannot be written: access is refused (run the command with sudo)"
     )

@@ -144,7 +144,7 @@ def test_options_that_cannot_be_read_are_named(host, amd_ctk, tmp_path):
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         f"{kept}, which says how a CDI spec was generated, cannot be read: it is not what amd-ctk writes"
-        " (remove it and run 'amd-ctk cdi generate' again)\n"
+        " (remove it and run 'sudo amd-ctk cdi generate' again)\n"
     )
 
 
@@ -172,7 +172,7 @@ def test_options_of_another_type_are_not_what_amd_ctk_writes(host, amd_ctk, tmp_
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         f"{kept}, which says how a CDI spec was generated, cannot be read: it is not what amd-ctk writes"
-        " (remove it and run 'amd-ctk cdi generate' again)\n"
+        " (remove it and run 'sudo amd-ctk cdi generate' again)\n"
     )
 
 

@@ -173,7 +173,7 @@ def test_a_file_that_is_not_there_is_named(host, amd_ctk, tmp_path):
     assert (answer.returncode, answer.stdout) == (1, "Validating CDI spec: /nope.json\n")
     assert answer.stderr == (
         f"failed to validate CDI spec: opening CDI spec file {tmp_path}/host/nope.json: it does not exist"
-        " ('amd-ctk cdi generate' makes one)\n"
+        " ('sudo amd-ctk cdi generate' makes one)\n"
     )
 
 

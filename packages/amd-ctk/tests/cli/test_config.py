@@ -157,7 +157,7 @@ def test_a_change_by_hand_is_noticed_and_taken_over(served: Host, config_toml: P
 
     assert (shown.stdout, shown.stderr) == (
         "error\n",
-        "/etc/amd-container-toolkit/config.toml was changed since it was compiled; run 'amd-ctk config compile'\n",
+        "/etc/amd-container-toolkit/config.toml was changed since it was compiled; run 'sudo amd-ctk config compile'\n",
     )
     assert compiled.stdout == "Compiled the config file: /etc/amd-container-toolkit/config.toml\n"
     assert amd_ctk("config", "show", "unknown-gpus").stderr == ""

@@ -37,7 +37,7 @@ def test_slurm_and_swarm_are_told_by_the_administrator(made, amd_ctk):
     drained = amd_ctk("gpu-tracker", "drain", "1", "--reason", "fan's swap")
     undrained = amd_ctk("gpu-tracker", "undrain", "1")
 
-    swarm = "Run 'amd-ctk swarm setup' again and restart Docker, so that Swarm plans with the current GPUs\n"
+    swarm = "Run 'sudo amd-ctk swarm setup' again and restart Docker, so that Swarm plans with the current GPUs\n"
     known = f"Slurm can drain only whole nodes: scontrol update NodeName={NODE} "
     assert drained.stderr == swarm + known + "State=DRAIN Reason='fan'\"'\"'s swap'\n"
     assert undrained.stderr == swarm + known + "State=RESUME\n"
@@ -57,7 +57,7 @@ def test_where_nothing_is_tracked_a_drain_refuses_nothing_and_says_so(host, amd_
     host()
 
     assert amd_ctk("gpu-tracker", "drain", "1").stderr == (
-        "the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'\n"
+        "the GPU Tracker is disabled, so no container is refused: run 'sudo amd-ctk gpu-tracker enable'\n"
     )
 
 

@@ -104,11 +104,11 @@ def show_picture(host, name="card1-DP-1"):
     [
         (
             lambda host: Path(host.root, "etc/amd-container-toolkit/config.toml").unlink(),
-            f"no user may reserve GPUs: {OPEN_TO_GROUP} (first run 'amd-ctk users allow NAME')",
+            f"no user may reserve GPUs: {OPEN_TO_GROUP} (first run 'sudo amd-ctk users allow NAME')",
         ),
         (
             lambda host: Tracker(host).disable(),
-            f"the GPU Tracker is disabled: {OPEN_TO_GROUP} (first run 'amd-ctk gpu-tracker enable')",
+            f"the GPU Tracker is disabled: {OPEN_TO_GROUP} (first run 'sudo amd-ctk gpu-tracker enable')",
         ),
         (
             lambda host: Path(host.root, "run/systemd/system").rmdir(),
@@ -118,7 +118,7 @@ def show_picture(host, name="card1-DP-1"):
             lambda host: Path(host.root, "etc/amd-container-toolkit/config.toml").write_text(
                 'users = ["everyone"]\ndevice-mode = "host"\n'
             ),
-            f"containers get the host's modes: {OPEN_TO_GROUP} (first run 'amd-ctk config unset device-mode')",
+            f"containers get the host's modes: {OPEN_TO_GROUP} (first run 'sudo amd-ctk config unset device-mode')",
         ),
         (
             show_picture,
@@ -159,7 +159,7 @@ def test_containers_do_not_get_the_hosts_modes_while_nodes_are_closed(shared, am
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         "gpu-access is reserved: with the host's modes only root could open GPUs in containers"
-        " (first run 'amd-ctk config unset gpu-access')\n"
+        " (first run 'sudo amd-ctk config unset gpu-access')\n"
     )
     assert amd_ctk("config", "show", "device-mode").stdout == "open\n"
     assert amd_ctk("config", "set", "device-mode", "open").returncode == 0

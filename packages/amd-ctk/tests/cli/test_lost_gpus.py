@@ -168,7 +168,8 @@ def test_swarm_is_not_offered_a_drained_gpu_and_status_says_what_is_offered_in_v
     amd_ctk(*setup)
     offered = json.loads(Path(made.path("/etc/docker/daemon.json")).read_text())["node-generic-resources"]
 
-    sentence = "GPU 3 is drained and advertised, so tasks that get it are refused (run 'amd-ctk swarm setup' again)"
+    hint = "(run 'sudo amd-ctk swarm setup' again)"
+    sentence = f"GPU 3 is drained and advertised, so tasks that get it are refused {hint}"
     assert sentence in said.splitlines()
     assert offered == [f"AMD_GPU={uuid}" for uuid in ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C")]
     assert sentence not in amd_ctk("swarm", "status").stderr

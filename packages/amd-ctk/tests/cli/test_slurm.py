@@ -160,7 +160,7 @@ class TestStatus:
             "gres.conf does not exist, so Slurm gives jobs no GPU ('amd-ctk slurm gres' prints one)\n"
             "ConstrainDevices=yes is not in cgroup.conf, so jobs can open the GPUs of others\n"
             "oci.conf names no runtime, so Slurm starts no containers"
-            " ('amd-ctk runtime configure --runtime=slurm' changes that)\n"
+            " ('sudo amd-ctk runtime configure --runtime=slurm' changes that)\n"
         )
 
     def test_another_order_and_other_devices(self, conf, amd_ctk):
@@ -176,7 +176,7 @@ class TestStatus:
             "gres.conf names /dev/dri/renderD200, which is not a GPU of this host\n"
             "Slurm counts the GPUs in another order than the host, see the column Slurm Id\n"
             "oci.conf calls crun, so containers of Slurm get no GPU"
-            " ('amd-ctk runtime configure --runtime=slurm' changes that)\n"
+            " ('sudo amd-ctk runtime configure --runtime=slurm' changes that)\n"
         )
 
     def test_an_order_that_nobody_knows(self, conf, amd_ctk):

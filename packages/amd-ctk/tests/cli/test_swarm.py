@@ -18,7 +18,7 @@ LABELS = (
 GPUS = ["0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9"]
 NO_DEFAULT = (
     "Swarm runs every task under the default runtime, which is not the AMD Container Runtime"
-    " (run 'amd-ctk runtime configure --set-as-default')\n"
+    " (run 'sudo amd-ctk runtime configure --set-as-default')\n"
 )
 SETTINGS_UPDATED = "Updated the config file: /etc/amd-container-toolkit/config.toml\n"
 UPDATED = "Updated the config file: /etc/docker/daemon.json\nPlease restart docker daemon\n"
@@ -457,7 +457,7 @@ class TestOptionsOfTheDaemonsUnit:
         assert "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          -\n" in answer.stdout
         assert answer.stderr == (
             "Swarm runs every task under the default runtime, which is not the AMD Container Runtime (remove"
-            " --default-runtime from docker.service, then run 'amd-ctk runtime configure --set-as-default')\n"
+            " --default-runtime from docker.service, then run 'sudo amd-ctk runtime configure --set-as-default')\n"
             'Docker cannot join a swarm while "live-restore" is true\n'
         )
 

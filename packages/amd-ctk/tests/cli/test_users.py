@@ -77,7 +77,7 @@ def test_who_is_denied_is_not_in_the_list_any_more(served: Host, amd_ctk) -> Non
     assert amd_ctk("users", "deny", "daemon").stdout == "The rule for daemon is removed\n"
     assert "@daemon" in amd_ctk("users", "list").stdout
     again = amd_ctk("users", "deny", "daemon")
-    still = "the rule for @daemon may still allow daemon: 'amd-ctk users allow daemon --gpus=0' excludes daemon"
+    still = "the rule for @daemon may still allow daemon: 'sudo amd-ctk users allow daemon --gpus=0' excludes daemon"
     assert (again.returncode, again.stderr) == (0, f"there is no rule for daemon ({still})\n")
     assert amd_ctk("users", "deny", "--all").stdout == NOBODY
     assert amd_ctk("users", "list").stdout == NOBODY
@@ -189,7 +189,7 @@ def test_a_rule_for_everyone_still_counts_after_deny(host, amd_ctk):
     host()
     amd_ctk("users", "allow", "everyone")
     amd_ctk("users", "allow", "daemon", "--gpus=1")
-    still = "the rule for everyone may still allow daemon: 'amd-ctk users allow daemon --gpus=0' excludes daemon"
+    still = "the rule for everyone may still allow daemon: 'sudo amd-ctk users allow daemon --gpus=0' excludes daemon"
 
     answer = amd_ctk("users", "deny", "daemon")
     again = amd_ctk("users", "deny", "daemon")

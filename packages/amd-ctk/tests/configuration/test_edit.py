@@ -91,7 +91,7 @@ def test_a_file_of_somebody_else_is_left_alone(daemon_json: Path, ledger: Ledger
 
     assert str(refused.value) == (
         "failed to save the config: failed to open file: /etc/docker/daemon.json | err: access is refused "
-        "(run it as root)"
+        "(run the command with sudo)"
     )
     assert daemon_json.read_text() == ORIGINAL
     assert os.listdir(daemon_json.parent) == ["daemon.json"]

@@ -334,6 +334,5 @@ def _parse_toml(text: str, path: str) -> dict[str, Any]:
 
         return tomllib.loads(text)
     # Older settings might allow what these forbid, so they are no substitute.
-    raise SettingsError(
-        f"{path} was changed since it was compiled, and python 3.10 cannot read it", hint="run 'amd-ctk config compile'"
-    )
+    problem = f"{path} was changed since it was compiled, and python 3.10 cannot read it"
+    raise SettingsError(problem, hint="run 'sudo amd-ctk config compile'")

@@ -104,7 +104,7 @@ def _problem_of_name(variable: str, value: str, item: str, node: Node) -> Reques
         return RequestError(
             f"{variable}={shown(value)} names a GPU by {FORMS[form]}, and this node advertises GPUs by"
             f" {FORMS[advertised]}",
-            hint=f"if it does not, run 'amd-ctk config set swarm-resource-names {form}' on that node",
+            hint=f"if it does not, run 'sudo amd-ctk config set swarm-resource-names {form}' on that node",
         )
     # Another form that names a GPU here could be guessed by an image.
     if names_numbers(item) or (not form and resolve(node.gpus, item).gpus):
@@ -122,7 +122,7 @@ def _problems_of_unadvertised(request: GpuRequest, node: Node) -> Iterator[Reque
         if resolve(node.gpus, name).gpus:
             yield RequestError(
                 f"{shown(f'{SWARM_PREFIX}{kind}={name}')} is of a kind by which this node does not advertise GPUs",
-                hint="if it does, add the kind to swarm-resources with 'amd-ctk config set' on that node",
+                hint="if it does, add the kind to swarm-resources with 'sudo amd-ctk config set' on that node",
             )
 
 
@@ -152,7 +152,7 @@ def _require_more_than_headroom(variable: str, mib: int, headroom_mib: int) -> N
         raise RequestError(
             f"{variable}={mib} is not more than the headroom of {headroom_mib} MiB that this node keeps of each task's"
             " memory",
-            hint="reserve more, or change swarm-vram-headroom with 'amd-ctk config set' on that node",
+            hint="reserve more, or change swarm-vram-headroom with 'sudo amd-ctk config set' on that node",
         )
 
 
@@ -162,7 +162,7 @@ def _refuse_unadvertised_memory(request: GpuRequest) -> None:
         if kind == VRAM_KIND and is_amount(value):
             raise RequestError(
                 f"{SWARM_PREFIX}{kind}={shown(value)} is memory of a GPU, which this node does not hand out",
-                hint="run 'amd-ctk swarm setup --vram' on that node",
+                hint="run 'sudo amd-ctk swarm setup --vram' on that node",
             )
 
 

@@ -381,7 +381,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         if not new:
             say(NOTHING_CHANGED)
         if not tracker.is_enabled():
-            say("the GPU Tracker is disabled, so no container is refused: run 'amd-ctk gpu-tracker enable'")
+            say("the GPU Tracker is disabled, so no container is refused: run 'sudo amd-ctk gpu-tracker enable'")
         for hint in find_hints(host, is_drained=True, reason=reason):
             say(hint)
         # Numbers change when a GPU is lost meanwhile.
@@ -571,7 +571,7 @@ def say(sentence: str) -> None:
 def say_refresh(host: Host) -> None:
     """Say how the CDI spec comes to know that the tracker was switched; for those who cannot see to it."""
     if host.stat(CDI_SPEC):
-        print("Run 'amd-ctk cdi refresh' to update the CDI spec", file=sys.stderr)
+        print("Run 'sudo amd-ctk cdi refresh' to update the CDI spec", file=sys.stderr)
 
 
 def main() -> None:

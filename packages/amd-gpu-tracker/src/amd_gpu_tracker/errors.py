@@ -102,7 +102,7 @@ class TrackerDisabled(NotDone):
 
     def __init__(self) -> None:
         super().__init__(
-            "the GPU Tracker is disabled, so no GPU can be reserved", hint="run 'amd-ctk gpu-tracker enable'"
+            "the GPU Tracker is disabled, so no GPU can be reserved", hint="run 'sudo amd-ctk gpu-tracker enable'"
         )
 
 
@@ -111,7 +111,7 @@ class TrackerNeeded(TrackerDisabled):
 
     def __init__(self, word: str) -> None:
         """Say that `word` (auto, free) needs it."""
-        NotDone.__init__(self, f"{word} needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'")
+        NotDone.__init__(self, f"{word} needs the GPU Tracker; enable it with 'sudo amd-ctk gpu-tracker enable'")
 
 
 class WaitRefused(ToolkitError):
@@ -165,5 +165,5 @@ def needs_root() -> NotPermitted:
 def unreadable(path: str, why: str) -> StateError:
     """Return the error for a file of the tracker that cannot be read."""
     return StateError(
-        f"the GPU Tracker's {path} cannot be read: {why}", hint="repair it with 'amd-ctk gpu-tracker reset'"
+        f"the GPU Tracker's {path} cannot be read: {why}", hint="repair it with 'sudo amd-ctk gpu-tracker reset'"
     )

@@ -132,7 +132,7 @@ def test_another_user_ends_nothing(host, person):
     person(ALICE, run("train", "0"), command=SLEEP).line()
 
     assert person(BOB, Request(verb=END, name="train")).line() == (
-        "11: there is no reservation or job train (see 'amd-ctk queue list')"
+        "3: the reservation or job train is another user's (see 'amd-ctk queue list')"
     )
     assert person(BOB, Request(verb=END, name="train", owner=ALICE)).line() == (
         "3: only root may name another user (run the command with sudo)"

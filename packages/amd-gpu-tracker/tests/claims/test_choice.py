@@ -129,7 +129,7 @@ def test_a_choice_needs_the_tracker(untracked, word):
     with pytest.raises(TrackerNeeded) as refusal:
         untracked.tracker.reserve("first", f"{word}:1")
 
-    assert str(refusal.value) == f"{word} needs the GPU Tracker; enable it with 'amd-ctk gpu-tracker enable'"
+    assert str(refusal.value) == f"{word} needs the GPU Tracker; enable it with 'sudo amd-ctk gpu-tracker enable'"
     assert isinstance(refusal.value, TrackerDisabled)
 
 

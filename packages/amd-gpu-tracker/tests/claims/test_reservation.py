@@ -296,7 +296,8 @@ def test_a_broken_policy_refuses_every_gpu(machine):
     with open(machine.state.policy_path, "w") as file:
         file.write('{"version":1,"ena')
 
-    with pytest.raises(StateError, match=r"cannot be understood: .* \(repair it with 'amd-ctk gpu-tracker reset'\)"):
+    hint = r"\(repair it with 'sudo amd-ctk gpu-tracker reset'\)"
+    with pytest.raises(StateError, match=rf"cannot be understood: .* {hint}"):
         machine.create("c1", [0])
 
 

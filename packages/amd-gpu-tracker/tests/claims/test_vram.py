@@ -169,7 +169,7 @@ def test_without_the_tracker_no_memory_is_promised(untracked):
 
     assert str(refusal.value) == (
         "DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
-        " (run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable')"
+        " (run 'sudo amd-ctk swarm setup --vram', or 'sudo amd-ctk gpu-tracker enable')"
     )
     assert not os.path.exists(untracked.state.run_directory)
 

@@ -185,7 +185,7 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
     assert str(refusal.value) == (
         f"free:1: 0 of 4 GPUs are free (0-3 in use by container enemy of user {uid});"
         " 'amd-ctk run --gpus=free:1 --wait -- COMMAND' waits for one"
-        f" (to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}')"
+        f" (to leave out the containers of user {uid}, run 'sudo amd-ctk gpu-tracker ignore {uid}')"
     )
     machine.tracker.settings.ignore_user(uid)
     assert machine.tracker.reserve("first", "free:1") == (0,)
@@ -201,7 +201,7 @@ def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
     with pytest.raises(WaitOver):
         machine.tracker.wait("first", "free:1", timeout=0, tell=said.append)
 
-    hint = f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
+    hint = f"to leave out the containers of user {uid}, run 'sudo amd-ctk gpu-tracker ignore {uid}'"
     assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
 
 

@@ -139,7 +139,9 @@ def test_a_namespace_in_which_the_user_has_a_process_is_a_doubt_about_the_gpus_o
     with pytest.raises(StateError) as refused:
         machine.tracker.set_accessibility("0-1", exclusive=True)
 
-    assert str(refused.value) == (f"{problem} (ask the user to remove it, or run 'amd-ctk gpu-tracker ignore {USER}')")
+    assert str(refused.value) == (
+        f"{problem} (ask the user to remove it, or run 'sudo amd-ctk gpu-tracker ignore {USER}')"
+    )
 
 
 BROKEN = [

@@ -235,7 +235,7 @@ def test_what_the_original_refuses_is_refused_until_reset(untracked, content, wh
     path = untracked.host.path("/var/log/gpu-tracker.json")
     begin = f"the state of AMD's toolkit 1.x in {path} cannot be converted, so GPUs are refused: {why}"
     assert refused.value.message.startswith(begin)
-    assert refused.value.hint == "make them available again with 'amd-ctk gpu-tracker reset'"
+    assert refused.value.hint == "make them available again with 'sudo amd-ctk gpu-tracker reset'"
     with pytest.raises(GpusChanged):
         untracked.create("c1", [1])
     with pytest.raises(GpusChanged):

@@ -61,11 +61,9 @@ def names_no_partition(item: str) -> NotAGpu:
 def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
     """Say which partitions there are."""
     name, _, rank = item.rpartition(":p")
-    return UnknownGpu(
-        f"{name[:CHARACTERS_SHOWN]} has no partition {rank[:CHARACTERS_SHOWN]}, it has {_span(ranks)}",
-        items=[item],
-        hint=SHOW_GPUS,
-    )
+    found = f"partitions {_span(ranks)}" if len(ranks) > 1 else f"only partition {_span(ranks)}"
+    message = f"{name[:CHARACTERS_SHOWN]} has {found}, not {rank[:CHARACTERS_SHOWN]}"
+    return UnknownGpu(message, items=[item], hint=SHOW_GPUS)
 
 
 def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:

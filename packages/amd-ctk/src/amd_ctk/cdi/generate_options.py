@@ -89,7 +89,7 @@ def _read(host: Host, path: str) -> GenerateOptions:
         words = reason(error) if isinstance(error, OSError) else "it is not what amd-ctk writes"
         raise CdiError(
             f"{host.path(path)}, which says how a CDI spec was generated, cannot be read: {words}",
-            hint="remove it and run 'amd-ctk cdi generate' again",
+            hint="remove it and run 'sudo amd-ctk cdi generate' again",
         ) from error
 
 

@@ -91,7 +91,9 @@ def require_writable(path: str) -> None:
         if not os.access(needed, os.W_OK, effective_ids=True):
             # Root is refused on a file system that is read-only.
             why = "access is refused" if os.geteuid() else "the file system is read-only"
-            raise cannot_write(f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run it as root")
+            raise cannot_write(
+                f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run the command with sudo"
+            )
 
 
 def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:

@@ -57,7 +57,7 @@ def _read(path: str) -> bytes:
     except OSError as error:
         raise CdiError(
             f"failed to validate CDI spec: opening CDI spec file {path}: {reason(error)}",
-            hint="'amd-ctk cdi generate' makes one",
+            hint="'sudo amd-ctk cdi generate' makes one",
         ) from error
 
 

@@ -58,7 +58,7 @@ def show(
     else:
         print(_format_settings(settings, chosen), end="")
     if not is_compiled(host):
-        print(f"{CONFIG_FILE} was changed since it was compiled; run 'amd-ctk config compile'", file=sys.stderr)
+        print(f"{CONFIG_FILE} was changed since it was compiled; run 'sudo amd-ctk config compile'", file=sys.stderr)
 
 
 @app.command("set")

@@ -55,7 +55,8 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
 
     hints = []
     if advertises_gpus(host):
-        hints.append("Run 'amd-ctk swarm setup' again and restart Docker, so that Swarm plans with the current GPUs")
+        plans = "so that Swarm plans with the current GPUs"
+        hints.append(f"Run 'sudo amd-ctk swarm setup' again and restart Docker, {plans}")
     if find_conf(host, GRES_CONF):
         state = f"State=DRAIN Reason={quote(reason or 'GPU drained')}" if is_drained else "State=RESUME"
         node = os.uname().nodename.partition(".")[0]

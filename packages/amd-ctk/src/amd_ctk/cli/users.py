@@ -148,7 +148,7 @@ def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:
     if not others:
         return ""
     rules = f"rule{'s' if len(others) > 1 else ''} for {', '.join(others)}"
-    return f"the {rules} may still allow {who}: 'amd-ctk users allow {who} --gpus=0' excludes {who}"
+    return f"the {rules} may still allow {who}: 'sudo amd-ctk users allow {who} --gpus=0' excludes {who}"
 
 
 class Switch(str, Enum):

@@ -96,7 +96,7 @@ def _unreadable(file: ConfigFile, why: str) -> ConfigFileError:
 
 
 def _unsaved(file: ConfigFile, error: OSError) -> ConfigFileError:
-    why, hint = reason(error), "run it as root" if os.geteuid() else ""
+    why, hint = reason(error), "run the command with sudo" if os.geteuid() else ""
     # rename(2) says so of a file that is mounted by itself, as `docker run --volume FILE:FILE` does.
     if error.errno == errno.EBUSY:
         why = "it is a mount point and cannot be replaced"

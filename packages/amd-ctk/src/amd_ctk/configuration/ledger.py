@@ -104,7 +104,7 @@ def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = 
     try:
         make_directories(directory)
     except OSError as error:
-        raise FileError(f"{directory} cannot be made: {reason(error)}", hint="run it as root") from error
+        raise FileError(f"{directory} cannot be made: {reason(error)}", hint="run the command with sudo") from error
     with _hold_lock(os.path.join(directory, LOCK_NAME), timeout):
         yield Ledger(directory)
 
@@ -120,7 +120,7 @@ def _hold_lock(path: str, timeout: float) -> Iterator[None]:
     except Timeout:
         raise _in_use(path, timeout) from None
     except OSError as error:
-        hint = "run it as root" if os.geteuid() else ""
+        hint = "run the command with sudo" if os.geteuid() else ""
         raise FileError(f"{path} cannot be opened: {reason(error)}", hint=hint) from error
     try:
         yield

@@ -72,8 +72,8 @@ def find_program() -> Program:
 def _require_podman_5() -> None:
     version = ask(["podman", "version", "--format", "{{.Client.Version}}"]).output.strip()
     if parse_version(version) < (5,):
-        found = one_line(version) or "of an unknown version"
-        raise ImageError(f"Podman {found} drops the annotations of an index", hint=INSTALL)
+        found = f"Podman {one_line(version)}" if version else "Podman does not say its version; one before 5"
+        raise ImageError(f"{found} drops the annotations of an index", hint=INSTALL)
 
 
 class Manifest(Value):

@@ -35,7 +35,7 @@ class Obstacle(Value):
     @property
     def hint(self) -> str:
         """Return what to do before it is turned on."""
-        return f"first run '{self.command}'" if self.command else self.advice
+        return f"first run '{self.fix}'" if self.command else self.advice
 
     @property
     def fix(self) -> str:
@@ -122,7 +122,7 @@ def require_open_containers(host: Host) -> None:
     """Raise AccessRefused where a container that got the host's modes could open no GPU, unless it is root's."""
     if read_settings(host).gpu_access == RESERVED:
         problem = f"{ACCESS} is {RESERVED}: with the host's modes only root could open GPUs in containers"
-        raise AccessRefused(problem, hint=f"first run 'amd-ctk config unset {ACCESS}'")
+        raise AccessRefused(problem, hint=f"first run 'sudo amd-ctk config unset {ACCESS}'")
 
 
 def find_obstacles(host: Host) -> Iterator[Obstacle]:

@@ -20,7 +20,7 @@ from amdgpu_discovery.value import Value
 
 CGROUP_CONF = "cgroup.conf"
 OCI_CONF = "oci.conf"
-HOW_TO_CONFIGURE = "'amd-ctk runtime configure --runtime=slurm' changes that"
+HOW_TO_CONFIGURE = "'sudo amd-ctk runtime configure --runtime=slurm' changes that"
 OUTDATED = (
     f"{OCI_CONF} calls {RUNTIME_PROGRAM} differently from this version, so scancel may leave containers"
     f" behind ({HOW_TO_CONFIGURE})"

@@ -62,7 +62,7 @@ def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement)
     words = {gpu.number: "sick" if gpu.number in sick else "drained" for gpu in gpus if gpu not in left}
     return [
         f"GPU {gpu.number} is {words[gpu.number]} and advertised, so tasks that get it are refused"
-        " (run 'amd-ctk swarm setup' again)"
+        " (run 'sudo amd-ctk swarm setup' again)"
         for gpu in advertisement.gpus
         if gpu.number in words and gpu.resources
     ]

@@ -150,7 +150,7 @@ def find_obstacles(settings: NodeSettings) -> Iterator[str]:
 
 def _advice(unit: str) -> str:
     """Say how to make it the default runtime. Docker does not start if file and command line both set one."""
-    command = "'amd-ctk runtime configure --set-as-default'"
+    command = "'sudo amd-ctk runtime configure --set-as-default'"
     if not unit:
         return f"run {command}"
     return f"remove {DEFAULT_RUNTIME} from {unit}, then run {command}"

@@ -191,7 +191,8 @@ def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
     if only_for_root(choice, [each.gpu for each in candidates], for_root):
         return LET_USERS
     uid = find_blocking_user(candidates, choice)
-    return "" if uid is None else f"to leave out the containers of user {uid}, run 'amd-ctk gpu-tracker ignore {uid}'"
+    command = f"sudo amd-ctk gpu-tracker ignore {uid}"
+    return "" if uid is None else f"to leave out the containers of user {uid}, run '{command}'"
 
 
 def _people_of(candidates: Sequence[Candidate]) -> tuple[int, ...]:

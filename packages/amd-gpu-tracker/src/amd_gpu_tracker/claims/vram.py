@@ -110,7 +110,7 @@ def _require_enabled(policy: Policy, claim: Claim) -> None:
     if not policy.enabled:
         raise GpusRefused(
             f"{asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
-            hint="run 'amd-ctk swarm setup --vram', or 'amd-ctk gpu-tracker enable'",
+            hint="run 'sudo amd-ctk swarm setup --vram', or 'sudo amd-ctk gpu-tracker enable'",
         )
 
 

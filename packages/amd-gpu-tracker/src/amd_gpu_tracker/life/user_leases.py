@@ -55,7 +55,7 @@ class Doubt(Value):
 
     def as_error(self) -> StateError:
         """Return the error for a change that must not be made in doubt."""
-        advice = f"ask the user to remove it, or run 'amd-ctk gpu-tracker ignore {self.uid}'"
+        advice = f"ask the user to remove it, or run 'sudo amd-ctk gpu-tracker ignore {self.uid}'"
         return StateError(self.message, hint=advice)
 
 

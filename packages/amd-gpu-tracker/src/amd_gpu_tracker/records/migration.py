@@ -61,7 +61,7 @@ def read_former_policy(host: Host) -> Policy | None:
 def _cannot(host: Host, why: str) -> StateError:
     return StateError(
         f"the state of AMD's toolkit 1.x in {host.path(FORMER_FILE)} cannot be converted, so GPUs are refused: {why}",
-        hint="make them available again with 'amd-ctk gpu-tracker reset'",
+        hint="make them available again with 'sudo amd-ctk gpu-tracker reset'",
     )
 
 

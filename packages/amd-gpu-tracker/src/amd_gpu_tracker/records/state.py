@@ -325,7 +325,7 @@ def _not_understood(what: str, error: ValueError, gpus: tuple[str, ...] | None =
 
     # `reset` would forget what the later version knows.
     is_later = isinstance(error, LaterVersion)
-    hint = "install that toolkit again" if is_later else "repair it with 'amd-ctk gpu-tracker reset'"
+    hint = "install that toolkit again" if is_later else "repair it with 'sudo amd-ctk gpu-tracker reset'"
     return StateError(f"the {what} cannot be understood: {error}", hint=hint, gpus=gpus, is_later=is_later)
 
 
