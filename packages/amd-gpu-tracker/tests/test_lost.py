@@ -123,7 +123,7 @@ def test_a_request_by_number_is_told_the_old_and_the_new_ones(eight):
     eight.lose(3, 5)
     hint = (
         "name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
-        " 'amd-ctk gpu-tracker forget 3,5'"
+        " 'sudo amd-ctk gpu-tracker forget 3,5'"
     )
 
     def answer(request):

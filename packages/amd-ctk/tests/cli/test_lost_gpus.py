@@ -64,7 +64,7 @@ def test_the_table_has_a_row_for_a_lost_gpu(made, lose, amd_ctk):
         "2 was 3   0x12FE4F7FDAF06B9        Shared              -",
     ]
     assert answer.stderr.splitlines() == [
-        "GPU 1 is lost: PCI 0000:26:00.0 left the bus; 'amd-ctk gpu-tracker forget 1' forgets it",
+        "GPU 1 is lost: PCI 0000:26:00.0 left the bus; 'sudo amd-ctk gpu-tracker forget 1' forgets it",
         "numbers from 1 on have changed since GPUs were tracked, so requests by them are refused",
     ]
 
@@ -86,7 +86,7 @@ def test_commands_for_the_others_go_on(made, lose, amd_ctk):
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
         "GPU 2 now has number 1 (name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
-        " 'amd-ctk gpu-tracker forget 1')\n"
+        " 'sudo amd-ctk gpu-tracker forget 1')\n"
     )
     for words in (["status", "--wide"], ["status", "--usage"], ["status", "--prometheus"], ["all", "exclusive"]):
         assert amd_ctk("gpu-tracker", *words).returncode == 0

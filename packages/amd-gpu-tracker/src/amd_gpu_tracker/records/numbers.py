@@ -98,7 +98,7 @@ def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
 def end_of_it(match: Match) -> str:
     """Return what makes the new numbers count."""
     lost = ",".join(map(str, match.lost))
-    return f"accept the new numbers with 'amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
+    return f"accept the new numbers with 'sudo amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
 
 
 def _say(changed: Sequence[int], now: Sequence[int | None]) -> str:

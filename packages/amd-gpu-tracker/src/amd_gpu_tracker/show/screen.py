@@ -133,7 +133,7 @@ def _notes(status: Status) -> tuple[str, ...]:
 
 def _say_lost(gpu: LostGpu) -> str:
     since = f" since {format_time(gpu.since)}" if gpu.since else ""
-    return f"GPU {gpu.number} is lost{since}: {gpu.reason}; 'amd-ctk gpu-tracker forget {gpu.number}' forgets it"
+    return f"GPU {gpu.number} is lost{since}: {gpu.reason}; 'sudo amd-ctk gpu-tracker forget {gpu.number}' forgets it"
 
 
 def _say_numbers(status: Status) -> tuple[str, ...]:
