@@ -145,7 +145,7 @@ def require_new_names(jobs: Sequence[SwarmJob]) -> None:
     if both := [job.name for job in jobs if job.name in taken]:
         raise SwarmError(
             f"a service {both[0]} exists already, so nothing was submitted",
-            hint="choose another name, or run 'sudo amd-ctk swarm prune' if it is finished",
+            hint="choose another name, or run 'amd-ctk swarm prune' if it is finished",
         )
 
 
