@@ -223,20 +223,32 @@ def test_a_file_that_cannot_be_read_is_no_proof_of_death(machine, lease_of):
     assert judge(lease_of(pid_file=str(directory)), machine.processes) == UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("root", "has_pid_file", "verdict"),
-    [("", True, DEAD), ("", False, UNKNOWN), ("/run/user/1000/runc", True, UNKNOWN)],
-)
-def test_a_directory_of_roots_runtime_says_nothing_of_a_rootless_container(
-    machine, lease_of, monkeypatch, root, has_pid_file, verdict
-):
+@pytest.fixture
+def as_user(monkeypatch):
+    """Let what root's runtime keeps be unreadable, as it is to users once root has run a container."""
+
     def read_as_user(path, **options):
         if "/runc/" in path:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return read_plain_file(path, **options)
 
     monkeypatch.setattr(liveness, "read_plain_file", read_as_user)
+
+
+@pytest.mark.parametrize(
+    ("root", "has_pid_file", "verdict"),
+    [("", True, DEAD), ("", False, UNKNOWN), ("/run/user/1000/runc", True, UNKNOWN)],
+)
+@pytest.mark.usefixtures("as_user")
+def test_a_directory_of_roots_runtime_says_nothing_of_a_rootless_container(
+    machine, lease_of, root, has_pid_file, verdict
+):
     pid_file = machine.directory / "pid"
     pid_file.write_text("999999")
 
     assert judge(lease_of(root=root, pid_file=str(pid_file) if has_pid_file else ""), machine.processes) == verdict
+
+
+@pytest.mark.usefixtures("as_user")
+def test_a_directory_of_roots_runtime_says_nothing_of_a_job(machine, lease_of):
+    assert judge(lease_of(root="", ways=("api",)), machine.processes) == DEAD

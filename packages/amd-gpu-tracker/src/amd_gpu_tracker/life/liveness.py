@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import posix
 
-from amd_gpu_tracker.records.lease import ProcessId, boot_offset
+from amd_gpu_tracker.records.lease import BY_API, ProcessId, boot_offset
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
@@ -146,13 +146,18 @@ def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iter
             try:
                 init = _read_state(read(f"{root}/{lease.container_id}/{name}", LARGEST_STATE)[0], pid, start)
             except PermissionError:
-                # A process that may read the pid file is the container's user and has no state that only root can read.
-                if lease.root or not lease.pid_file:
+                if lease.root or not _has_no_state_of_root(lease):
                     raise
                 continue
             if init is not None and processes.is_running(init):
                 return init
     return None
+
+
+def _has_no_state_of_root(lease: Lease) -> bool:
+    """Return whether a directory that only root may search has nothing to say about a lease."""
+    # A process that may read the pid file is the container's user; what was reserved by name is no runtime's container.
+    return bool(lease.pid_file) or BY_API in lease.ways
 
 
 def _roots(root: str) -> list[str]:
