@@ -244,6 +244,19 @@ class TestDefectsOfTheOriginal:
 
         assert daemon_json.read_text() == '{"features": {"cdi": true}}'
 
+    def test_what_the_original_configured_before_amd_ctk_did_is_removed_at_once(
+        self, configure, daemon_json: Path
+    ) -> None:
+        daemon_json.write_text(
+            '{"mtu": 1450, "default-runtime": "amd",'
+            ' "runtimes": {"amd": {"path": "/usr/local/bin/amd-container-runtime"}}}'
+        )
+
+        configure()
+        configure("--remove")
+
+        assert daemon_json.read_text() == '{"mtu": 1450}'
+
     def test_a_runtime_of_that_name_that_is_somebody_elses_stays(self, configure, daemon_json: Path) -> None:
         daemon_json.write_text('{"runtimes": {"amd": {"path": "/opt/mine"}}}')
 

@@ -41,7 +41,7 @@ def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -
     if old is None and document.text == engine.new_text:
         new = None
     else:
-        new = document.text if changes.keys else _text_after_removal(engine, document, old, record)
+        new = document.text if changes.keys else _text_after_removal(engine, document, old, record, edit)
     return Edited(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
 
 
@@ -80,10 +80,11 @@ def _edit(engine: Engine, file: ConfigFile, edit: Edit, old: str | None, changes
         raise DocumentError(message, hint=error.hint) from error
 
 
-def _text_after_removal(engine: Engine, document: Document, old: str | None, record: Record) -> str | None:
+def _text_after_removal(engine: Engine, document: Document, old: str | None, record: Record, edit: Edit) -> str | None:
     """Return the text once every change of amd-ctk is removed: the original bytes, if they are known."""
     if record.original is not ABSENT and digest(old) == record.written:
-        return None if record.original is None else str(record.original)
+        # It may have a runtime of AMD's toolkit 1.x, which no record shows.
+        return None if record.original is None else edit(engine.read(str(record.original)), Changes())[0].text
     if record.made_file and document.text.strip() == engine.new_text.strip():
         return None
     return document.text
