@@ -64,6 +64,17 @@ def test_what_the_toolkit_writes_is_forgotten_with_the_host(environment, tmp_pat
     assert os.listdir(next(tmp_path.glob("amd-ctk-simulations-*"))) == []
 
 
+def test_what_the_toolkit_of_amd_left_on_the_machine_is_not_the_simulated_hosts(environment):
+    unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    left = "mount -t tmpfs logs /var/log; echo broken >/var/log/gpu-tracker.json; echo kept >/var/log/syslog"
+    looks = f"ls /var/log; {' '.join(AMD_CTK)} gpu-tracker status"
+    command = f"{left}; {' '.join(RUN)} one-gpu -- sh -c '{looks}'"
+
+    code, shown, _ = run(environment, *unshare, "sh", "-c", command)
+
+    assert (code, shown) == (0, "syslog\nGPU Tracker is disabled\n")
+
+
 def test_programs_inside_make_terminals_and_find_other_devices(environment):
     script = "import os; os.openpty(); print(len(open('/dev/urandom', 'rb').read(3)))"
 

@@ -13,13 +13,15 @@ from amdgpu_discovery.simulate.namespace import allow_nodes, bind, hide_mounts_b
 from amdgpu_discovery.simulate.nodes import make_nodes
 
 # What the simulated host has there lies over the machine's.
-LAID = ("/sys", "/dev", "/etc", "/run", "/var/lib")
+LAID = ("/sys", "/dev", "/etc", "/run", "/var/lib", "/var/log")
 # GPUs of the machine, what the toolkit keeps, and what speaks with the machine's systemd: not to be seen beside it.
 HIDDEN = (
     *("/sys/bus/pci", "/sys/class/drm", "/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdgpu"),
     *("/dev/dri", "/dev/kfd"),
     *("/etc/amd-container-toolkit", "/run/amd-container-toolkit", "/var/lib/amd-container-toolkit"),
     *("/etc/cdi", "/run/cdi", "/run/systemd/system", "/run/systemd/private"),
+    # The state of AMD's toolkit 1.x, which the tracker would take over.
+    "/var/log/gpu-tracker.json",
 )
 # Settings of engines, which commands change.
 COPIED = ("/etc/docker", "/etc/containers", "/etc/containerd", "/etc/crio")
@@ -28,7 +30,7 @@ PODMAN = "/etc/containers/containers.conf.d/amd-ctk-simulate.conf"
 PODMAN_SETTINGS = '[engine]\ncgroup_manager = "cgroupfs"\n'
 PTMX = os.makedev(5, 2)
 # A directory on the way to something hidden, in which the rest of the machine's is shown.
-SHARED = ("/run/systemd",)
+SHARED = ("/run/systemd", "/var/log")
 
 
 def lay_over(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str] | None:
