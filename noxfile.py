@@ -96,7 +96,11 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
     install_editable(session, *TEST_TOOLS)
-    run_pytest(session, *ON_EVERY_CORE, *(session.posargs or ["packages"]), env=in_memory())
+    # One after another: hundreds of tests fork, and a fork takes the longer the more its process has in memory.
+    runs = [session.posargs] if session.posargs else [[f"packages/{name}"] for name in NEEDS]
+    failed = [" ".join(words) for words in runs if not passes(session, words)]
+    if failed:
+        session.error(f"tests failed: {', '.join(failed)}")
 
 
 @nox.session
@@ -460,6 +464,15 @@ def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = N
         missing = session.run(".ci/missing", session.name, external=True, silent=True, log=False)
         if missing:
             session.warn(f"tests lack programs: apt-get install --no-install-recommends {' '.join(missing.split())}")
+
+
+def passes(session: nox.Session, words: list[str]) -> bool:
+    """Run unit tests, and return whether they passed, so that those of the next distribution run in any case."""
+    try:
+        run_pytest(session, *ON_EVERY_CORE, *words, env=in_memory())
+    except nox.command.CommandFailed:
+        return False
+    return True
 
 
 def in_memory() -> dict[str, str]:
