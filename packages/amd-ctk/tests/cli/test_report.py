@@ -37,7 +37,9 @@ def test_nothing_is_recorded_while_the_history_is_off(host, amd_ctk):
 
     amd_ctk("run", "--gpus=0", "--", "true")
 
-    assert amd_ctk("report").stdout.splitlines()[0].endswith(": 0.0 GPU-hours, 0 reservations")
+    answer = amd_ctk("report")
+    assert answer.stdout.splitlines()[0].endswith(": 0.0 GPU-hours, 0 reservations")
+    assert answer.stderr == "Reservations are not recorded: 'sudo amd-ctk usage enable' starts it\n"
 
 
 def test_a_report_tells_that_the_tracker_is_disabled(host, amd_ctk):

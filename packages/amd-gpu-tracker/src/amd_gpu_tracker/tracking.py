@@ -75,6 +75,8 @@ class Tracking:
                 if not force:
                     self._state.write_lease(lease)
         if enabled:
+            # It was enabled by AMD's toolkit 1.x if there is none yet.
+            self._begin_history()
             self._adopt(tell)
             self._say_living(living, force=force, tell=tell)
         return enabled
@@ -88,6 +90,7 @@ class Tracking:
             with self._book.locked_by_root():
                 former = self._state.take_over()
             if former and former.enabled:
+                self._begin_history()
                 self._adopt(tell)
         except NotPermitted:
             return

@@ -77,6 +77,15 @@ def test_whatever_is_asked_first_takes_it_over(formerly, operation):
     assert exclusive_gpus(tracker) == [2]
 
 
+@pytest.mark.parametrize("operation", ["status", "reset"])
+def test_reservations_are_recorded_from_then_on(formerly, operation):
+    tracker = formerly(2)
+
+    getattr(tracker, operation)()
+
+    assert tracker.recording.is_on()
+
+
 def test_it_is_taken_over_once(formerly):
     tracker = formerly(1)
     tracker.initialize()

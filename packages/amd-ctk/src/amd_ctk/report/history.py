@@ -19,6 +19,7 @@ History = Iterator[Used | None]
 SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 MOST_DIGITS = 5
 NOT_RECORDED = "GPU Tracker is disabled, so reservations are not recorded: 'sudo amd-ctk gpu-tracker enable' starts it"
+TURNED_OFF = "Reservations are not recorded: 'sudo amd-ctk usage enable' starts it"
 
 
 class ReportError(ToolkitError):
@@ -53,11 +54,14 @@ def read_report(
 
 def why_not_recorded(host: Host) -> str:
     """Return why reservations are not recorded now; "" if they are, and if the tracker's state cannot be read."""
+    tracker = Tracker(host)
     try:
-        is_enabled = Tracker(host).is_enabled()
+        is_enabled = tracker.is_enabled()
     except ToolkitError:
         return ""
-    return "" if is_enabled else NOT_RECORDED
+    if not is_enabled:
+        return NOT_RECORDED
+    return "" if tracker.recording.is_on() else TURNED_OFF
 
 
 def find_names(host: Host, *, by_number: bool) -> Names:
