@@ -56,6 +56,21 @@ def test_the_program_of_a_virtual_environment_is_beside_its_python(
     assert find_runtime_program("/lib/python/amd_ctk/__main__.py", "/nowhere") == str(program)
 
 
+def test_a_link_to_the_program_of_the_packages_is_not_what_an_engine_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "usr/bin/amd-container-runtime"
+    link = tmp_path / "usr/local/bin/amd-container-runtime"
+    for directory in (program.parent, link.parent):
+        directory.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    link.symlink_to(program)
+    monkeypatch.setattr(runtime_program, "PROGRAM_OF_PACKAGES", str(program))
+
+    assert find_runtime_program(f"{link.parent}/amd-ctk", f"{program.parent}") == str(program)
+
+
 def test_a_program_and_a_path_of_a_simulated_host_are_taken() -> None:
     assert check_runtime_path("/bin/sh", must_exist=True) == "/bin/sh"
     assert check_runtime_path("/nowhere", must_exist=False) == "/nowhere"

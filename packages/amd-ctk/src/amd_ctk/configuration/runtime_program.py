@@ -17,6 +17,7 @@ from amdgpu_discovery.host import Host
 LOW_LEVEL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # The deb package of the original put it into the second.
 USUAL_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
+PROGRAM_OF_PACKAGES = f"/usr/bin/{RUNTIME_PROGRAM}"
 # Each keeps a program in an environment of its own, marks it with a file, and adds other distributions on request.
 HINT_BY_MARK = {
     "pipx_metadata.json": "install it with 'pipx inject --include-apps amd-ctk amd-container-runtime'",
@@ -71,7 +72,8 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
         if os.path.isabs(candidate) and _is_program(candidate):
-            return candidate
+            # An upgrade from AMD's toolkit 1.x leaves a link in /usr/local/bin, which sudo finds first.
+            return PROGRAM_OF_PACKAGES if os.path.realpath(candidate) == PROGRAM_OF_PACKAGES else candidate
     raise NoRuntimeProgram(f"{RUNTIME_PROGRAM} is not installed", hint=_how_to_install(sys.prefix))
 
 
