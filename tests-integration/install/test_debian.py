@@ -24,6 +24,7 @@ DAEMON_JSON = '{"log-driver": "journald", "runtimes": {"kata": {"path": "/usr/bi
 FOREIGN_SPEC = '{"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": []}'
 # As docs/how-to/uninstall.md names them.
 EVERY_PACKAGE = "amd-container-toolkit amd-ctk amd-container-runtime amd-gpu-tracker amd-device-spec amdgpu-discovery"
+LEAVE_FILES = "amd-ctk amd-container-runtime amd-gpu-tracker amdgpu-discovery"
 
 
 def install(machine, packages="amd-container-toolkit"):
@@ -250,6 +251,19 @@ def test_purge_leaves_nothing_behind(machine):
     machine.run("rm -rf bundle /etc/cdi/*.json /etc/docker/daemon.json; rmdir /etc/cdi /etc/docker || true")
 
     assert changes(before, take_snapshot(machine.run)) == {}
+
+
+def test_what_a_removal_left_is_purged_where_apt_has_no_repository(machine):
+    install(machine)
+    machine.run("amd-ctk config set log-level debug")
+    machine.apt(f"remove --autoremove {EVERY_PACKAGE}")
+    # As where ./install installed files. Apt no longer knows a package that left nothing.
+    machine.run("rm /etc/apt/sources.list.d/toolkit.list")
+
+    machine.apt(f"purge {LEAVE_FILES}")
+
+    assert machine.run("dpkg-query --show 'amd*' 2>/dev/null || true") == ""
+    assert machine.run("find /etc /var/lib -name 'amd-container-toolkit*'") == ""
 
 
 @pytest.mark.parametrize("named", ["amd-container-toolkit", EVERY_PACKAGE], ids=["one", "each"])
