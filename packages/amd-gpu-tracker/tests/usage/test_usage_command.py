@@ -22,7 +22,16 @@ WEB_SERVER = SimulatedProcess(
     cgroup=f"/system.slice/docker-{WEB}.scope",
     uses=(SimulatedUse(gpu=2, vram_bytes=40 * GIB, client_id=7),),
 )
-STATUS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", "status"]
+AS_USERS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", "status"]
+# Simulated counters stand still: how long the command waits for the next reading changes nothing. A page is still
+# drawn long before the next.
+WITHOUT_PAUSES = """
+from amd_gpu_tracker.cli import main
+from amd_gpu_tracker.usage import screen
+screen.READING_SECONDS, screen.WATCH_SECONDS = 0.01, 0.5
+main()
+"""
+STATUS = [sys.executable, "-c", WITHOUT_PAUSES, "status"]
 UNTRACKED = f"""\
 {"-" * 86}
 GPU  Model  VRAM used         Busy  Who                      Memory  Processes
@@ -50,14 +59,15 @@ def environment(host):
     return {**os.environ, "AMD_CTK_HOST_ROOT": host.root, "TZ": "UTC"}
 
 
-def show(host, *words):
-    answer = subprocess.run([*STATUS, *words], env=environment(host), capture_output=True, text=True, check=False)
+def show(host, *words, program=STATUS):
+    answer = subprocess.run([*program, *words], env=environment(host), capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout, answer.stderr
 
 
-def test_usage_is_known_without_the_tracker(used_host):
-    printed, complained = show(used_host(), "--usage")
+@pytest.mark.parametrize("program", [AS_USERS, STATUS], ids=["as users start it", "without pauses"])
+def test_usage_is_known_without_the_tracker(used_host, program):
+    printed, complained = show(used_host(), "--usage", program=program)
 
     assert printed == UNTRACKED
     assert complained == "GPU Tracker is disabled, so reservations are not known\n"
