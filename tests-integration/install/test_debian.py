@@ -434,6 +434,9 @@ def test_an_upgrade_from_the_original_keeps_what_its_own_script_deletes(machine)
     assert machine.run("cat /etc/cdi/nic.json") == FOREIGN_SPEC
     left = machine.run("ls /var/lib/amd-container-toolkit").split()
     assert left == ["engine-configuration.json", "engine-configuration.lock"]
+    # The link to it in /usr/local/bin comes first on the PATH.
+    machine.run("amd-ctk runtime configure --no-validate")
+    assert '"/usr/bin/amd-container-runtime"' in machine.run("cat /etc/docker/daemon.json")
 
 
 FILES = "/run/shared/repository/*.deb"

@@ -59,16 +59,19 @@ def test_the_program_of_a_virtual_environment_is_beside_its_python(
 def test_a_link_to_the_program_of_the_packages_is_not_what_an_engine_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    installed = tmp_path / "usr/lib/amd-container-runtime"
     program = tmp_path / "usr/bin/amd-container-runtime"
     link = tmp_path / "usr/local/bin/amd-container-runtime"
-    for directory in (program.parent, link.parent):
+    for directory in (installed.parent, program.parent, link.parent):
         directory.mkdir(parents=True)
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    installed.write_text("#!/bin/sh\n")
+    installed.chmod(0o755)
+    # Packages have a link of their own in /usr/bin.
+    program.symlink_to(installed)
     link.symlink_to(program)
     monkeypatch.setattr(runtime_program, "PROGRAM_OF_PACKAGES", str(program))
 
-    assert find_runtime_program(f"{link.parent}/amd-ctk", f"{program.parent}") == str(program)
+    assert find_runtime_program(f"{link.parent}/amd-ctk", "/nowhere") == str(program)
 
 
 def test_a_program_and_a_path_of_a_simulated_host_are_taken() -> None:

@@ -73,7 +73,8 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
         if os.path.isabs(candidate) and _is_program(candidate):
             # An upgrade from AMD's toolkit 1.x leaves a link in /usr/local/bin, which sudo finds first.
-            return PROGRAM_OF_PACKAGES if os.path.realpath(candidate) == PROGRAM_OF_PACKAGES else candidate
+            is_of_packages = os.path.realpath(candidate) == os.path.realpath(PROGRAM_OF_PACKAGES)
+            return PROGRAM_OF_PACKAGES if is_of_packages else candidate
     raise NoRuntimeProgram(f"{RUNTIME_PROGRAM} is not installed", hint=_how_to_install(sys.prefix))
 
 
