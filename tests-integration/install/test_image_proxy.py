@@ -64,7 +64,7 @@ def test_packages_leave_it_off(stand):
 def test_one_name_is_the_image_for_the_gpus_of_the_server(stand):
     stand.run("systemctl enable --quiet --now amd-ctk-images@505.socket")
     assert stand.run("amd-ctk runtime configure --runtime podman --images").endswith(
-        "Please run: systemctl enable --now amd-ctk-images@505.socket\n"
+        "Please run: sudo systemctl enable --now amd-ctk-images@505.socket\n"
     )
     stand.run(f"podman login --username={USER} --password={PASSWORD} 127.0.0.1:505 2>&1")
 

@@ -27,7 +27,7 @@ server = "http://127.0.0.1:505"
 [host."http://127.0.0.1:505"]
 capabilities = ["pull", "resolve"]
 """
-NEXT = "Please run: systemctl enable --now amd-ctk-images@505.socket\n"
+NEXT = "Please run: sudo systemctl enable --now amd-ctk-images@505.socket\n"
 
 
 @pytest.fixture

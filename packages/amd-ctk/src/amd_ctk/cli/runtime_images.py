@@ -44,7 +44,7 @@ def _ask_for_sockets(host: Host) -> None:
     from amd_ctk.image_proxy.upstreams import read_upstreams
 
     units = " ".join(f"amd-ctk-images@{upstream.port}.socket" for upstream in read_upstreams(host))
-    print(f"Please run: systemctl enable --now {units}")
+    print(f"Please run: sudo systemctl enable --now {units}")
 
 
 def _change(target: Target, edit: Edit, options: ConfigureOptions) -> Edited:
