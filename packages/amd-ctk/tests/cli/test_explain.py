@@ -257,7 +257,8 @@ def test_a_device_that_no_spec_has_stops_the_start(host, amd_ctk):
     assert answer.returncode == 1
     assert answer.stdout == (
         "The container does not start:\n"
-        "  --device amd.com/gpu=9: no CDI spec of this host has this device ('amd-ctk cdi list' shows those of AMD)\n"
+        "  --device amd.com/gpu=9: no CDI spec of this host has this device"
+        " ('amd-ctk cdi list --specs' shows them all; 'sudo amd-ctk cdi generate' writes those of AMD)\n"
         "note: the environment of the image img is not known here\n"
     )
 

@@ -58,7 +58,8 @@ def find_cdi_edits(asked: str, host: Host, *, latest: str = "") -> CdiEdits:
         raise ToolkitError(message, hint="'amd-ctk doctor' prints the command that writes one that it reads")
     if device is None:
         message = f"--device {asked}: no CDI spec of this host has this device"
-        raise ToolkitError(message, hint="'amd-ctk cdi list' shows those of AMD")
+        hint = "'amd-ctk cdi list --specs' shows them all; 'sudo amd-ctk cdi generate' writes those of AMD"
+        raise ToolkitError(message, hint=hint)
     if device.is_conflict:
         message = f"--device {asked}: no engine can resolve this name, which {' and '.join(device.paths)} define"
         raise ToolkitError(message, hint="remove one of these files")
