@@ -38,6 +38,13 @@ def kill_with_children(broker) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def give_grace(broker, seconds: float) -> None:
+    """Start the broker again, with so many seconds between TERM and KILL."""
+    broker.kill()
+    broker.grace = seconds
+    broker.start()
+
+
 def is_there(pid: int) -> bool:
     return Processes().find(pid) is not None
 
@@ -86,11 +93,13 @@ def test_the_line_of_the_guide_sends_a_message_with_the_exit_code(broker, person
 
 
 def test_the_line_of_the_guide_sends_a_message_at_the_time_limit_too(host, broker, person):
-    broker.say("fifo", "everyone:time=3s")
-    alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sleep 600")))
+    broker.say("fifo", "everyone:time=1h")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sh -c 'echo begun; exec sleep 600'")))
 
-    assert alice.line() == "got (0,)"
+    assert [alice.line(), alice.line()] == ["got (0,)", "begun"]
+    broker.pass_time(3000)
     assert re.fullmatch(WARNING, alice.line())
+    broker.pass_time(600)
     said = [alice.line(), alice.line(), alice.line()]
     assert said[0] == OVER
     assert "train ended with 143" in said
@@ -152,6 +161,7 @@ def test_root_ends_a_reservation_with_the_job_in_it(host, person):
 
 
 def test_a_job_that_ignores_term_is_killed(broker, person):
+    give_grace(broker, 0.1)
     broker.say("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
     assert [alice.line(), int(alice.line())] == ["got (0,)", alice.pid]
@@ -162,6 +172,7 @@ def test_a_job_that_ignores_term_is_killed(broker, person):
 
 
 def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, person):
+    give_grace(broker, 0.1)
     broker.say("fifo", "alice=40001:time=60s", "everyone")
     # A daemon: it has a session of its own, and its parent is gone.
     daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
@@ -178,9 +189,7 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
 
 
 def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host, broker, person):
-    broker.kill()
-    broker.grace = 4.0
-    broker.start()
+    give_grace(broker, 4.0)
     broker.say("fifo", "alice=40001:time=60s", "everyone")
     daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"(({daemon}) &); exec sleep 600"))
@@ -203,9 +212,7 @@ def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host
 
 
 def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
-    broker.kill()
-    broker.grace = 60.0
-    broker.start()
+    give_grace(broker, 60.0)
     broker.say("fifo", "alice=40001:time=1h", "everyone")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
     alice.line()
@@ -310,6 +317,7 @@ CONTAINER = "unshare --user --map-root-user --pid --fork"
 def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_job_is_over(
     host, broker, person, is_killed
 ):
+    give_grace(broker, 0.1)
     broker.say("fifo", "alice=40001:time=60s", "everyone")
     detached = f"(setsid {CONTAINER} sh -c 'echo begun; exec sleep 600' &) | head -n 1"
     until_told = f"until [ -e {host.root}/go ]; do sleep 0.1; done"
