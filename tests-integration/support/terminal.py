@@ -18,6 +18,8 @@ from contextlib import contextmanager
 # Colours and weights (ECMA-48: SGR).
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 SECONDS = 120
+# Written behind what a program has shown: when this is read, so is all of that.
+END = "\0the program has ended\0"
 
 
 def _take_terminal() -> None:
@@ -46,6 +48,8 @@ class Terminal:
             start_new_session=True,
             preexec_fn=_take_terminal,  # noqa: PLW1509 - one thread
         )
+        # Can be read when it has ended.
+        self._ended = os.pidfd_open(self.process.pid)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the terminal; its program is told."""
@@ -69,9 +73,8 @@ class Terminal:
         end = time.monotonic() + SECONDS
         while self.process.poll() is None:
             assert time.monotonic() < end, f"the program does not end: {self.shown!r}"
-            self._read()
-        while self._read():
-            pass
+            self._read(self._ended)
+        self._read_rest()
         return self.process.returncode
 
     def page(self) -> list[str]:
@@ -86,11 +89,24 @@ class Terminal:
         """End the program, if it has not, and the terminal."""
         self.process.kill()
         self.process.wait()
+        os.close(self._ended)
         os.close(self._own)
         os.close(self._theirs)
 
-    def _read(self) -> bool:
-        if not select.select([self._own], [], [], 0.1)[0]:
+    def _read_rest(self) -> None:
+        """Read what has been shown and is not read yet."""
+        while select.select([self._own], [], [], 0)[0]:
+            self._read()
+        os.write(self._theirs, END.encode())
+        end = time.monotonic() + SECONDS
+        while not self.shown.endswith(END):
+            assert time.monotonic() < end, f"the terminal is stopped: {self.shown!r}"
+            self._read()
+        self.shown = self.shown.removesuffix(END)
+
+    def _read(self, *others: int) -> bool:
+        """Read what is shown within a moment, which ends when one of the others can be read."""
+        if self._own not in select.select([self._own, *others], [], [], 0.1)[0]:
             return False
         self.shown += os.read(self._own, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
         return True
