@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from amd_gpu_tracker.broker.client import ask, connect
+from amd_gpu_tracker.broker.client import ask, connect, is_served
 from amd_gpu_tracker.broker.people import Permission, parse_permission
 from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
@@ -109,6 +109,9 @@ class Broker:
         self.clock.forward(seconds)
         connect(self.socket).close()
 
+    def wake(self) -> None:
+        end_look(self.socket)
+
     def has_children(self) -> bool:
         """Return whether it has begun something that goes on, as a look at what is idle."""
         return self.pid in Processes().parents().values()
@@ -158,6 +161,7 @@ class Person:
     ) -> None:
         """Ask as a user who does something `first`; become the `command`, if any, whose output is what is said."""
         self.uid = uid
+        self._socket = broker.socket
         self._command = command
         said, self._say = os.pipe()
         self._end, end = os.pipe()
@@ -221,6 +225,7 @@ class Person:
         if number == signal.SIGSTOP:
             # On a busy machine a process runs on for a moment.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+            end_look(self._socket)
 
     def ended_by(self) -> int:
         """Wait for the end of its command, and return the signal that ended it."""
@@ -251,6 +256,11 @@ def become(uid: int, groups: Sequence[int] = ()) -> None:
     os.setgroups(list(groups))
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
+
+
+def end_look(path: str) -> None:
+    """Return when the broker of a socket has ended the look that it was at: the next one sees all that is so now."""
+    assert is_served(path, SECONDS)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -71,7 +71,7 @@ def test_processes_that_ended_a_job_are_collected(host, broker, person):
     wait_until(lambda: users(host) == {})
 
     def has_none() -> bool:
-        broker.pass_time(0)
+        broker.wake()
         # Those that have ended and are not collected are among them.
         return Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text() == ""
 

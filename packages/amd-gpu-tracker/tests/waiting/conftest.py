@@ -10,10 +10,12 @@ import traceback
 
 import pytest
 
+from amd_gpu_tracker.broker.wait import SOCKET_NAME
+from amd_gpu_tracker.records.state import open_state
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import ToolkitError
-from support.shared_host import without_time
+from support.shared_host import end_look, without_time
 
 # Many times what a step takes, for machines that are busy.
 SECONDS = 90
@@ -24,6 +26,7 @@ class Job:
 
     def __init__(self, host, name, request, *, timeout=None, rules=NO_RULES):
         self.name = name
+        self._socket = f"{open_state(host, os.environ).run_directory}/{SOCKET_NAME}"
         said, self._say = os.pipe()
         self._end, end = os.pipe()
         self.pid = os.fork()
@@ -83,9 +86,14 @@ class Job:
         os.kill(self.pid, number)
 
     def stop(self):
-        """Stop it as Ctrl-Z does, and return when it stands still."""
+        """Stop one who waits as Ctrl-Z does; return when it stands still and its broker will see that."""
         self.signal(signal.SIGSTOP)
         os.waitpid(self.pid, os.WUNTRACED)
+        self.end_look()
+
+    def end_look(self):
+        """Return when the broker has ended its look: in that, one who has stopped since may still be given GPUs."""
+        end_look(self._socket)
 
     def go_on(self):
         """Let it go on, and return when it does."""

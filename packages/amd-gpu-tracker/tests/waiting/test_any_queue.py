@@ -12,11 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from amd_gpu_tracker.broker.client import Refused, ask
-from amd_gpu_tracker.broker.protocol import CANCEL, Request
-from amd_gpu_tracker.broker.wait import SOCKET_NAME
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.simulate import build_host
@@ -260,22 +256,13 @@ class Drive:
             name = self.chance.choice(running)
             self.processes[name].stop()
             self.model.stopped.add(name)
-            self.end_look()
 
     def go_on(self):
         if self.model.stopped:
             name = self.chance.choice(sorted(self.model.stopped))
             self.processes[name].go_on()
             self.model.stopped.discard(name)
-            self.end_look()
-
-    def end_look(self):
-        """Wait until nobody is served by what was seen before now: who ran then may get GPUs though stopped since.
-
-        What serves those who wait answers this when it is not looking at them, and looks again before it serves.
-        """
-        with pytest.raises(Refused, match="no job nobody waits for GPUs"):
-            ask(f"{State(self.host).run_directory}/{SOCKET_NAME}", Request(verb=CANCEL, name="nobody"))
+            self.processes[name].end_look()
 
     def start_container(self):
         if len(self.processes) < MOST_ALIVE:
