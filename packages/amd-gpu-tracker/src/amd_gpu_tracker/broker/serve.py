@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.client import is_answered
+from amd_gpu_tracker.broker.client import connect
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.journal import write_line
@@ -69,10 +70,7 @@ def listen(path: str, mask: int) -> socket.socket:
     directory, name = os.path.split(os.path.abspath(path))
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
-        if is_answered(path):
-            raise FileError(f"the socket {path} cannot be made: another broker listens there")
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        _remove_left(path)
         # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
         opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         mask = os.umask(mask)
@@ -86,6 +84,22 @@ def listen(path: str, mask: int) -> socket.socket:
         made.close()
         raise FileError(f"the socket {path} cannot be made: {reason(error)}") from error
     return made
+
+
+def _remove_left(path: str) -> None:
+    """Remove the socket of a broker that has ended; OSError where that is not sure, as where its queue is full."""
+    problem = "another broker listens there"
+    try:
+        connect(path).close()
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        # The kernel says so of any file.
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+        problem = "a file that is not a socket is there"
+    raise FileError(f"the socket {path} cannot be made: {problem}")
 
 
 def serve(
