@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 import amd_gpu_tracker
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.history.files import begin_history, read_history
+from amd_gpu_tracker.history.files import read_history
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State

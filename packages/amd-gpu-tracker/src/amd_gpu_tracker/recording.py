@@ -32,13 +32,13 @@ class Recording:
 
     def begin(self, *, readers: str = "") -> None:
         """Record every reservation from now on, readable for root and the group `readers`, or `everyone`."""
-        from amd_gpu_tracker.history.files import make_history
+        from amd_gpu_tracker.records.history_directory import make_history
 
         make_history(self._state, readers=readers)
 
     def is_for(self, readers: str) -> bool:
         """Return whether `begin` with these `readers` would change nothing."""
-        from amd_gpu_tracker.history.files import is_history_for
+        from amd_gpu_tracker.records.history_directory import is_history_for
 
         return is_history_for(self._state, readers=readers)
 

@@ -121,7 +121,7 @@ class Tracking:
 
     def _begin_history(self) -> None:
         if not self._state.is_rootless:
-            from amd_gpu_tracker.history.files import begin_history
+            from amd_gpu_tracker.records.history_directory import begin_history
 
             begin_history(self._state)
 

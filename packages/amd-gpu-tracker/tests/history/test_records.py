@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.history.files import begin_history, make_history, read_history, remove_old, settle, stop_history
+from amd_gpu_tracker.history.files import read_history, remove_old, settle
 from amd_gpu_tracker.history.used import parse_line, parse_lines
 from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, open_path
+from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
@@ -81,26 +82,6 @@ def test_a_reservation_that_ended_is_a_line_of_the_month_in_which_it_began(state
         }
     ]
     assert os.listdir(f"{state.history_directory}/open") == []
-
-
-def test_only_root_may_read_it_and_who_is_given_it(tmp_path):
-    state = State(Host(str(tmp_path)))
-
-    begin_history(state)
-    alone = os.stat(state.history_directory).st_mode & 0o777
-    make_history(state, readers="everyone")
-
-    assert (alone, os.stat(state.history_directory).st_mode & 0o777) == (0o750, 0o755)
-
-
-def test_nothing_is_recorded_where_it_was_turned_off_and_the_tracker_does_not_turn_it_on_again(state):
-    stop_history(state)
-    begin_history(state)
-
-    state.write_lease(a_lease())
-    state.remove_lease(state.lease_path(("", "c1")))
-
-    assert os.listdir(state.history_directory) == []
 
 
 def test_the_wall_clock_may_be_set_while_a_reservation_runs(state):

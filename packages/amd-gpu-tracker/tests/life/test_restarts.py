@@ -13,11 +13,12 @@ import pytest
 
 from amd_gpu_tracker.claims.claim import Book, prune_others
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.history.files import begin_history, read_history
+from amd_gpu_tracker.history.files import read_history
 from amd_gpu_tracker.life import restarts
 from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases, scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK
+from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.policy import Policy

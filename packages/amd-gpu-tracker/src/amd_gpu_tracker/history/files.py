@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from amd_gpu_tracker.history.used import Used, parse_line, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
 from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
 TYPE_CHECKING = False
@@ -21,61 +21,12 @@ if TYPE_CHECKING:
 
 ENDING = ".jsonl"
 DAY = 24 * 3600
-EVERYBODY = "everyone"
 
 
 class HistoryError(ToolkitError):
     """The history cannot be read."""
 
     exit_code = 3
-
-
-class NoSuchGroup(ToolkitError):
-    """A group of users that this system does not have."""
-
-    exit_code = 2
-
-
-def make_history(state: State, *, readers: str = "") -> None:
-    """Let reservations be written down from now on; only root and the group of `readers` may read them.
-
-    NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
-    """
-    directory = state.history_directory
-    mode, group = _access_for(readers)
-    try:
-        os.makedirs(directory, mode=0o755, exist_ok=True)
-        os.chmod(directory, mode)
-        if os.geteuid() == 0:
-            os.chown(directory, 0, group)
-        os.makedirs(f"{directory}/open", mode=0o755, exist_ok=True)
-    except PermissionError as error:
-        raise needs_root() from error
-    except OSError as error:
-        raise FileError(f"{directory} cannot be made: {reason(error)}") from error
-
-
-def is_history_for(state: State, *, readers: str = "") -> bool:
-    """Return whether reservations are written down for these readers; NoSuchGroup."""
-    mode, group = _access_for(readers)
-    try:
-        status = os.stat(state.history_directory)
-    except FileNotFoundError:
-        return False
-    is_theirs = status.st_gid == group or os.geteuid() != 0
-    return is_theirs and status.st_mode & 0o7777 == mode and state.records_history
-
-
-def _access_for(readers: str) -> tuple[int, int]:
-    """Return the mode and the group of the directory."""
-    mode = 0o755 if readers == EVERYBODY else 0o750
-    return mode, 0 if readers in ("", EVERYBODY) else _find_group(readers)
-
-
-def begin_history(state: State) -> None:
-    """Record from the first time on that GPUs are tracked; who turned the history off keeps it off."""
-    if not os.path.isdir(state.history_directory):
-        make_history(state)
 
 
 def stop_history(state: State) -> None:
@@ -85,12 +36,14 @@ def stop_history(state: State) -> None:
         for name in _names(directory):
             os.unlink(f"{directory}/{name}")
         os.rmdir(directory)
-    except FileNotFoundError:
-        return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     except PermissionError as error:
         raise needs_root() from error
     except OSError as error:
         raise FileError(f"{directory} cannot be removed: {reason(error)}") from error
+    # What is not to be recorded does not fail.
+    forget_failure(state.run_directory, HISTORY)
 
 
 def settle(book: Book) -> None:
@@ -174,15 +127,8 @@ def _read_open(state: State, name: str) -> bytes:
 def _names(directory: str) -> list[str]:
     try:
         return [name for name in os.listdir(directory) if not name.endswith(".tmp")]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         hint = "run it as root, or let root give a group the history: 'amd-ctk usage enable --readers GROUP'"
         raise HistoryError(f"{directory} cannot be read: {reason(error)}", hint=hint) from error
-
-
-def _find_group(name: str) -> int:
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise NoSuchGroup(f"this system has no group {name}", hint="see 'getent group'") from None

@@ -1,0 +1,96 @@
+"""Make the directory of the history, without which no reservation is recorded, for those who may read it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure, note_failure
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.files import make_directories
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.records.state import State
+
+EVERYBODY = "everyone"
+
+
+class NoSuchGroup(ToolkitError):
+    """A group of users that this system does not have."""
+
+    exit_code = 2
+
+
+def make_history(state: State, *, readers: str = "") -> None:
+    """Let reservations be written down from now on; only root and the group of `readers` may read them.
+
+    FileError, NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
+    """
+    mode, group = _access_for(readers)
+    try:
+        _make(state.history_directory, mode, group)
+    except OSError as error:
+        raise _not_made(state.history_directory, error) from error
+    forget_failure(state.run_directory, HISTORY)
+
+
+def is_history_for(state: State, *, readers: str = "") -> bool:
+    """Return whether reservations are written down for these readers; NoSuchGroup."""
+    mode, group = _access_for(readers)
+    try:
+        status = os.stat(state.history_directory)
+    except FileNotFoundError:
+        return False
+    is_theirs = status.st_gid == group or os.geteuid() != 0
+    return is_theirs and status.st_mode & 0o7777 == mode and state.records_history
+
+
+def begin_history(state: State) -> None:
+    """Record from the first time on that GPUs are tracked; who turned the history off keeps it off.
+
+    Errors as `make_history`; why it cannot be made is noted for `report` and `doctor`.
+    """
+    if os.path.isdir(state.history_directory):
+        return
+    try:
+        make_history(state)
+    except ToolkitError as error:
+        # Half of it would be a history that was turned off.
+        with suppress(OSError):
+            os.rmdir(state.history_directory)
+        note_failure(state.run_directory, HISTORY, error.message)
+        raise
+
+
+def _access_for(readers: str) -> tuple[int, int]:
+    """Return the mode and the group of the directory."""
+    mode = 0o755 if readers == EVERYBODY else 0o750
+    return mode, 0 if readers in ("", EVERYBODY) else _find_group(readers)
+
+
+def _find_group(name: str) -> int:
+    # A container start that begins the history looks for no group.
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise NoSuchGroup(f"this system has no group {name}", hint="see 'getent group'") from None
+
+
+def _make(directory: str, mode: int, group: int) -> None:
+    # An engine may start a container with any umask.
+    make_directories(directory, ignore_umask=True)
+    os.chmod(directory, mode)
+    if os.geteuid() == 0:
+        os.chown(directory, 0, group)
+    make_directories(f"{directory}/open", ignore_umask=True)
+
+
+def _not_made(directory: str, error: OSError) -> ToolkitError:
+    # SELinux, for example, refuses root too.
+    if isinstance(error, PermissionError) and os.geteuid() != 0:
+        return needs_root()
+    return FileError(f"{directory} cannot be made: {reason(error)}")
