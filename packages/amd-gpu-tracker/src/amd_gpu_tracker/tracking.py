@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from amd_gpu_tracker.errors import NotPermitted, StateError
 from amd_gpu_tracker.lasting_settings import read_lasting
 from amd_gpu_tracker.records.matching import read_tracked_gpus
@@ -31,16 +33,17 @@ class Tracking:
         # Every user may learn that there is nothing to do.
         if self._state.read_policy().enabled:
             return False
-        with self._book.locked_by_root():
+        with ExitStack() as last, self._book.locked_by_root():
             if self._state.read_policy().enabled:
                 return False
             policy = self._fresh_policy(enabled=True)
             # What an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
             self._state.write_policy(policy)
+            # The tracker is enabled now, also where the history cannot be begun. The last one is called first.
+            last.callback(self._adopt, tell)
+            last.callback(when_enabled)
             self._begin_history()
-        when_enabled()
-        self._adopt(tell)
         return True
 
     def disable(self) -> bool:
@@ -75,10 +78,12 @@ class Tracking:
                 if not force:
                     self._state.write_lease(lease)
         if enabled:
-            # It was enabled by AMD's toolkit 1.x if there is none yet.
-            self._begin_history()
-            self._adopt(tell)
-            self._say_living(living, force=force, tell=tell)
+            try:
+                # It was enabled by AMD's toolkit 1.x if there is none yet.
+                self._begin_history()
+            finally:
+                self._adopt(tell)
+                self._say_living(living, force=force, tell=tell)
         return enabled
 
     def take_over(self, tell: Tell) -> None:
@@ -90,10 +95,16 @@ class Tracking:
             with self._book.locked_by_root():
                 former = self._state.take_over()
             if former and former.enabled:
-                self._begin_history()
-                self._adopt(tell)
+                self._begin(tell)
         except NotPermitted:
             return
+
+    def _begin(self, tell: Tell) -> None:
+        """Begin the history and adopt what runs; an error in one leaves the other done."""
+        try:
+            self._begin_history()
+        finally:
+            self._adopt(tell)
 
     def _adopt(self, tell: Tell) -> None:
         from amd_gpu_tracker.claims.adoption import adopt_running

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.errors import GpusChanged, StateError
+from amdgpu_discovery.errors import FileError
 
 UUIDS = ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9")
 
@@ -59,6 +60,14 @@ def exclusive_gpus(tracker):
     return [gpu.number for gpu in tracker.status().gpus if gpu.accessibility == "exclusive"]
 
 
+def obstruct_history(machine):
+    """Put a file where the directory of the history is to be; return its path."""
+    path = machine.state.history_directory
+    os.makedirs(os.path.dirname(path))
+    Path(path).touch()
+    return path
+
+
 def test_what_was_exclusive_stays_so_and_containers_are_not_believed(formerly, untracked):
     tracker = formerly(1, 3)
 
@@ -84,6 +93,44 @@ def test_reservations_are_recorded_from_then_on(formerly, operation):
     getattr(tracker, operation)()
 
     assert tracker.recording.is_on()
+
+
+@pytest.mark.parametrize("operation", ["status", "is_enabled", "initialize", "enable", "reset"])
+def test_a_history_that_cannot_be_begun_loses_no_running_container(formerly, untracked, operation):
+    tracker = formerly(2)
+    history = obstruct_history(untracked)
+    untracked.run_untracked("of-1.x", 1)
+
+    with pytest.raises(FileError) as failed:
+        getattr(tracker, operation)()
+
+    assert failed.value.message == f"{history} cannot be made: File exists"
+    assert untracked.users() == {0: [], 1: ["of-1.x"], 2: [], 3: []}
+    assert tracker.recording.failures() == {"history": f"{history} cannot be made: File exists"}
+
+
+def test_a_reset_without_a_history_says_all_that_it_found(formerly, untracked):
+    tracker, said = formerly(2), []
+    obstruct_history(untracked)
+    untracked.create("mine", [3])
+    untracked.run_untracked("of-1.x", 1)
+
+    with pytest.raises(FileError):
+        tracker.reset(tell=said.append)
+
+    assert said == ["container of-1.x is running and uses GPUs [1]", "container mine is running and uses GPUs [3]"]
+
+
+def test_a_tracker_that_is_enabled_without_a_history_has_its_hooks_and_the_running_containers(formerly, untracked):
+    tracker, done = formerly(enabled=False), []
+    obstruct_history(untracked)
+    untracked.run_untracked("of-1.x", 1)
+
+    with pytest.raises(FileError):
+        tracker.enable(tell=done.append, when_enabled=lambda: done.append("hooks"))
+
+    assert done == ["hooks", "container of-1.x is running and uses GPUs [1]"]
+    assert untracked.users() == {0: [], 1: ["of-1.x"], 2: [], 3: []}
 
 
 def test_it_is_taken_over_once(formerly):
