@@ -68,6 +68,11 @@ def obstruct_history(machine):
     return path
 
 
+def recorded(tracker):
+    """Return the containers in the history."""
+    return sorted(used.container_id for used in tracker.history(since=0, until=1e11))
+
+
 def test_what_was_exclusive_stays_so_and_containers_are_not_believed(formerly, untracked):
     tracker = formerly(1, 3)
 
@@ -93,6 +98,28 @@ def test_reservations_are_recorded_from_then_on(formerly, operation):
     getattr(tracker, operation)()
 
     assert tracker.recording.is_on()
+
+
+def test_the_first_container_begins_the_history_with_itself_and_those_that_run(formerly, untracked):
+    tracker = formerly(2)
+    untracked.run_untracked("of-1.x", 1)
+
+    untracked.create("first", [0])
+
+    assert recorded(tracker) == ["first", "of-1.x"]
+    assert tracker.recording.failures() == {}
+
+
+def test_the_first_container_gets_its_gpus_also_where_the_history_cannot_be_begun(formerly, untracked):
+    tracker = formerly(2)
+    history = obstruct_history(untracked)
+    untracked.run_untracked("of-1.x", 1)
+
+    untracked.create("first", [0])
+
+    assert untracked.users() == {0: ["first"], 1: ["of-1.x"], 2: [], 3: []}
+    assert recorded(tracker) == []
+    assert tracker.recording.failures() == {"history": f"{history} cannot be made: File exists"}
 
 
 @pytest.mark.parametrize("operation", ["status", "is_enabled", "initialize", "enable", "reset"])

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from amd_gpu_tracker.claims.claim import Claim, new_lease
 from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.running import find_running_containers, read_own_file
+from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
@@ -62,13 +64,16 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
 
 
 def take_over_at_start(state: State, processes: Processes) -> None:
-    """Take over the state of AMD's toolkit 1.x for a container that starts, and adopt what runs.
+    """Take over the state of AMD's toolkit 1.x for a container that starts: begin the history, and adopt what runs.
 
     The caller holds the lock, and is itself one of those who make a container now, so it does not wait for others.
     StateError as `State.take_over`.
     """
     former = state.take_over()
     if former and former.enabled:
+        # No start is refused for its history; why there is none is noted.
+        with suppress(ToolkitError):
+            begin_history(state)
         _adopt(state, processes, lambda _: None)
 
 
