@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+NOTHING = "0.0 GPU-hours, 0 reservations\n"
+
 
 def test_a_job_is_in_the_report_while_it_runs_and_when_it_ended(host, amd_ctk):
     host()
@@ -53,6 +55,44 @@ def test_a_report_tells_that_the_tracker_is_disabled(host, amd_ctk):
     )
     amd_ctk("gpu-tracker", "enable")
     assert amd_ctk("report").stderr == ""
+
+
+def test_a_report_tells_why_a_host_of_version_1_has_no_history(host, amd_ctk):
+    served = host()
+    former = Path(served.path("/var/log/gpu-tracker.json"))
+    former.parent.mkdir(parents=True, exist_ok=True)
+    former.write_text('{"enabled":true,"gpusStatus":{"0":{"uuid":"0xEA35F57CC80DEB35","accessibility":1}}}')
+    history = Path(served.path("/var/lib/amd-container-toolkit/history"))
+    history.parent.mkdir(parents=True)
+    history.touch()
+
+    # The first command begins the history, and the second one finds that the first one could not.
+    first, second = amd_ctk("report"), amd_ctk("report")
+    history.unlink()
+    amd_ctk("usage", "enable")
+    begun = amd_ctk("report")
+
+    why = (
+        f"Reservations are not recorded, because {history} cannot be made: File exists;"
+        " solve this, then run 'sudo amd-ctk usage enable'\n"
+    )
+    assert [answer.stdout.partition(": ")[2] for answer in (first, second, begun)] == [NOTHING] * 3
+    assert [answer.stderr for answer in (first, second, begun)] == [why, why, ""]
+    assert [answer.returncode for answer in (first, second, begun)] == [0, 0, 0]
+
+
+def test_a_report_tells_what_keeps_reservations_out_of_the_history(host, amd_ctk):
+    noted = Path(host().path("/run/amd-container-toolkit/unrecorded/history"))
+    amd_ctk("gpu-tracker", "enable")
+    noted.parent.mkdir()
+    noted.write_text('{"problem": "/var/history cannot be written: the disk is full"}')
+
+    answer = amd_ctk("report")
+
+    assert answer.stdout.endswith(NOTHING)
+    assert answer.stderr == (
+        "Some reservations are not recorded, because /var/history cannot be written: the disk is full\n"
+    )
 
 
 def test_metrics_go_with_the_timer(host, amd_ctk):

@@ -6,6 +6,7 @@ import pwd
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from amd_ctk.report.totals import BY, NOT_KNOWN, Names, Report, make_report
 from amd_device_spec.settings import read_settings
@@ -20,6 +21,8 @@ SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 MOST_DIGITS = 5
 NOT_RECORDED = "GPU Tracker is disabled, so reservations are not recorded: 'sudo amd-ctk gpu-tracker enable' starts it"
 TURNED_OFF = "Reservations are not recorded: 'sudo amd-ctk usage enable' starts it"
+NOT_BEGUN = "Reservations are not recorded, because {problem}; solve this, then run 'sudo amd-ctk usage enable'"
+INCOMPLETE = "Some reservations are not recorded, because {problem}"
 
 
 class ReportError(ToolkitError):
@@ -53,15 +56,20 @@ def read_report(
 
 
 def why_not_recorded(host: Host) -> str:
-    """Return why reservations are not recorded now; "" if they are, and if the tracker's state cannot be read."""
+    """Return why reservations, or some of them, are not recorded now; "" if they are.
+
+    If the tracker's state cannot be read, only failures that were noted count.
+    """
     tracker = Tracker(host)
-    try:
+    is_enabled: bool | None = None
+    # It also fails, once, where it cannot begin the history of a host that comes from AMD's toolkit 1.x.
+    with suppress(ToolkitError):
         is_enabled = tracker.is_enabled()
-    except ToolkitError:
-        return ""
-    if not is_enabled:
+    if is_enabled is False:
         return NOT_RECORDED
-    return "" if tracker.recording.is_on() else TURNED_OFF
+    if problem := tracker.recording.failures().get("history"):
+        return (INCOMPLETE if tracker.recording.is_on() else NOT_BEGUN).format(problem=problem)
+    return TURNED_OFF if is_enabled and not tracker.recording.is_on() else ""
 
 
 def find_names(host: Host, *, by_number: bool) -> Names:
