@@ -18,10 +18,6 @@ from amd_gpu_tracker.waiting.ticket import Ticket
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 class Asked(Waiter):
     """A request that can be met, now or later.
@@ -82,12 +78,11 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
         is_spare=bool(request.spare),
     )
     is_particular, may_be_taken = choice is not None and choice.in_one_hive, is_contested(policy, choice, wanted)
-    asked = asked_by(ticket, rules=rules, may_be_taken=may_be_taken, is_particular=is_particular)
+    asked = asked_by(ticket).replace(rules=rules, may_be_taken=may_be_taken, is_particular=is_particular)
     return asked.allowed(permission)
 
 
-def asked_by(ticket: Ticket, **more: Any) -> Asked:
-    """Return what is known of a request by its ticket, and `more`, which nothing knows until its client connects."""
+def asked_by(ticket: Ticket) -> Asked:
+    """Return what is known of a request by its ticket; the rest nothing knows until its client connects."""
     among, person, is_spare = as_bits(ticket.among), ticket.person, ticket.is_spare
-    number, count = ticket.number, ticket.count
-    return Asked(number=number, person=person, among=among, count=count, is_spare=is_spare, ticket=ticket, **more)
+    return Asked(number=ticket.number, person=person, among=among, count=ticket.count, is_spare=is_spare, ticket=ticket)
