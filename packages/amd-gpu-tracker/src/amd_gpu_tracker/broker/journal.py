@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -17,12 +17,24 @@ from amd_gpu_tracker.records.unrecorded import read_failures
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    # A service that runs for weeks does without `typing`.
+    Protocol = object
+
 # Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
 JOURNAL = "/run/systemd/journal/socket"
 
 
-# Writes what became of a job, with the arguments of `write_line`.
-Journal = Callable[..., None]
+class Journal(Protocol):
+    """Writes what became of a job; `write_line` is one."""
+
+    def __call__(
+        self, verdict: str, sentence: str, /, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
+    ) -> None:
+        """Write a line with the arguments of `write_line`."""
 
 
 def write_line(
