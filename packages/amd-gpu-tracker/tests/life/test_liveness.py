@@ -252,3 +252,16 @@ def test_a_directory_of_roots_runtime_says_nothing_of_a_rootless_container(
 @pytest.mark.usefixtures("as_user")
 def test_a_directory_of_roots_runtime_says_nothing_of_a_job(machine, lease_of):
     assert judge(lease_of(root="", ways=("api",)), machine.processes) == DEAD
+
+
+@pytest.mark.usefixtures("as_user")
+def test_a_job_that_became_the_runtime_of_a_container_of_its_name_is_kept_as_that(machine):
+    # As `amd-ctk run --name=c1 -- amd-container-runtime run --detach c1`.
+    process = machine.start_process()
+    machine.claim("c1", [0], creator=process, root="", ways=("api",))
+    machine.claim("c1", [0], creator=process, root="")
+    machine.kill(process)
+    lease = machine.state.read_lease(machine.state.lease_path(("", "c1")))
+
+    assert lease.ways == ("api", "env")
+    assert judge(lease, machine.processes) == UNKNOWN

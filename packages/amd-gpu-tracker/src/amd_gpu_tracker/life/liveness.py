@@ -156,8 +156,8 @@ def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iter
 
 def _has_no_state_of_root(lease: Lease) -> bool:
     """Return whether a directory that only root may search has nothing to say about a lease."""
-    # A process that may read the pid file is the container's user; what was reserved by name is no runtime's container.
-    return bool(lease.pid_file) or BY_API in lease.ways
+    # A process that may read the pid file is the container's user; what was only reserved by name is no container.
+    return bool(lease.pid_file) or lease.ways == (BY_API,)
 
 
 def _roots(root: str) -> list[str]:
