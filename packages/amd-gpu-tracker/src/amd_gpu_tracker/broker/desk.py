@@ -12,7 +12,7 @@ from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings, is_ending
-from amd_gpu_tracker.broker.grants import ENDING, Grants
+from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_time import end_now, inside, keep
@@ -31,7 +31,7 @@ from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.node_access.users import NodeUsers
-from amd_gpu_tracker.records.job_ids import job_id, name_of, owner_of
+from amd_gpu_tracker.records.job_ids import ENDING, job_id, name_of, owner_of
 from amd_gpu_tracker.times import format_seconds
 from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError

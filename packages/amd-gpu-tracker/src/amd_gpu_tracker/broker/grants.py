@@ -26,8 +26,6 @@ from amdgpu_discovery.numbering import locate_gpus
 
 # The process that no reservation without a process outlives: a host that starts again has none of them.
 FIRST_PROCESS = 1
-# What holds the GPUs of a job while that is ended is called like the job, with this behind.
-ENDING = ".ending"
 
 
 class Grants:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+# What holds the GPUs of a job while that is ended is called like the job, with this behind.
+ENDING = ".ending"
+
 
 def owner_of(job: str) -> int:
     """Return whose job has this id: those of users begin with their number."""
