@@ -31,6 +31,19 @@ class SharedJobs:
         self._host = book.state.host
         self._rules = rules
 
+    def owners(self) -> list[tuple[str, int | None]]:
+        """Return the name and owner of each job and reservation that is not ending; None for an unknown owner.
+
+        They are those of root's tracker, which has the jobs of all users.
+        """
+        from amd_gpu_tracker.life.lease_scan import find_holders, scan_leases
+        from amd_gpu_tracker.records.job_ids import ENDING, name_of, owner_of
+
+        state = State(self._host)
+        holders = find_holders(scan_leases(state, self._book.processes, state.lease_paths()).living)
+        found = {each.job: owner_of(each.job) or each.person for each in holders if not each.job.endswith(ENDING)}
+        return [(name_of(job), owner) for job, owner in found.items()]
+
     def keep(self, name: str, *, owner: int | None, seconds: float) -> float:
         """Extend a reservation or job to `seconds` from now; return the seconds until it ends, 0 if it has no end.
 

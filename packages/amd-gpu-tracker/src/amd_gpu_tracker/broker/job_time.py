@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from amd_gpu_tracker.broker.grants import no_reservation
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import NotDone, NotPermitted
-from amd_gpu_tracker.life.lease_scan import find_jobs, scan_leases
+from amd_gpu_tracker.life.lease_scan import find_holders, scan_leases
 from amd_gpu_tracker.records.job_ids import job_id, name_of
 from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.times import format_seconds
@@ -58,15 +58,9 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
 
 
 def _find(book: Book, name: str, owner: int | None) -> tuple[Lease, Sequence[Lease]]:
-    """Return the reservation or job of this name, the owner's own or one that the owner ran with sudo; and all leases.
-
-    Of a job whose command has ended, it is the container that goes on: an engine's client is no container's parent.
-    """
+    """Return the reservation or job of this name, of the owner or that the owner ran with sudo; and all leases."""
     leases = scan_leases(book.state, book.processes, book.state.lease_paths(locked=True)).living
-    jobs = [each for each in leases if BY_API in each.ways]
-    found_jobs = find_jobs(leases)
-    left = [each for each in leases if found_jobs.get(each.container_id) == each.reservation_digest != ""]
-    named = [each for each in (*jobs, *left) if name_of(each.job) == name]
+    named = [each for each in find_holders(leases) if name_of(each.job) == name]
     found = list({each.job: each for each in reversed(named)}.values())
     if owner is not None:
         own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]

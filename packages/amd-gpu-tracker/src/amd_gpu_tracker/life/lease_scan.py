@@ -114,6 +114,16 @@ def _with_init(state: State, lease: Lease, verdict: Liveness) -> Lease:
     return lease
 
 
+def find_holders(leases: Sequence[Lease]) -> list[Lease]:
+    """Return the lease of each job and reservation; of a job whose command has ended, those of its containers.
+
+    Containers go on then: an engine's client is no container's parent.
+    """
+    jobs = find_jobs(leases)
+    left = [each for each in leases if jobs.get(each.container_id) == each.reservation_digest != ""]
+    return [*(each for each in leases if BY_API in each.ways), *left]
+
+
 def find_jobs(leases: Sequence[Lease]) -> dict[str, str]:
     """Return the job or reservation of each container that was given one, by the ids of both.
 

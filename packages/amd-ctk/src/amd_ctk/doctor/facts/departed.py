@@ -36,9 +36,9 @@ def _find_jobs(host: Host) -> Iterator[str]:
     for ticket in tracker.waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
             yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    for job in tracker.jobs():
-        if not _is_known(pwd.getpwuid, job.person):
-            yield f"queue end {quote(job.name)} --user={job.person}"
+    for name, owner in tracker.shared_jobs.owners():
+        if not _is_known(pwd.getpwuid, owner):
+            yield f"queue end {quote(name)} --user={owner}"
 
 
 def _is_known(find: Callable[[int], object], number: int | None) -> bool:

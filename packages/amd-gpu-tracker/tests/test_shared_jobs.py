@@ -1,0 +1,42 @@
+"""What the commands of a shared host know about the jobs of all users."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.records.lease import BY_API, BY_ENVIRONMENT
+
+
+def put_lease(machine, name, way=BY_API, **fields):
+    machine.claim(name, [0], creator=machine.start_process(), root="", ways=(way,))
+    lease = machine.state.read_lease(machine.state.lease_path(("", name)))
+    machine.state.write_lease(lease.replace(**fields))
+
+
+def test_jobs_and_reservations_have_owners_and_containers_beside_them_have_none(machine):
+    put_lease(machine, "40001/train", person=40001, token_digest="1")
+    put_lease(machine, "by-sudo", person=40002)
+    put_lease(machine, "of-a-program")
+    put_lease(machine, "c1", BY_ENVIRONMENT)
+    # In a living job, whose reservation was released.
+    put_lease(machine, "c2", BY_ENVIRONMENT, person=40001, reservation="40001/released", reservation_digest="1")
+
+    assert machine.tracker.shared_jobs.owners() == [("train", 40001), ("by-sudo", 40002), ("of-a-program", None)]
+
+
+def test_a_container_whose_job_has_ended_stands_for_the_job(machine):
+    for container in ("c1", "c2"):
+        put_lease(machine, container, BY_ENVIRONMENT, person=40001, reservation="40001/train", reservation_digest="1")
+
+    assert machine.tracker.shared_jobs.owners() == [("train", 40001)]
+
+
+def test_what_holds_the_gpus_of_a_job_that_is_ended_is_no_job(machine):
+    put_lease(machine, "40001/train.ending", person=40001, reservation="40001/train")
+
+    assert machine.tracker.shared_jobs.owners() == []
+
+
+def test_a_user_hears_of_the_jobs_of_all_users(machine, monkeypatch):
+    put_lease(machine, "40001/train", person=40001)
+    user = machine.as_rootless_user()
+
+    assert user.tracker.shared_jobs.owners() == [("train", 40001)]
