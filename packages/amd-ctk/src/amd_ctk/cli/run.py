@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,17 @@ from typer.core import TyperCommand
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.numbers import whole_number
 from amd_ctk.cli.words import takes_next
+from amdgpu_discovery.errors import ToolkitError
 
 # Words of COMMAND look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
 WAIT = "--wait"
+
+
+class EachRefused(ToolkitError):
+    """Options of `run` that only go together."""
+
+    exit_code = 2
 
 
 class RunCommand(TyperCommand):
@@ -102,8 +110,20 @@ def run(
         "unit": unit,
     }
     if each or output or at_once or from_line:
+        _require_each(each, output)
         from amd_ctk.job.each import run_each
+        from amd_ctk.job.words import default_name
+        from amdgpu_discovery.numbering import locate_gpus
 
-        options |= {"file": each, "output": output, "at_once": at_once, "first": from_line}
-        run_each(host, words, name=name, wait=wait or "", **options)
+        options |= {"name": name or default_name(words, os.environ, os.getpid()), "wait": wait or ""}
+        at_once = at_once or len(locate_gpus(host)) or 1
+        run_each(host, words, file=each, output=output, at_once=at_once, first=from_line or 1, **options)
     run_job(host, plan_job(words, name=name, wait=wait, **options))
+
+
+def _require_each(file: str, output: str) -> None:
+    """Raise EachRefused where an option lacks the one that it goes with."""
+    if not file:
+        raise EachRefused("--output, --at-once and --from-line are for jobs of --each", hint="add --each=FILE")
+    if not output:
+        raise EachRefused("--each needs a directory for the logs", hint="add --output=DIR")

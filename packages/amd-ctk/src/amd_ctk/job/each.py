@@ -11,11 +11,9 @@ from functools import partial
 
 from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
-from amd_ctk.job.words import PlannedJob, default_name
 from amd_ctk.parameters import lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn
 
+    from amd_ctk.job.words import PlannedJob
     from amd_ctk.parameters import ParameterLine
     from amdgpu_discovery.host import Host
 
@@ -39,34 +38,24 @@ HANDLED = (*ENDING, signal.SIGTSTP)
 NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class EachRefused(ToolkitError):
-    """Options of `run` that only go together."""
-
-    exit_code = 2
-
-
 def run_each(
     host: Host,
     words: Sequence[str],
     *,
     file: str,
     output: str,
-    at_once: int | None,
-    first: int | None,
+    at_once: int,
+    first: int,
     name: str,
     **options: Any,
 ) -> NoReturn:
     """Run a job for each line of `file`; end with the number of those that failed, at most 101, or by a signal.
 
     `file` is `-` for standard input, `output` the directory for the logs, `at_once` how many jobs run or wait for GPUs
-    at the same time (None: as many as there are GPUs), `first` the line to begin with, and `options` are those of
-    `plan_job`. EachRefused, ParametersError, CannotRun and FileError before the first has begun.
+    at the same time, `first` the line to begin with, `name` what the names of the jobs begin with, and `options` are
+    those of `plan_job`. ParametersError, CannotRun and FileError before the first has begun.
     """
-    if not file:
-        raise EachRefused("--output, --at-once and --from-line are for jobs of --each", hint="add --each=FILE")
-    if not output:
-        raise EachRefused("--each needs a directory for the logs", hint="add --output=DIR")
-    lines = lines_from(parse_lines(read_parameters(file), file), first or 1, file)
+    lines = lines_from(parse_lines(read_parameters(file), file), first, file)
     if PLACE not in words[0]:
         require_command(words, options["wait"])
     try:
@@ -74,8 +63,6 @@ def run_each(
     except OSError as error:
         hint = "name another directory for the logs"
         raise FileError(f"{output} cannot be made: {reason(error)}", hint=hint) from error
-    name = name or default_name(words, os.environ, os.getpid())
-    at_once = at_once or len(locate_gpus(host)) or 1
     waiting = deque(lines)
     with _Jobs(host, output) as jobs:
         while jobs.running or (waiting and not jobs.ended_by):
