@@ -57,7 +57,7 @@ def test_a_deputy_drains_a_gpu_and_lists_the_queue(deputy):
 
 def test_a_deputy_cancels_and_keeps_the_jobs_of_others(deputy):
     assert "\nno job train waits for GPUs" in deputy("amd-ctk queue cancel train --user=1000").stderr
-    assert "\nthere is no reservation or job train" in deputy("amd-ctk keep train 2h --user=1000").stderr
+    assert "\nthis user has no reservation or job train" in deputy("amd-ctk keep train 2h --user=1000").stderr
 
 
 @pytest.mark.parametrize(

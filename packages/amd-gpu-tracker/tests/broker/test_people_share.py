@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.protocol import CANCEL, KEEP, RELEASE, RESERVE, Request
+from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.show.table import format_status
@@ -20,6 +20,7 @@ from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run,
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
 
 TELL_TOKEN = ("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600")
+SLEEP = ("sleep", "600")
 ONE_AT_ONCE = "3: you may have 1 GPU at once, but this requests 2 (request fewer)"
 
 
@@ -277,11 +278,65 @@ def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(h
 
     assert person(ALICE, run("more", "", reservation="debug")).line() == "got (0, 1)"
     assert person(ALICE, run("third", "0", wait=False)).line().startswith("1: GPUs [0] are exclusive")
-    another = "3: the reservation debug is another user's (see 'amd-ctk queue list')"
+    another = "11: this user has no reservation debug (see 'amd-ctk queue list')"
     assert person(BOB, run("lab", "", reservation="debug")).line() == another
     assert person(BOB, Request(verb=RELEASE, name="debug")).line() == another
     inside.end()
     assert person(ALICE, run("last", "", reservation="debug")).line() == "got (0, 1)"
+
+
+NOT_HERS = [
+    (Request(verb=RELEASE, name="debug"), "11: this user has no reservation debug (see 'amd-ctk queue list')"),
+    (run("lab", "", reservation="debug"), "11: this user has no reservation debug (see 'amd-ctk queue list')"),
+    (
+        Request(verb=KEEP, name="debug", seconds=60),
+        "11: this user has no reservation or job debug (see 'amd-ctk queue list')",
+    ),
+    (Request(verb=END, name="debug"), "11: this user has no reservation or job debug (see 'amd-ctk queue list')"),
+]
+
+
+@pytest.mark.parametrize(("asked", "told"), NOT_HERS)
+def test_nobody_is_told_whether_another_user_has_a_reservation_of_a_name(person, asked, told):
+    assert person(BOB, asked).line() == told
+
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+
+    assert person(BOB, asked).line() == told
+
+
+def test_a_reservation_that_was_made_with_sudo_is_given_back_and_used_with_sudo(host, person):
+    person(0, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600, behind=ALICE)).line()
+
+    with_sudo = "3: the reservation debug belongs to root, because it was made with sudo (run the command with sudo)"
+    assert person(ALICE, run("lab", "", reservation="debug")).line() == with_sudo
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == with_sudo
+    another = "11: this user has no reservation debug (see 'amd-ctk queue list')"
+    assert person(BOB, Request(verb=RELEASE, name="debug")).line() == another
+    assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == "got ()"
+    assert person(0, Request(verb=RELEASE, name="debug")).line() == "got ()"
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == another
+    assert users(host) == {}
+
+
+def test_a_job_that_was_begun_with_sudo_is_no_reservation(person):
+    person(0, run("train", "0", behind=ALICE), command=SLEEP).line()
+
+    assert person(ALICE, Request(verb=RELEASE, name="train")).line() == (
+        "11: this user has no reservation train (see 'amd-ctk queue list')"
+    )
+
+
+def test_root_hears_of_the_user_that_it_names(person):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+
+    asked = Request(verb=KEEP, name="debug", seconds=60)
+    assert person(0, asked.replace(owner=BOB)).line() == (
+        "11: this user has no reservation or job debug (see 'amd-ctk queue list')"
+    )
+    assert person(0, asked.replace(name="other")).line() == (
+        "11: there is no reservation or job other (see 'amd-ctk queue list')"
+    )
 
 
 def test_containers_of_several_jobs_share_the_reservation_in_which_these_run(host, broker, person, claim):
@@ -344,7 +399,7 @@ def test_who_had_a_reservation_is_told_that_a_restart_of_the_machine_ended_it(ho
     broker.start()
 
     told = "11: the restart of this machine ended the reservation debug (reserve GPUs again)"
-    another = "3: the reservation debug is another user's (see 'amd-ctk queue list')"
+    another = "11: this user has no reservation debug (see 'amd-ctk queue list')"
     assert person(ALICE, run("lab", "", reservation="debug")).line() == told
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == told
     assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == told
@@ -376,7 +431,7 @@ def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, per
     broker.start()
 
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == (
-        "11: there is no reservation debug (see 'amd-ctk queue list')"
+        "11: this user has no reservation debug (see 'amd-ctk queue list')"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.job_processes import gpus_of
@@ -14,13 +15,14 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_r
 from amd_gpu_tracker.claims.preview import preview
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.errors import ContainerRunning, NotDone, NotPermitted
+from amd_gpu_tracker.errors import ContainerRunning, NotDone, NotPermitted, StateError
 from amd_gpu_tracker.history.ended import read_ended
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.job_ids import name_of, owner_of
-from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
-from amdgpu_discovery.errors import FileError
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId, since_boot
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
 
@@ -116,7 +118,7 @@ class Grants:
         """End a reservation that no process holds; NotDone if there is none, ContainerRunning for that of a job."""
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
-            raise no_reservation(self._book, job)
+            raise no_reservation(self._state, job)
         if not lease.until or lease.reservation:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
         self.take_back(job)
@@ -140,7 +142,7 @@ class Grants:
         lease = find_reservation(self._state, reservation, self._processes)
         # What holds the GPUs of a job that is ended is part of that job.
         if lease is None or not lease.until or lease.reservation:
-            raise no_reservation(self._book, reservation)
+            raise no_reservation(self._state, reservation)
         return Claim(
             holder=Holder(container_id=job, creator=process),
             wanted=gpus_of(lease, self._state.host),
@@ -170,12 +172,25 @@ class Grants:
         return Answer(kind=GRANTED, numbers=numbers, environment=environment, seconds=seconds)
 
 
-def no_reservation(book: Book, job: str, what: str = "reservation") -> NotDone | NotPermitted:
-    """Return the error for a user who has no reservation of a name, or no job either."""
-    state, name = book.state, name_of(job)
+def no_reservation(state: State, job: str, what: str = "reservation", *, of_any: bool = False) -> ToolkitError:
+    """Return the error for a user who has no job or reservation of a name, or with `of_any` where no user has one.
+
+    It does not tell whether another user has one, because names can be private.
+    """
+    name = name_of(job)
     if any(each.job == job for each in read_ended(state)):
         return NotDone(f"the restart of this machine ended the reservation {name}", hint="reserve GPUs again")
-    leases = scan_leases(state, book.processes, state.lease_paths()).living
-    if any(name_of(each.job) == name and each.job != job for each in leases):
-        return NotPermitted(f"the {what} {name} is another user's", hint="see 'amd-ctk queue list'")
-    return NotDone(f"there is no {what} {name}", hint="see 'amd-ctk queue list'")
+    if _is_by_sudo(state, job):
+        problem = f"the reservation {name} belongs to root, because it was made with sudo"
+        return NotPermitted(problem, hint="run the command with sudo")
+    whose = "there is" if of_any else "this user has"
+    return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue list'")
+
+
+def _is_by_sudo(state: State, job: str) -> bool:
+    """Return whether root has a reservation of this name that the user whose job it is made with sudo."""
+    with suppress(StateError):
+        lease = state.read_lease(state.lease_path(("", name_of(job))))
+        if lease and lease.job != job and not lease.reservation:
+            return lease.person == owner_of(job) and lease.until > since_boot()
+    return False

@@ -66,7 +66,7 @@ def _find(book: Book, name: str, owner: int | None) -> tuple[Lease, Sequence[Lea
         own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]
         found = own or [each for each in found if each.person == owner]
     if not found:
-        raise no_reservation(book, job_id(owner or 0, name), "reservation or job")
+        raise no_reservation(book.state, job_id(owner or 0, name), "reservation or job", of_any=owner is None)
     if len(found) > 1:
         raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="name the owner with --user")
     return found[0], leases
