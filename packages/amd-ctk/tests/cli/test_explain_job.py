@@ -72,7 +72,7 @@ def test_what_the_service_alone_can_do_is_said(tracked, explain):
     assert answer.stdout == (
         "The command does not start:\n"
         "  users cannot reserve GPUs on this host"
-        " (the administrator enables it with 'amd-ctk users allow NAME')\n"
+        " (the administrator enables it with 'sudo amd-ctk users allow NAME')\n"
     )
 
 

@@ -71,5 +71,5 @@ def test_only_the_service_ends_a_job(served: Host, amd_ctk) -> None:
     assert (answer.returncode, answer.stdout, answer.stderr.splitlines()[-1]) == (
         3,
         "",
-        "users cannot reserve GPUs on this host (the administrator enables it with 'amd-ctk users allow NAME')",
+        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')",
     )

@@ -158,5 +158,5 @@ def test_who_may_not_read_the_history_is_told_what_to_do(host, limited_amd_ctk, 
 
     answer = limited_amd_ctk("report")
 
-    hint = "run it as root, or let root give a group the history: 'amd-ctk usage enable --readers GROUP'"
+    hint = "run it as root, or let root give a group the history: 'sudo amd-ctk usage enable --readers GROUP'"
     assert (answer.returncode, answer.stderr) == (3, f"{history}/open cannot be read: access is refused ({hint})\n")

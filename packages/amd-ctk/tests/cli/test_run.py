@@ -397,5 +397,5 @@ def test_only_the_service_can_end_a_job_for_others(host, amd_ctk):
 
     assert (answer.returncode, answer.stderr) == (
         3,
-        "users cannot reserve GPUs on this host (the administrator enables it with 'amd-ctk users allow NAME')\n",
+        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')\n",
     )

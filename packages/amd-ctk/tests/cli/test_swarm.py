@@ -755,7 +755,7 @@ class TestRemovalOfTheDefaultRuntime:
 
         assert removed.stdout == (
             f"{SETTINGS_UPDATED}{UPDATED}amd is still the default runtime; to remove it as well:\n"
-            f"amd-ctk runtime configure --remove\n{TO_UNLABEL}"
+            f"sudo amd-ctk runtime configure --remove\n{TO_UNLABEL}"
         )
         assert self.settings(node)["default-runtime"] == "amd"
 

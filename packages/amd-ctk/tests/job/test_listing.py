@@ -164,5 +164,5 @@ def test_who_reserves_again_is_told_of_the_own_reservations_that_a_restart_ended
     assert answer.returncode == 3
     assert answer.stderr.splitlines() == [
         "The restart of this machine ended the reservation debug",
-        "users cannot reserve GPUs on this host (the administrator enables it with 'amd-ctk users allow NAME')",
+        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')",
     ]

@@ -81,7 +81,7 @@ class ServiceMissing(ToolkitError):
         """Say what the administrator does about it."""
         super().__init__(
             "users cannot reserve GPUs on this host",
-            hint="the administrator enables it with 'amd-ctk users allow NAME'",
+            hint="the administrator enables it with 'sudo amd-ctk users allow NAME'",
         )
 
 

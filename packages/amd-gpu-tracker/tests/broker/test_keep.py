@@ -163,7 +163,7 @@ def test_who_may_not_reserve_any_more_keeps_nothing(broker, person):
     broker.say("fifo", "bob=40002")
 
     assert person(ALICE, keep("debug", 60)).line() == (
-        "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40001')"
+        "3: you may not reserve GPUs on this host (ask the administrator for 'sudo amd-ctk users allow 40001')"
     )
 
 

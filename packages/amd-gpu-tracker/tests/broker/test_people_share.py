@@ -17,7 +17,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run, users, wait_until
 
-NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'amd-ctk users allow 40002')"
+NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'sudo amd-ctk users allow 40002')"
 
 TELL_TOKEN = ("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600")
 SLEEP = ("sleep", "600")

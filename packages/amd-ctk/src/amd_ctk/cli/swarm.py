@@ -327,7 +327,7 @@ class NodeSetup:
             edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds))
         )
         if not self._dry_run and self._has_default(edited):
-            print("amd is still the default runtime; to remove it as well:\namd-ctk runtime configure --remove")
+            print("amd is still the default runtime; to remove it as well:\nsudo amd-ctk runtime configure --remove")
 
     def _has_default(self, edited: Edited) -> bool:
         """Return whether amd is the default runtime because `runtime configure` was asked for that."""

@@ -70,5 +70,5 @@ def take_look(host: Host) -> dict[str, str]:
 def _switch(verb: str) -> None:
     answer = ask_systemctl(verb, "--now", TIMER)
     if not answer.succeeded:
-        hint = "without systemd, call 'amd-ctk usage sample' every 30 seconds yourself"
+        hint = "without systemd, call 'sudo amd-ctk usage sample' every 30 seconds yourself"
         raise TimerError(f"{TIMER} cannot be {verb}d: {answer.problem or answer.errors.strip()}", hint=hint)

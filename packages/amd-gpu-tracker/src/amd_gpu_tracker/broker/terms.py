@@ -59,7 +59,7 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
         return ROOT
     found = find_permission(terms.permissions, peer.uid, peer.gids)
     if found is None or found.is_excluded:
-        hint = f"ask the administrator for 'amd-ctk users allow {peer.uid}'"
+        hint = f"ask the administrator for 'sudo amd-ctk users allow {peer.uid}'"
         raise NotAllowed("you may not reserve GPUs on this host", hint=hint)
     if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
         # A member of a group who dropped it would have more than the group's rule allows.
