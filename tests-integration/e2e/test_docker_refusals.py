@@ -73,6 +73,6 @@ def test_a_host_without_the_driver_refuses_gpus_and_runs_everything_else(start_d
     assert exit_code == 125
     assert shown.endswith(
         "amd-container-runtime: amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
-        " (load it with 'modprobe amdgpu', or install it)"
+        " (load it with 'sudo modprobe amdgpu', or install it)"
     )
     assert docker.output("--runtime=amd", command=("echo", "fine")) == "fine\n"

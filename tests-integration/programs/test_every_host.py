@@ -134,7 +134,7 @@ def test_without_a_driver_gpus_are_refused_and_everything_else_runs(bare_machine
     assert refused.returncode != 0
     assert refused.stderr == (
         "amd-container-runtime: amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
-        " (load it with 'modprobe amdgpu', or install it)\n"
+        " (load it with 'sudo modprobe amdgpu', or install it)\n"
     )
     assert bare_machine.create("none").returncode == 0
     assert bare_machine("amd-ctk", "gpu", "list").returncode != 0

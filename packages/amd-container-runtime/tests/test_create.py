@@ -460,7 +460,7 @@ def test_without_a_driver_a_request_is_refused(runtime_on):
         1,
         (
             "amd-container-runtime: amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
-            " (load it with 'modprobe amdgpu', or install it)\n"
+            " (load it with 'sudo modprobe amdgpu', or install it)\n"
         ),
     )
 
@@ -501,7 +501,7 @@ def test_a_missing_node_refuses_the_container(runtime):
         1,
         (
             "amd-container-runtime: /dev/kfd is missing although the driver has this device"
-            " (udev makes it: 'udevadm trigger --action=add --subsystem-match=kfd')\n"
+            " (udev makes it: 'sudo udevadm trigger --action=add --subsystem-match=kfd')\n"
         ),
     )
 

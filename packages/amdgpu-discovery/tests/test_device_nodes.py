@@ -56,7 +56,7 @@ def test_a_missing_node_is_named_with_what_makes_it(simulated, path, subsystem):
 
     assert str(refusal.value) == (
         f"{path} is missing although the driver has this device"
-        f" (udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}')"
+        f" (udev makes it: 'sudo udevadm trigger --action=add --subsystem-match={subsystem}')"
     )
 
 
@@ -96,5 +96,5 @@ def test_a_node_of_an_earlier_boot_is_refused(simulated, path, left_over, driver
 
     assert str(refusal.value) == (
         f"{path} is device {left_over[0]}:{left_over[1]}, but the driver's is {driver}"
-        " (it is left over from an earlier boot; remove it and run 'udevadm trigger')"
+        " (it is left over from an earlier boot; remove it and run 'sudo udevadm trigger')"
     )

@@ -587,7 +587,7 @@ def test_no_driver_is_said_in_one_sentence(simulated):
 
     assert str(refusal.value) == (
         "amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
-        " (load it with 'modprobe amdgpu', or install it)"
+        " (load it with 'sudo modprobe amdgpu', or install it)"
     )
 
 

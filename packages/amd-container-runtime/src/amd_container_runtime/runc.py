@@ -121,7 +121,8 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
             hint="correct it with 'sudo amd-ctk config set low-level-runtime /usr/bin/runc'",
         )
     raise NoLowLevelRuntime(
-        "neither runc nor crun is installed, so the container cannot start", hint="install runc with 'apt install runc'"
+        "neither runc nor crun is installed, so the container cannot start",
+        hint="install runc with 'sudo apt install runc'",
     )
 
 

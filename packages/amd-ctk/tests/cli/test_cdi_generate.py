@@ -226,14 +226,14 @@ def test_no_driver_no_gpu_and_no_node_keep_the_old_file(host, amd_ctk, tmp_path,
     no_driver, no_gpu, no_node = (answer.stderr for answer in answers)
     assert no_driver == (
         "failed to generate CDI spec: getting GPUs: amdgpu driver unavailable:"
-        " /sys/module/amdgpu/drivers/ does not exist (load it with 'modprobe amdgpu', or install it)\n"
+        " /sys/module/amdgpu/drivers/ does not exist (load it with 'sudo modprobe amdgpu', or install it)\n"
     )
     assert no_gpu == (
         "failed to generate CDI spec: this host has no AMD GPU that can compute ('amd-ctk gpu list' shows them)\n"
     )
     assert no_node == (
         "failed to generate CDI spec: /dev/dri/renderD128 is missing although the driver has this device"
-        " (udev makes it: 'udevadm trigger --action=add --subsystem-match=drm')\n"
+        " (udev makes it: 'sudo udevadm trigger --action=add --subsystem-match=drm')\n"
     )
 
 

@@ -69,7 +69,7 @@ def test_without_a_driver_the_failure_is_the_originals(host, amd_ctk):
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         "failed to list AMD devices: amdgpu driver unavailable: /sys/module/amdgpu/drivers/ does not exist"
-        " (load it with 'modprobe amdgpu', or install it)\n"
+        " (load it with 'sudo modprobe amdgpu', or install it)\n"
     )
 
 

@@ -101,7 +101,7 @@ def _read_nodes(
                 f"{path} is missing although the driver has this device",
                 path=path,
                 is_missing=True,
-                hint=f"udev makes it: 'udevadm trigger --action=add --subsystem-match={subsystem}'",
+                hint=f"udev makes it: 'sudo udevadm trigger --action=add --subsystem-match={subsystem}'",
             )
     return [
         DeviceNode(
@@ -123,7 +123,7 @@ def _check_node(path: str, number: tuple[int, int], found: os.stat_result) -> No
             f"{path} is a directory, which 'docker run -v {path}:{path}' makes where the node is missing",
             path=path,
             is_directory=True,
-            hint=f"remove it: 'rmdir {path}'; then run 'udevadm trigger'",
+            hint=f"remove it: 'sudo rmdir {path}'; then run 'sudo udevadm trigger'",
         )
     actual = (posix.major(found.st_rdev), posix.minor(found.st_rdev))
     # On a simulated host nodes are plain files.
@@ -132,7 +132,7 @@ def _check_node(path: str, number: tuple[int, int], found: os.stat_result) -> No
             f"{path} is device {actual[0]}:{actual[1]}, but the driver's is {number[0]}:{number[1]}",
             path=path,
             is_left_over=True,
-            hint="it is left over from an earlier boot; remove it and run 'udevadm trigger'",
+            hint="it is left over from an earlier boot; remove it and run 'sudo udevadm trigger'",
         )
 
 

@@ -115,7 +115,7 @@ def _require_driver(host: Host) -> None:
     if host.stat(AMDGPU_DRIVER) is None:
         raise DriverUnavailable(
             f"amdgpu driver unavailable: {AMDGPU_DRIVER}/ does not exist",
-            hint="load it with 'modprobe amdgpu', or install it",
+            hint="load it with 'sudo modprobe amdgpu', or install it",
         )
 
 
