@@ -11,6 +11,8 @@ from amdgpu_discovery.value import Value
 
 STANDARD_INPUT = "-"
 LARGEST_BYTES = 1 << 20
+# Where a line stands in the command.
+PLACE = "{}"
 
 
 class ParametersError(ToolkitError):
@@ -29,6 +31,12 @@ class ParameterLine(Value):
     number: int
     text: str
     words: tuple[str, ...]
+
+    def fill(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a command: the line in place of each {}, or its words at the end if there is none."""
+        if any(PLACE in word for word in words):
+            return [word.replace(PLACE, self.text) for word in words]
+        return [*words, *self.words]
 
 
 def read_parameters(path: str) -> str:

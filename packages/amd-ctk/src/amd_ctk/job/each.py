@@ -11,7 +11,7 @@ from functools import partial
 
 from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
-from amd_ctk.parameters import lines_from, parse_lines, read_parameters
+from amd_ctk.parameters import PLACE, lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.plain_text import printable
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from amd_ctk.job.words import PlannedJob
-    from amd_ctk.parameters import ParameterLine
     from amdgpu_discovery.host import Host
 
-# Where a line stands in the command.
-PLACE = "{}"
 # Exit codes from 126 on mean something else; GNU parallel counts as this does.
 MOST_FAILED = 101
 # Of failed lines, in the last message.
@@ -68,18 +65,11 @@ def run_each(
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
                 line = waiting.popleft()
-                plan = partial(plan_job, _words_for(line, words), name=f"{name}-{line.number}", **options)
+                plan = partial(plan_job, line.fill(words), name=f"{name}-{line.number}", **options)
                 jobs.start(line.number, plan)
             else:
                 jobs.wait_for_one()
     _end(jobs, [*jobs.unfinished, *(line.number for line in waiting)], len(lines))
-
-
-def _words_for(line: ParameterLine, words: Sequence[str]) -> list[str]:
-    """Return the words of a job: the line in place of each {}, or its words at the end if there is none."""
-    if any(PLACE in word for word in words):
-        return [word.replace(PLACE, line.text) for word in words]
-    return [*words, *line.words]
 
 
 def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
@@ -91,13 +81,9 @@ def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
         end_by(jobs.ended_by)
     failed = sorted(jobs.failed)
     lines = ", ".join(map(str, failed[:MOST_NAMED])) + (" and more" if len(failed) > MOST_NAMED else "")
-    result = f", {len(failed)} failed: {_plural('line', len(failed))} {lines}" if failed else ""
-    say(f"{count} {_plural('job', count)} ended{result}")
+    result = f", {len(failed)} failed: line{'' if len(failed) == 1 else 's'} {lines}" if failed else ""
+    say(f"{count} job{'' if count == 1 else 's'} ended{result}")
     sys.exit(min(len(failed), MOST_FAILED))
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 class _Jobs:

@@ -105,16 +105,15 @@ def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) ->
 
 def cancel_job(host: Host, name: str, owner: int | None) -> None:
     """Take a job out of the line, that of `owner` where one is named; NotDone, NotPermitted."""
+    missing = NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
     try:
         if Service(host).cancel(name, owner):
             return
-    except NotDone:
-        # It may wait without the service.
-        if not _drop_ticket(host, name):
-            raise
-        return
+    except NotDone as error:
+        missing = error
+    # It may wait without the service.
     if not _drop_ticket(host, name):
-        raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+        raise missing
 
 
 def _drop_ticket(host: Host, name: str) -> bool:
