@@ -66,23 +66,31 @@ def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.so
 
 def listen(path: str, mask: int) -> socket.socket:
     """Make a socket, with a `mask` for its mode; one that a broker before left there is taken away. FileError."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     directory, name = os.path.split(os.path.abspath(path))
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
         _remove_left(path)
         # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
         opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        mask = os.umask(mask)
         try:
-            made.bind(f"/proc/self/fd/{opened}/{name}")
+            return _listen_at(f"/proc/self/fd/{opened}/{name}", mask)
         finally:
-            os.umask(mask)
             os.close(opened)
-        made.listen(BACKLOG)
     except OSError as error:
-        made.close()
         raise FileError(f"the socket {path} cannot be made: {reason(error)}") from error
+
+
+def _listen_at(path: str, mask: int) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    mask = os.umask(mask)
+    try:
+        made.bind(path)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    finally:
+        os.umask(mask)
     return made
 
 
