@@ -275,3 +275,16 @@ def exclusive_host(tmp_path):
     built = build_host(tmp_path / "host", "mi210-4", with_links=False)
     enable(built, exclusive=True)
     return built
+
+
+@pytest.fixture
+def time_zone(monkeypatch):
+    """Return a function that sets the time zone until the test ends."""
+    with monkeypatch.context() as changed:
+
+        def set_zone(name):
+            changed.setenv("TZ", name)
+            time.tzset()
+
+        yield set_zone
+    time.tzset()

@@ -6,9 +6,9 @@ import time
 
 from amd_gpu_tracker.errors import WaitRefused
 
-SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# The largest first; days are written as hours, which are unambiguous.
-UNITS = (("h", 3600), ("m", 60), ("s", 1))
+UNITS = (("day", "d", 86400), ("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
+# As options have them.
+SECONDS_BY_UNIT = {name[0]: length for name, _, length in UNITS}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 SHORTEST_DAY = 3
 MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
@@ -23,10 +23,35 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
+def format_minutes(seconds: float) -> str:
+    """Return a time without its seconds: less than 1 min, 35 min, 2 h 10 min, 3 d 2 h."""
+    hours, minutes = divmod(int(seconds // 60), 60)
+    if hours < 1:
+        return f"{minutes} min" if seconds >= 60 else "less than 1 min"
+    return format_seconds(seconds) if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
 def format_duration(seconds: int) -> str:
-    """Return a duration in the largest unit that says it in whole numbers, as `24h`."""
-    unit, length = next((unit, length) for unit, length in UNITS if not seconds % length)
-    return f"{seconds // length}{unit}"
+    """Return a duration as options have it, as `24h`; days are written as hours, which are unambiguous."""
+    unit = next(unit for unit in "hms" if not seconds % SECONDS_BY_UNIT[unit])
+    return f"{seconds // SECONDS_BY_UNIT[unit]}{unit}"
+
+
+def format_age(seconds: float) -> str:
+    """Return how long ago something was in its largest unit, as the lists of engines do."""
+    count, unit, _ = _in_largest_unit(seconds)
+    return f"{count} {unit}{'' if count == 1 else 's'} ago"
+
+
+def format_short_age(seconds: float) -> str:
+    """Return how long ago something was in as few characters as say it."""
+    count, _, unit = _in_largest_unit(seconds)
+    return f"{count} {unit}"
+
+
+def format_time(moment: float) -> str:
+    """Return a time of the wall clock in this machine's time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
 def format_past(moment: float, *, now: float) -> str:
@@ -76,6 +101,11 @@ def parse_moment(text: str, *, now: float) -> float:
     if moment is None:
         raise WaitRefused(f"{text[:40]} is over", hint=MOMENTS)
     return moment
+
+
+def _in_largest_unit(seconds: float) -> tuple[int, str, str]:
+    unit, short, length = next((each for each in UNITS if seconds >= each[-1]), UNITS[-1])
+    return max(0, int(seconds // length)), unit, short
 
 
 def _day_of_week(word: str) -> int:

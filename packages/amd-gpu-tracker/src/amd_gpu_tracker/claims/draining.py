@@ -112,7 +112,7 @@ def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
     numbers = " and ".join(str(gpu.number) for gpu in gpus)
     what = f"GPUs {numbers} are" if len(gpus) > 1 else f"GPU {numbers} is"
     if drained.is_sick:
-        from amd_gpu_tracker.show.table import format_time
+        from amd_gpu_tracker.times import format_time
 
         return f"{what} sick since {format_time(drained.since)}: {drained.reason}"
     return f"{what} drained{_say_by(drained.by)}{f': {drained.reason}' if drained.reason else ''}"

@@ -11,9 +11,9 @@ from amd_gpu_tracker.show.table import (
     format_refusals,
     format_refusals_as_json,
     format_status,
-    format_time,
     list_status,
 )
+from amd_gpu_tracker.times import format_time
 from amdgpu_discovery.standard_output import is_terminal, print_notes
 
 TYPE_CHECKING = False

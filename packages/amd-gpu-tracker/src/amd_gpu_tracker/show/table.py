@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from amd_gpu_tracker.life.status import LostGpu
 from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, pad_columns
+from amd_gpu_tracker.times import format_age, format_time
 from amdgpu_discovery.people import name_of_person, title_of_person
 from amdgpu_discovery.plain_text import printable
 
@@ -29,7 +28,6 @@ COLUMNS = (
     Column(header=MORE_HEADER[0], least=ID_LENGTH),
 )
 MORE_COLUMNS = (Column(header=MORE_HEADER[1], yields=2), Column(header=MORE_HEADER[2], yields=1))
-UNITS = (("day", "d", 86400), ("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 # What is shown of a GPU in the lines of its second container and those after it.
 BLANK = ("", "", "")
 
@@ -91,28 +89,6 @@ def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
         for refusal in refusals
     ]
     return json.dumps(told, indent=2)
-
-
-def format_time(seconds: float) -> str:
-    """Return a time of the wall clock in this machine's time zone."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def format_age(seconds: float) -> str:
-    """Return how long ago something was in its largest unit, as the lists of engines do."""
-    count, unit, _ = _in_largest_unit(seconds)
-    return f"{count} {unit}{'' if count == 1 else 's'} ago"
-
-
-def format_short_age(seconds: float) -> str:
-    """Return how long ago something was in as few characters as say it."""
-    count, _, unit = _in_largest_unit(seconds)
-    return f"{count} {unit}"
-
-
-def _in_largest_unit(seconds: float) -> tuple[int, str, str]:
-    unit, short, length = next((each for each in UNITS if seconds >= each[-1]), UNITS[-1])
-    return max(0, int(seconds // length)), unit, short
 
 
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:

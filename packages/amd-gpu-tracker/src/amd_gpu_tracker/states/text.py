@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
-from amd_gpu_tracker.show.table import format_short_age
 from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES
-from amd_gpu_tracker.usage.text import format_duration, format_share
+from amd_gpu_tracker.times import format_minutes, format_short_age
+from amd_gpu_tracker.usage.text import format_share
 from amdgpu_discovery.health.reading import SICK, SUSPECT
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now:
     return [
         *(gpu.trouble for gpu in states if gpu.trouble),
         *idle_notes(states, now=now),
-        *([f"{jobs}, the first for {format_duration(now - min(waiting_since))}"] if waiting_since else []),
+        *([f"{jobs}, the first for {format_minutes(now - min(waiting_since))}"] if waiting_since else []),
         *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.show.cells import shorten
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
+from amd_gpu_tracker.times import format_minutes
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.product_names import short_name
@@ -85,15 +86,6 @@ def format_share(used: int | None, total: int | None) -> str:
     return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"
 
 
-def format_duration(seconds: float) -> str:
-    """Return a duration in its two largest units."""
-    minutes = max(0, int(seconds // 60))
-    if minutes < 60:
-        return f"{minutes} min" if minutes else "less than 1 min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
 def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str]]:
     first = {
         "GPU": str(gpu.number),
@@ -150,8 +142,8 @@ def _quoted(name: str) -> str:
 
 
 def _idle(user: GpuUser, now: float) -> str:
-    reserved = "" if user.since is None else f"reserved {format_duration(now - user.since)}"
-    idle = "not in use" if user.last_used is None else f"idle {format_duration(now - user.last_used)}"
+    reserved = "" if user.since is None else f"reserved {format_minutes(now - user.since)}"
+    idle = "not in use" if user.last_used is None else f"idle {format_minutes(now - user.last_used)}"
     return f"{reserved}, {idle}".lstrip(", ")
 
 
@@ -164,7 +156,7 @@ def _ended(usage: Usage, now: float) -> list[str]:
     return [
         f"{printable(peak.title)} used at most {_peak_amount(peak, gpus.get(peak.gpu))} "
         f"of GPU {numbers.get(peak.gpu, '?')}, "
-        f"last seen {format_duration(now - peak.seen)} ago"
+        f"last seen {format_minutes(now - peak.seen)} ago"
         for peak in ended[:MOST_ENDED]
     ]
 
