@@ -7,107 +7,57 @@ from collections.abc import Iterator, Sequence
 
 from amd_ctk.explain.container import DOCKER, PODMAN, ExplainError
 
-# Options of `run` without a value, of Docker 28 and Podman 5; every other takes one.
-FLAGS = frozenset(
-    (
-        *("detach", "disable-content-trust", "env-host", "help", "http-proxy", "init", "interactive", "no-healthcheck"),
-        *("no-hosts", "no-hostname", "oom-kill-disable", "passwd", "privileged", "publish-all", "quiet", "read-only"),
-        *("read-only-tmpfs", "replace", "rm", "rmi", "rootfs", "sig-proxy", "tls-verify", "tty", "unsetenv-all"),
-        "use-api-socket",
-    )
+EITHER = ""
+FLAG, VALUE = False, True
+# Every option of `run`, of Docker 20 to 28 and Podman 4 to 5, with its letter: what becomes of it, whether one engine
+# has it alone, and whether it takes a value. What is "read" decides about GPUs, "nodes" may bring nodes of the host,
+# "noted" may give or take GPUs and is named in a note, and "harmless" has nothing to do with them.
+OPTIONS = (
+    ("read", EITHER, FLAG, "privileged"),
+    ("read", EITHER, VALUE, "cap-add device device-cgroup-rule env=e env-file gpus group-add runtime user=u userns"),
+    ("read", PODMAN, FLAG, "env-host unsetenv-all"),
+    ("read", PODMAN, VALUE, "gidmap uidmap unsetenv"),
+    ("nodes", EITHER, VALUE, "mount volume=v"),
+    ("noted", EITHER, VALUE, "annotation volumes-from"),
+    # Spellings that --help leaves out.
+    ("noted", EITHER, VALUE, "dns-opt net-alias signature-policy"),
+    ("noted", PODMAN, FLAG, "rootfs"),
+    ("noted", PODMAN, VALUE, "cert-dir cgroup-conf cgroups env-merge group-entry pod pod-id-file preserve-fd"),
+    ("noted", PODMAN, VALUE, "preserve-fds rdt-class secret subgidname subuidname"),
+    ("harmless", EITHER, FLAG, "detach=d disable-content-trust help init interactive=i no-healthcheck"),
+    ("harmless", EITHER, FLAG, "oom-kill-disable publish-all=P quiet=q read-only rm sig-proxy tty=t"),
+    ("harmless", EITHER, VALUE, "add-host attach=a blkio-weight cap-drop cgroup-parent cgroupns cidfile cpu-period"),
+    ("harmless", EITHER, VALUE, "cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares=c cpus cpuset-cpus cpuset-mems"),
+    ("harmless", EITHER, VALUE, "device-read-bps device-read-iops device-write-bps device-write-iops dns dns-option"),
+    ("harmless", EITHER, VALUE, "dns-search entrypoint expose health-cmd health-interval health-retries"),
+    ("harmless", EITHER, VALUE, "health-start-period health-timeout hostname=h ip ip6 ipc label=l label-file"),
+    ("harmless", EITHER, VALUE, "log-driver log-opt mac-address memory=m memory-reservation memory-swap"),
+    ("harmless", EITHER, VALUE, "memory-swappiness name net network network-alias oom-score-adj pid pids-limit"),
+    ("harmless", EITHER, VALUE, "platform publish=p pull restart security-opt shm-size stop-signal stop-timeout"),
+    ("harmless", EITHER, VALUE, "storage-opt sysctl tmpfs ulimit uts volume-driver workdir=w"),
+    ("harmless", DOCKER, FLAG, "use-api-socket"),
+    ("harmless", DOCKER, VALUE, "blkio-weight-device cpu-count cpu-percent detach-keys domainname"),
+    ("harmless", DOCKER, VALUE, "health-start-interval io-maxbandwidth io-maxiops isolation kernel-memory link"),
+    ("harmless", DOCKER, VALUE, "link-local-ip"),
+    ("harmless", PODMAN, FLAG, "http-proxy no-hostname no-hosts passwd read-only-tmpfs replace rmi tls-verify"),
+    ("harmless", PODMAN, VALUE, "arch authfile chrootdirs conmon-pidfile creds decryption-key health-log-destination"),
+    ("harmless", PODMAN, VALUE, "health-max-log-count health-max-log-size health-on-failure health-startup-cmd"),
+    ("harmless", PODMAN, VALUE, "health-startup-interval health-startup-retries health-startup-success"),
+    ("harmless", PODMAN, VALUE, "health-startup-timeout hosts-file hostuser image-volume init-path os passwd-entry"),
+    ("harmless", PODMAN, VALUE, "personality pidfile requires retry retry-delay sdnotify seccomp-policy"),
+    ("harmless", PODMAN, VALUE, "shm-size-systemd systemd timeout tz umask variant"),
 )
-LONG_BY_SHORT = {
-    "a": "attach",
-    "c": "cpu-shares",
-    "d": "detach",
-    "e": "env",
-    "h": "hostname",
-    "i": "interactive",
-    "l": "label",
-    "m": "memory",
-    "p": "publish",
-    "P": "publish-all",
-    "q": "quiet",
-    "t": "tty",
-    "u": "user",
-    "v": "volume",
-    "w": "workdir",
+EACH = [(*row[:3], *word.partition("=")[::2]) for row in OPTIONS for word in row[3].split()]
+FLAGS = frozenset(name for _, _, takes_value, name, _ in EACH if not takes_value)
+READ, OF_NODES, HARMLESS = (
+    frozenset(name for kind, _, _, name, _ in EACH if kind == wanted) for wanted in ("read", "nodes", "harmless")
+)
+BY_ENGINE = {
+    engine: frozenset(name for _, only, _, name, _ in EACH if only in (EITHER, engine)) for engine in (DOCKER, PODMAN)
 }
-READ = frozenset(
-    (
-        *("env", "env-file", "env-host", "unsetenv", "unsetenv-all", "device", "device-cgroup-rule", "gpus", "runtime"),
-        *("privileged", "cap-add", "user", "group-add", "userns", "uidmap", "gidmap"),
-    )
-)
-# Options that may bring nodes of the host, and how such a value looks.
-OF_NODES = frozenset(("volume", "mount"))
+LONG_BY_SHORT = {letter: name for *_, name, letter in EACH if letter}
+# How a value that brings nodes of GPUs looks.
 OF_GPU_NODES = re.compile(r"(^|=|:)/dev(/dri|/kfd|/?(:|,|$))")
-# What has nothing to do with GPUs, of Docker 28 and Podman 5; whatever else there is is named in a note.
-HARMLESS = FLAGS - READ - {"rootfs"} | frozenset(
-    (
-        *("add-host", "arch", "attach", "authfile", "blkio-weight", "blkio-weight-device", "cap-drop", "cgroup-parent"),
-        *("cgroupns", "chrootdirs", "cidfile", "conmon-pidfile", "cpu-count", "cpu-percent", "cpu-period", "cpu-quota"),
-        *(
-            "cpu-rt-period",
-            "cpu-rt-runtime",
-            "cpu-shares",
-            "cpus",
-            "cpuset-cpus",
-            "cpuset-mems",
-            "creds",
-            "decryption-key",
-        ),
-        *("detach-keys", "device-read-bps", "device-read-iops", "device-write-bps", "device-write-iops", "dns"),
-        *("dns-option", "dns-search", "domainname", "entrypoint", "expose", "health-cmd", "health-interval"),
-        *(
-            "health-log-destination",
-            "health-max-log-count",
-            "health-max-log-size",
-            "health-on-failure",
-            "health-retries",
-        ),
-        *("health-start-interval", "health-start-period", "health-startup-cmd", "health-startup-interval"),
-        *("health-startup-retries", "health-startup-success", "health-startup-timeout", "health-timeout", "hostname"),
-        *("hosts-file", "hostuser", "image-volume", "init-path", "io-maxbandwidth", "io-maxiops", "ip", "ip6", "ipc"),
-        *("isolation", "kernel-memory", "label", "label-file", "link", "link-local-ip", "log-driver", "log-opt"),
-        *("mac-address", "memory", "memory-reservation", "memory-swap", "memory-swappiness", "name", "net", "network"),
-        *("network-alias", "oom-score-adj", "os", "passwd-entry", "personality", "pid", "pidfile", "pids-limit"),
-        *("platform", "publish", "pull", "requires", "restart", "retry", "retry-delay", "sdnotify", "seccomp-policy"),
-        *("security-opt", "shm-size", "shm-size-systemd", "stop-signal", "stop-timeout", "storage-opt", "sysctl"),
-        *("systemd", "timeout", "tmpfs", "tz", "ulimit", "umask", "uts", "variant", "volume-driver", "workdir"),
-    )
-)
-# What may give or take GPUs, and is named in a note.
-NOTED = frozenset(
-    (
-        *("annotation", "cert-dir", "cgroup-conf", "cgroups", "env-merge", "group-entry", "pod", "pod-id-file"),
-        *("preserve-fd", "preserve-fds", "rdt-class", "secret", "subgidname", "subuidname", "volumes-from"),
-    )
-)
-# Those that one engine has alone, of Docker 20 to 28 and Podman 4 to 5.
-OF_DOCKER = frozenset(
-    (
-        *("blkio-weight-device", "cpu-count", "cpu-percent", "detach-keys", "domainname", "health-start-interval"),
-        *("io-maxbandwidth", "io-maxiops", "isolation", "kernel-memory", "link", "link-local-ip", "use-api-socket"),
-    )
-)
-OF_PODMAN = frozenset(
-    (
-        *("arch", "authfile", "cert-dir", "cgroup-conf", "cgroups", "chrootdirs", "conmon-pidfile", "creds"),
-        *("decryption-key", "env-host", "env-merge", "gidmap", "group-entry", "health-log-destination"),
-        *("health-max-log-count", "health-max-log-size", "health-on-failure", "health-startup-cmd"),
-        *("health-startup-interval", "health-startup-retries", "health-startup-success", "health-startup-timeout"),
-        *("hosts-file", "hostuser", "http-proxy", "image-volume", "init-path", "no-hostname", "no-hosts", "os"),
-        *("passwd", "passwd-entry", "personality", "pidfile", "pod", "pod-id-file", "preserve-fd", "preserve-fds"),
-        *("rdt-class", "read-only-tmpfs", "replace", "requires", "retry", "retry-delay", "rmi", "rootfs", "sdnotify"),
-        *("seccomp-policy", "secret", "shm-size-systemd", "subgidname", "subuidname", "systemd", "timeout"),
-        *("tls-verify", "tz", "uidmap", "umask", "unsetenv", "unsetenv-all", "variant"),
-    )
-)
-# Spellings that --help leaves out.
-HIDDEN = frozenset(("dns-opt", "net", "net-alias", "signature-policy"))
-KNOWN = FLAGS | READ | OF_NODES | HARMLESS | NOTED | HIDDEN
-BY_ENGINE = {DOCKER: KNOWN - OF_PODMAN, PODMAN: KNOWN - OF_DOCKER}
 # What Go's strconv.ParseBool takes.
 BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
