@@ -70,6 +70,11 @@ class ProcessId(Value):
         seconds: float = self.start / TICKS_PER_SECOND
         return seconds
 
+    @property
+    def is_possible(self) -> bool:
+        """Return whether the kernel may have given it this id and start."""
+        return 0 < self.pid <= LARGEST_PID and 0 <= self.start <= LARGEST_START
+
 
 class Holder(Value):
     """A container that claims GPUs, as far as its maker knows it."""
@@ -247,7 +252,7 @@ def require_version(version: object) -> None:
 def _require_sound(lease: Lease) -> None:
     """Raise ValueError where a field is of the right type and not what it must be."""
     for process in (lease.creator, lease.init or lease.creator):
-        if not (0 < process.pid <= LARGEST_PID and 0 <= process.start <= LARGEST_START):
+        if not process.is_possible:
             raise ValueError("a process id is not one of the kernel's")
     texts = [field for field in vars(lease).values() if type(field) is str]
     text = "".join(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.records.lease import LARGEST_PID, LARGEST_START, MOST_GPUS, NEVER, ProcessId
+from amd_gpu_tracker.records.lease import MOST_GPUS, NEVER, ProcessId
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -100,10 +100,5 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
         ticket = Ticket.from_json({**fields, "number": number, "name": name}, {"ProcessId": ProcessId})
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
-    return ticket if _is_sound(ticket) else None
-
-
-def _is_sound(ticket: Ticket) -> bool:
-    in_bounds = 0 < ticket.waiter.pid <= LARGEST_PID and 0 <= ticket.waiter.start <= LARGEST_START
-    is_fitting = all(0 <= number < MOST_GPUS for number in ticket.among)
-    return in_bounds and is_fitting and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER
+    is_sound = ticket.waiter.is_possible and all(0 <= number < MOST_GPUS for number in ticket.among)
+    return ticket if is_sound and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER else None
