@@ -8,8 +8,8 @@ from contextlib import suppress
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.job_processes import gpus_of
 from amd_gpu_tracker.broker.protocol import GRANTED, Answer
-from amd_gpu_tracker.claims.by_name import LeaseTerms, preview_by_name, reserve_by_name
-from amd_gpu_tracker.claims.claim import Book, Claim
+from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
+from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import find_rivals
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
 from amd_gpu_tracker.claims.preview import preview

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.claim import Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import called, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import reserve
@@ -14,7 +14,6 @@ from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import may_be_choice, select_gpus
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,18 +28,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
-
-
-class LeaseTerms(Value):
-    """What a reservation is given with, as its lease has it; a container with the token of the digest has its GPUs."""
-
-    token_digest: str = ""
-    person: int | None = None
-    group: int | None = None
-    until: float = 0.0
-    limit: float = 0.0
-    preemptible: float = 0.0
-
 
 NO_TERMS = LeaseTerms()
 

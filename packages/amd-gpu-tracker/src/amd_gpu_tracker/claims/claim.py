@@ -45,7 +45,19 @@ class Book:
         return self.locked()
 
 
-class Claim(Value):
+class LeaseTerms(Value):
+    """What a reservation is given with, as its lease has it; a container with the token of the digest has its GPUs."""
+
+    token_digest: str = ""
+    # Whose it is, by the rule for which group, when it ends by itself, when it is ended, and from when on for others.
+    person: int | None = None
+    group: int | None = None
+    until: float = 0.0
+    limit: float = 0.0
+    preemptible: float = 0.0
+
+
+class Claim(LeaseTerms):
     """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.
 
     `creators` are processes that may extend the holder's living lease: those that are making this container now.
@@ -65,20 +77,12 @@ class Claim(Value):
     # The path of the IPC namespace that it joins, and the pod in the lease, where pods share exclusive GPUs.
     ipc: str = ""
     pod: str = ""
-    # What the container may have a token in, the digest of the token that hands this on, and what was handed on: the
-    # name of the reservation and the digest of its token.
+    # What the container may have a token in, and what was handed on: the name of the reservation, the digest of its
+    # token, and when its job began.
     environment: Sequence[str] = ()
-    token_digest: str = ""
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose it is, by the rule for which group, when its job began, when it ends by itself, when it is ended, and from
-    # when on for others; as in the lease.
-    person: int | None = None
-    group: int | None = None
     begun: float = 0.0
-    until: float = 0.0
-    limit: float = 0.0
-    preemptible: float = 0.0
     # By which limits a choice judges the health of GPUs; None for the driver's.
     limits: HealthLimits | None = None
     # It is tried again and again, and that is nothing to write down.
@@ -127,28 +131,15 @@ def _is_left_over(lease: Lease, claim: Claim) -> bool:
 
 
 def new_lease(claim: Claim, processes: Processes) -> Lease:
-    """Return the lease of a claim that is met."""
+    """Return the lease of a claim that is met; fields that both have are as in the claim."""
     return Lease(
         **claim.holder.as_dict(),
+        **{name: field for name, field in vars(claim).items() if name in Lease._names},
         gpus=tuple([gpu.key for gpu in claim.wanted]),
-        ways=claim.ways,
         since=time.time(),
         boot_offset=boot_offset(),
         boot_id=processes.boot_id,
         namespace=processes.namespace,
-        kinds=claim.kinds,
-        vram_mb=claim.vram_mb,
-        is_privileged=claim.is_privileged,
-        pod=claim.pod,
-        token_digest=claim.token_digest,
-        reservation=claim.reservation,
-        reservation_digest=claim.reservation_digest,
-        person=claim.person,
-        group=claim.group,
-        begun=claim.begun,
-        until=claim.until,
-        limit=claim.limit,
-        preemptible=claim.preemptible,
     )
 
 
