@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.enabled import DRAINS_FILE, POLICY_DIRECTORY
-from amd_gpu_tracker.errors import StateError, unreadable
+from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version
-from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, read_file, replace_file
-from amdgpu_discovery.plain_files import read_plain_file
+from amd_gpu_tracker.records.state import make_directory, read_if_there
+from amdgpu_discovery.files import read_file, replace_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -58,12 +57,9 @@ class Drain(Value):
 def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
     """Return what has not ended of drained GPUs, then of sick ones; StateError where the file cannot be understood."""
     path = host.path(DRAINS_FILE)
-    try:
-        content = read_plain_file(path)[0]
-    except (FileNotFoundError, NotADirectoryError):
+    content = read_if_there(path)
+    if content is None:
         return ()
-    except OSError as error:
-        raise unreadable(path, reason(error)) from error
     try:
         drains = _parse(loads(content))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -88,11 +84,7 @@ def this_boot() -> str:
 
 def write_drains(host: Host, drains: Iterable[Drain]) -> None:
     """Replace the file, and wait for the disk. The caller holds the tracker's lock."""
-    directory = host.path(POLICY_DIRECTORY)
-    try:
-        make_directories(directory, ignore_umask=True)
-    except OSError as error:
-        raise FileError(f"{directory} cannot be made: {reason(error)}") from error
+    make_directory(host.path(POLICY_DIRECTORY))
     fields = [_fields(drain) for drain in drains]
     replace_file(host.path(DRAINS_FILE), dumps({"version": VERSION, "gpus": fields}) + b"\n", mode=0o644, durable=True)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.enabled import POLICY_DIRECTORY
-from amd_gpu_tracker.errors import StateError, unreadable
-from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.files import make_directories, replace_file
-from amdgpu_discovery.plain_files import read_plain_file
+from amd_gpu_tracker.errors import StateError
+from amd_gpu_tracker.records.state import make_directory, read_if_there
+from amdgpu_discovery.files import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ LARGEST_UID = (1 << 32) - 2
 def read_ignored_users(host: Host) -> frozenset[int]:
     """Return the numbers of the users who are ignored; StateError where the file says something else."""
     path = host.path(IGNORED_USERS_FILE)
-    words = _read(path).split()
+    words = (read_if_there(path) or b"").split()
     if not all(word.isdigit() and len(word) <= len(str(LARGEST_UID)) for word in words):
         raise StateError(
             f"{path} cannot be understood: it has a line that is not a user's number",
@@ -33,19 +32,6 @@ def read_ignored_users(host: Host) -> frozenset[int]:
 
 def write_ignored_users(host: Host, uids: Iterable[int]) -> None:
     """Replace the list, and wait for the disk."""
-    directory = host.path(POLICY_DIRECTORY)
-    try:
-        make_directories(directory, ignore_umask=True)
-    except OSError as error:
-        raise FileError(f"{directory} cannot be made: {reason(error)}") from error
+    make_directory(host.path(POLICY_DIRECTORY))
     content = "".join(f"{uid}\n" for uid in sorted(uids))
     replace_file(host.path(IGNORED_USERS_FILE), content.encode(), mode=0o644, durable=True)
-
-
-def _read(path: str) -> bytes:
-    try:
-        return read_plain_file(path)[0]
-    except (FileNotFoundError, NotADirectoryError):
-        return b""
-    except OSError as error:
-        raise unreadable(path, reason(error)) from error

@@ -79,7 +79,7 @@ class State:
 
         Where there is neither, nothing is tracked.
         """
-        content = _read_if_there(self.policy_path)
+        content = read_if_there(self.policy_path)
         if content is None:
             if is_link(self.policy_path):
                 raise _unreadable(self.policy_path, "it is a symbolic link that leads nowhere")
@@ -154,7 +154,7 @@ class State:
 
     def read_lease(self, path: str) -> Lease | None:
         """Return a lease, None if there is none (any more). StateError where it cannot be read."""
-        content = _read_if_there(path)
+        content = read_if_there(path)
         try:
             return None if content is None else parse_lease(content)
         except ValueError as error:
@@ -276,6 +276,16 @@ def clear(path: str) -> None:
         raise FileError(f"{path} is not a file and cannot be removed: {reason(error)}") from error
 
 
+def read_if_there(path: str) -> bytes | None:
+    """Return the content of a file, None if there is none; StateError where it cannot be read."""
+    try:
+        return read_own_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, reason(error)) from error
+
+
 def make_directory(path: str) -> None:
     """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
     try:
@@ -295,16 +305,6 @@ def _remove_leftovers(directory: str, names: Iterable[str]) -> None:
             except OSError:
                 # It is never read, so it refuses no container.
                 continue
-
-
-def _read_if_there(path: str) -> bytes | None:
-    """Return the content of a file, None if there is none; StateError where it cannot be read."""
-    try:
-        return read_own_file(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise _unreadable(path, reason(error)) from error
 
 
 def _unreadable(path: str, why: str) -> StateError:
