@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker import gpus_in_spec
-from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
-from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import find_given_gpus
 from amdgpu_discovery.requirements.check import check_container
 
 TYPE_CHECKING = False
@@ -24,12 +22,5 @@ def check_image(host: Host, spec: dict[str, Any], settings: Settings, gpus: Iter
     """
     if settings.image_requirements == "ignore":
         return []
-    numbers = {gpu.number for gpu in (*gpus, *_given_gpus(host, spec))}
+    numbers = {gpu.number for gpu in (*gpus, *find_given_gpus(host, spec))}
     return check_container(host, spec["process"]["env"], numbers, enforce=settings.image_requirements == "enforce")
-
-
-def _given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
-    try:
-        return gpus_in_spec(spec, locate_gpus(host, board_ids=False))
-    except (DriverUnavailable, GpusHidden):
-        return []

@@ -87,7 +87,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
 
 def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
     """Check the image of a container that claims no GPUs; if its bundle cannot be found, it starts."""
-    from amdgpu_discovery.oci_spec import read_spec
+    from amdgpu_discovery.oci_spec import find_given_gpus, read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     try:
@@ -96,18 +96,7 @@ def _check(state: State, container: dict[str, Any], processes: Processes, image_
     except ToolkitError as error:
         _log(state, "WARN", "Image requirements were not checked", str(error), container["id"])
         return
-    _check_image(state, container["id"], spec, _given_gpus(state.host, spec), image_requirements)
-
-
-def _given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
-    from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
-    from amdgpu_discovery.numbering import locate_gpus
-    from amdgpu_discovery.oci_spec import gpus_in_spec
-
-    try:
-        return gpus_in_spec(spec, locate_gpus(host, board_ids=False))
-    except (DriverUnavailable, GpusHidden):
-        return []
+    _check_image(state, container["id"], spec, find_given_gpus(state.host, spec), image_requirements)
 
 
 def _check_image(

@@ -10,7 +10,7 @@ itself, and whether the container's processes die with its init.
 from __future__ import annotations
 
 from amdgpu_discovery.drm import DRM_MAJOR
-from amdgpu_discovery.errors import FileError, SpecError, reason
+from amdgpu_discovery.errors import DriverUnavailable, FileError, GpusHidden, SpecError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_json import loads
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
 
 # A device's number in a rule for all of them: what Docker writes for the * of `--device-cgroup-rule`, and what Podman
 # leaves out.
@@ -130,6 +131,17 @@ def gpus_in_spec(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuL
     minors = _minors_in_spec(spec)
     everything = not minors.isdisjoint(ANY_NUMBER)
     return [gpu for gpu in gpus if everything or gpu.render_minor in minors or gpu.card_minor in minors]
+
+
+def find_given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
+    """Return the GPUs that a spec opens by itself; none where the host's GPUs cannot be found."""
+    # Few containers are asked for these.
+    from amdgpu_discovery.numbering import locate_gpus
+
+    try:
+        return gpus_in_spec(spec, locate_gpus(host, board_ids=False))
+    except (DriverUnavailable, GpusHidden):
+        return []
 
 
 def names_gpus(spec: dict[str, Any]) -> bool:

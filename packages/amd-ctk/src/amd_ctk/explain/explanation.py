@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
-from amd_ctk.explain.plan import Plan, check_image, find_given, find_refusals, preview_start, starting
+from amd_ctk.explain.plan import Plan, check_image, find_given, find_located, find_refusals, preview_start, starting
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_ctk.explain.visible_inside import look_inside
@@ -16,11 +16,10 @@ from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amd_gpu_tracker import claim_nodes, may_be_tracking
-from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.value import Value
@@ -64,7 +63,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     plan = explanation.plan.replace(
         refusals=(*container.refusals, *translated.refusals, *built.refusals, *explanation.plan.refusals)
     )
-    listed = [] if plan.refusals else find_listed(plan, container, _locate(host))
+    listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
     notes = [*container.notes, *translated.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
     asks = _asks(container) or bool(container.gpus) or bool(container.problems)
     lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus))
@@ -88,7 +87,7 @@ def _explain(
     plan: Plan, spec: dict[str, Any], host: Host, container: Container | None, *, is_read: bool = True
 ) -> Explanation:
     if container and container.privileged:
-        plan = with_host_nodes(plan, _locate(host))
+        plan = with_host_nodes(plan, find_located(host))
     usable = find_usable(plan, container) if container else UsableGpus(gpus=tuple(plan.gpus))
     # Without the filters that are taken out.
     inside = look_inside(usable.gpus, _environment(plan.spec))
@@ -105,7 +104,7 @@ def _explain(
 
 def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
     """Return the GPUs that a container may name: those of its job, where it belongs to one."""
-    located = _locate(host)
+    located = find_located(host)
     if plan.request is None or plan.request.job is None or plan.refusals:
         return located
     return find_gpus_of_job(plan.request.job, located, host)
@@ -117,7 +116,7 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
     if built.checks_image:
         plan = _check_image(plan, host)
     if built.is_claimed and plan.given and may_be_tracking(host):
-        refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=_locate(host)))
+        refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=find_located(host)))
         plan = plan.replace(refusals=(*plan.refusals, *refusals))
     return _explain(plan, built.spec, host, container, is_read=False)
 
@@ -133,15 +132,8 @@ def _check_image(plan: Plan, host: Host) -> Plan:
 
 def _given(plan: Plan, host: Host) -> list[GpuLocation]:
     try:
-        return find_given(plan.spec, host, _locate(host), Grant(gpus=plan.granted.gpus))
+        return find_given(plan.spec, host, find_located(host), Grant(gpus=plan.granted.gpus))
     except ToolkitError:
-        return []
-
-
-def _locate(host: Host) -> list[GpuLocation]:
-    try:
-        return locate_gpus(host)
-    except DriverUnavailable:
         return []
 
 

@@ -166,14 +166,22 @@ def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Hos
     start = f"{VISIBLE_DEVICES}={shown(request.visible)}: "
     if first.variable != VISIBLE_DEVICES:
         return []
-    problems = resolve(_locate_gpus(host), request.visible, unnumbered=lambda: find_unnumbered_gpus(host)).problems
+    problems = resolve(find_located(host), request.visible, unnumbered=lambda: find_unnumbered_gpus(host)).problems
     found = [RequestError(f"{start}{problem.message}", hint=problem.hint) for problem in problems]
     return [error for error in found if error.message != first.message]
 
 
+def find_located(host: Host) -> list[GpuLocation]:
+    """Return the GPUs of a host; none where there is no driver."""
+    try:
+        return locate_gpus(host)
+    except DriverUnavailable:
+        return []
+
+
 def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation], granted: Grant) -> list[GpuLocation]:
     """Return the GPUs that a spec opens to its container beside those that are granted."""
-    gpus = located or (_locate_gpus(host) if names_gpus(spec) else [])
+    gpus = located or (find_located(host) if names_gpus(spec) else [])
     numbers = {gpu.number for gpu in granted.gpus}
     return [gpu for gpu in gpus_in_spec(spec, gpus) if gpu.number not in numbers]
 
@@ -181,10 +189,3 @@ def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation],
 def _private_nodes(closed: Sequence[DeviceNode], host: Host) -> dict[str, str]:
     """Return the private nodes that the runtime would have made."""
     return {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed}
-
-
-def _locate_gpus(host: Host) -> list[GpuLocation]:
-    try:
-        return locate_gpus(host)
-    except DriverUnavailable:
-        return []
