@@ -55,7 +55,9 @@ def run_line(jobs):
             return True
 
         serve(sort_waiters(waiters, {}, FIFO), is_passed_over=lambda _: False, try_now=try_now, look=look)
-        minute += 1
+        # Until one comes or ends, there is nothing that would be served; the simulator looks at each minute.
+        changes = {*(job.comes for job in jobs), *(end for _, end in running.values())}
+        minute = min((each for each in changes if each > minute), default=minute)
     return [starts[number] for number in range(len(jobs))]
 
 
