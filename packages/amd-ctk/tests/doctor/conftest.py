@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,9 +17,12 @@ import pytest
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.all import add_inside, read_facts
 from amd_ctk.doctor.run import run_checks
+from amd_ctk.sharing.permissions import find_terms
 from amd_gpu_tracker.broker.client import is_served
 from amd_gpu_tracker.broker.protocol import SOCKET
+from amd_gpu_tracker.broker.serve import serve
 from amdgpu_discovery.simulate import build_host
+from support.ready_interpreter import ReadyInterpreter
 
 KERNEL = "6.12.12-amd64"
 SECONDS = 60
@@ -28,7 +32,9 @@ class Machine:
     """A host that is well, to be spoilt."""
 
     # The services of all machines of a test.
-    services: list[subprocess.Popen[bytes]] = []  # noqa: RUF012 - a fixture ends them
+    services: list[int] = []  # noqa: RUF012 - a fixture ends them
+    # An interpreter that runs amd-ctk.
+    ready: ReadyInterpreter
 
     def __init__(self, directory, profile="one-gpu"):
         self.profile = profile
@@ -68,9 +74,12 @@ class Machine:
 
     def serve(self):
         """Let people ask for GPUs, as systemd's socket does."""
-        environment = {"PATH": "/usr/bin", "AMD_CTK_HOST_ROOT": str(self.root)}
-        words = [sys.executable, "-m", "amd_ctk", "gpu-tracker", "serve", "--listen", self.host.path(SOCKET)]
-        self.services.append(subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL))
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException), open(os.devnull, "w") as sys.stderr:
+                serve(self.host, find_terms, listen=self.host.path(SOCKET))
+            os._exit(0)
+        self.services.append(pid)
         end = time.monotonic() + SECONDS
         while not is_served(self.host.path(SOCKET)):
             assert time.monotonic() < end
@@ -117,11 +126,12 @@ def facts_of(tmp_path_factory):
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
+def machine(tmp_path, monkeypatch, ready):
     """Return a function that makes a machine of a profile."""
+    monkeypatch.setattr(Machine, "ready", ready, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     yield lambda profile="one-gpu": Machine(tmp_path, profile)
     while Machine.services:
-        service = Machine.services.pop()
-        service.kill()
-        service.wait()
+        pid = Machine.services.pop()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)

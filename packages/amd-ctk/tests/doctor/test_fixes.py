@@ -741,7 +741,7 @@ def run_amd_ctk(machine, *words):
     # This distribution is tested without the one that brings the runtime, too.
     path = f"{os.path.dirname(amd_runtime(machine))}:/usr/bin"
     environment = {"PATH": path, "HOME": str(machine.root), "AMD_CTK_HOST_ROOT": str(machine.root)}
-    subprocess.run([sys.executable, "-m", "amd_ctk", *words], env=environment, check=True, timeout=60)
+    machine.ready.run(words, environment).check_returncode()
 
 
 # What a program of the host does, by its name and first word or its name alone.
