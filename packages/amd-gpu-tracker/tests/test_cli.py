@@ -17,8 +17,11 @@ import pytest
 from amd_gpu_tracker.cli import run_command_line
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.drains import read_drains
+from support.ready_interpreter import ReadyInterpreter
 from support.shared_host import put_ticket
 
+PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-gpu-tracker")
+ENVIRONMENT = {"PATH": os.environ["PATH"], "COLUMNS": "120", "TZ": "UTC"}
 RULE = "-" * 120
 EMPTY_TABLE = f"""\
 {RULE}
@@ -33,18 +36,25 @@ FIRST = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
 SECOND = "90cb29e11e83aa3ae497c68c90e1f0894b85262188c1ef9c7284457a9bc35ffd"
 
 
-@pytest.fixture
-def command(untracked):
-    """Return a function that runs amd-gpu-tracker: its exit code, what it printed, what it complained of."""
+@pytest.fixture(scope="module")
+def ready():
+    """Return an interpreter for the many starts of amd-gpu-tracker."""
+    with ReadyInterpreter(PROGRAM, ENVIRONMENT) as interpreter:
+        yield interpreter
 
-    def run(*words, **options):
-        answer = subprocess.run(
-            [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", *words],
-            env={**os.environ, "AMD_CTK_HOST_ROOT": untracked.host.root, "COLUMNS": "120", "TZ": "UTC"},
-            capture_output=True,
-            text=True,
-            check=False,
-            **options,
+
+@pytest.fixture
+def command(untracked, ready):
+    """Return a function that runs amd-gpu-tracker: its exit code, what it printed, what it complained of."""
+    environment = {**ENVIRONMENT, "AMD_CTK_HOST_ROOT": untracked.host.root}
+
+    def run(*words, user=None):
+        answer = (
+            ready.run(words, environment)
+            if user is None
+            else subprocess.run(
+                [PROGRAM, *words], env=environment, user=user, capture_output=True, text=True, check=False
+            )
         )
         notice = f"Working on the simulated host {untracked.host.root}, not on this machine\n"
         return answer.returncode, answer.stdout, answer.stderr.replace(notice, "", 1)
