@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 
@@ -15,31 +16,41 @@ from amd_ctk.cli.front import PRINTER_BY_WORDS, parse_run
 from amd_ctk.cli.tree import Commands
 from amd_ctk.cli.words import respell
 from amdgpu_discovery.simulate import build_host
+from support.ready_interpreter import ReadyInterpreter
 
 COMMAND_LINES = [*map(" ".join, PRINTER_BY_WORDS), "--version"]
-DIRECTLY = [os.path.join(os.path.dirname(sys.executable), "amd-ctk")]
-THROUGH_TYPER = [sys.executable, "-c", "from amd_ctk.cli.root import app; app(prog_name='amd-ctk')"]
+DIRECTLY = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
+TYPER = "from amd_ctk.cli.root import app; app(prog_name='amd-ctk')"
 CLOSED = 'exec >&-; exec "$@"'
 FULL = 'exec >/dev/full; exec "$@"'
 
 
-@pytest.fixture
-def both(tmp_path):
-    """Return a function that runs a command line in both ways, as a shell's script says."""
+@pytest.fixture(scope="module")
+def through_typer(tmp_path_factory):
+    """Return a program that is amd-ctk through Typer, whatever the command line."""
+    program = tmp_path_factory.mktemp("typer") / "amd-ctk"
+    program.write_text(f"#!{sys.executable}\n{TYPER}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return str(program)
 
-    def run(words, script='exec "$@"', **environment):
+
+@pytest.fixture(scope="module")
+def ready_typer(through_typer):
+    """Return an interpreter that runs it."""
+    with ReadyInterpreter(through_typer, {"PATH": os.environ["PATH"]}) as interpreter:
+        yield interpreter
+
+
+@pytest.fixture
+def both(tmp_path, ready, ready_typer):
+    """Return a function that runs a command line in both ways."""
+
+    def run(words, **environment):
         known = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": str(tmp_path / "host"), **environment}
-        return [
-            answer_of(["bash", "-c", script, "bash", *program, *words.split()], known)
-            for program in (DIRECTLY, THROUGH_TYPER)
-        ]
+        answers = [each.run(shlex.split(words), known) for each in (ready, ready_typer)]
+        return [(answer.returncode, answer.stdout, answer.stderr) for answer in answers]
 
     return run
-
-
-def answer_of(words, environment):
-    answer = subprocess.run(words, env=environment, capture_output=True, check=False)
-    return answer.returncode, answer.stdout, answer.stderr
 
 
 @pytest.mark.parametrize("words", COMMAND_LINES)
@@ -76,22 +87,28 @@ def test_both_refuse_a_directory_that_is_no_host(tmp_path, both, words):
 
 @pytest.mark.parametrize("words", COMMAND_LINES)
 @pytest.mark.parametrize("script", [CLOSED, FULL], ids=["closed", "full"])
-def test_both_end_in_the_same_way_where_nobody_takes_the_output(tmp_path, both, words, script):
+def test_both_end_in_the_same_way_where_nobody_takes_the_output(tmp_path, through_typer, words, script):
     build_host(tmp_path / "host", "mi210-4", with_links=False)
+    environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": str(tmp_path / "host")}
 
-    directly, through_typer = both(words, script)
+    directly, typed = (
+        subprocess.run(
+            ["bash", "-c", script, "bash", program, *words.split()], env=environment, capture_output=True, check=False
+        )
+        for program in (DIRECTLY, through_typer)
+    )
 
-    assert directly[0] == through_typer[0]
-    assert directly[1:] == (b"", directly[2])
+    assert directly.returncode == typed.returncode
+    assert directly.stdout == b""
 
 
 # `top` goes on until a key is typed there; tests of the tracker type them.
 @pytest.mark.parametrize("words", [words for words in COMMAND_LINES if not words.endswith(("version", "top"))])
-def test_both_draw_the_same_on_a_terminal(tmp_path, words):
+def test_both_draw_the_same_on_a_terminal(tmp_path, through_typer, words):
     build_host(tmp_path / "host", "mi210-4", with_links=False)
 
-    assert seen_on_a_terminal(tmp_path, [*DIRECTLY, *words.split()]) == seen_on_a_terminal(
-        tmp_path, [*THROUGH_TYPER, *words.split()]
+    assert seen_on_a_terminal(tmp_path, [DIRECTLY, *words.split()]) == seen_on_a_terminal(
+        tmp_path, [through_typer, *words.split()]
     )
 
 
@@ -101,8 +118,8 @@ def test_no_typer_is_imported(tmp_path, both, words):
 
     directly, through_typer = both(words, PYTHONPROFILEIMPORTTIME="1")
 
-    assert b" typer\n" in through_typer[2]
-    assert b" typer\n" not in directly[2]
+    assert " typer\n" in through_typer[2]
+    assert " typer\n" not in directly[2]
 
 
 RUN = [
@@ -145,7 +162,7 @@ def test_both_run_a_job_in_the_same_way(tmp_path, both, amd_ctk, words):
     build_host(tmp_path / "host", "mi210-4", with_links=False)
     assert amd_ctk("gpu-tracker", "enable").returncode == 0
 
-    directly, through_typer = both("", f'exec "$@" {words}')
+    directly, through_typer = both(words)
 
     assert directly == through_typer
 
