@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import drm_minors, gpus_in_spec, is_privileged, names_gpus, read_spec, shared_cgroup
+from amdgpu_discovery.oci_spec import (
+    drm_minors,
+    find_given_gpus,
+    gpus_in_spec,
+    is_privileged,
+    names_gpus,
+    read_spec,
+    shared_cgroup,
+)
 
 
 @pytest.fixture
@@ -268,6 +276,13 @@ def test_a_privileged_container_is_given_what_a_rule_names_and_not_what_it_could
 
     assert [gpu.number for gpu in gpus_in_spec(spec, locate_gpus(simulated("mi210-4")))] == given
     assert names_gpus(spec) is bool(given)
+
+
+@pytest.mark.parametrize(("profile", "given"), [("mi210-4", [0]), ("no-driver", [])])
+def test_without_a_driver_a_spec_opens_no_gpu(simulated, profile, given):
+    spec = {"linux": {"devices": [NODE_OF_GPU_0]}}
+
+    assert [gpu.number for gpu in find_given_gpus(simulated(profile), spec)] == given
 
 
 @pytest.mark.parametrize(
