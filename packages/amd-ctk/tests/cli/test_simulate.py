@@ -22,9 +22,10 @@ def environment(tmp_path):
     return {**os.environ, "TMPDIR": os.fspath(tmp_path)}
 
 
-@pytest.fixture(autouse=True)
-def allowed(environment):
+@pytest.fixture(scope="module", autouse=True)
+def allowed(tmp_path_factory):
     """Skip where the kernel, or an engine around the tests, allows no namespace."""
+    environment = {**os.environ, "TMPDIR": os.fspath(tmp_path_factory.mktemp("tried"))}
     if subprocess.run((*RUN, "one-gpu", "--", "true"), env=environment, capture_output=True, check=False).returncode:
         pytest.skip("no mount namespace can be made here")
 
@@ -190,6 +191,7 @@ def test_a_directory_with_a_mount_is_left_alone(environment, tmp_path):
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").write_text("kept")
+    base.mkdir(mode=0o700)
     (base / "dead" / "host" / "etc").mkdir(parents=True)
     unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     mounted = f"mount --bind {kept} {base}/dead/host/etc && {' '.join(RUN)} one-gpu -- true"
