@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -19,6 +20,8 @@ def pytest_sessionstart() -> None:
     # What a shell without job control starts in the background ignores Ctrl-C, and so would the programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Behind sudo, reservations of the tests would be those of the person who typed it.
+    os.environ.pop("SUDO_UID", None)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from amd_gpu_tracker import Tracker
+from support.shared_host import wait_until
+
 NOTHING = "0.0 GPU-hours, 0 reservations\n"
+SECONDS = 60
+
+
+def documents(text):
+    """Return the JSON documents that several commands printed."""
+    while text := text.lstrip():
+        document, end = json.JSONDecoder().raw_decode(text)
+        yield document
+        text = text[end:]
 
 
 def test_a_job_is_in_the_report_while_it_runs_and_when_it_ended(host, amd_ctk):
@@ -20,6 +35,36 @@ def test_a_job_is_in_the_report_while_it_runs_and_when_it_ended(host, amd_ctk):
         [("GPU 0", 1), ("GPU 1", 1)],
         [("GPU 1", 1), ("GPU 0", 1)],
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is believed whom sudo names")
+def test_a_job_behind_sudo_is_of_the_person_who_typed_sudo(host, amd_ctk, program):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+    inside = f"{program} queue list --json && {program} status --json && {program} report --json"
+
+    answer = amd_ctk("run", "--gpus=0", "--", "sh", "-c", inside, SUDO_UID="40001")
+
+    queue, status, report = documents(answer.stdout)
+    assert [job["person"] for job in queue["running"]] == [40001]
+    assert status["gpus"][0]["person"] == "40001"
+    assert [total["person"] for total in report["totals"]] == ["user 40001"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is believed whom sudo names")
+def test_a_job_that_waited_behind_sudo_is_of_the_person_who_typed_sudo(tracked, amd_ctk, program):
+    Tracker(tracked).recording.begin()
+    inside = f"{program} report --json"
+
+    with ThreadPoolExecutor() as pool, Tracker(tracked).hold("nightly", "0"):
+        words = ("run", "--gpus=0", "--wait=60s", "--name=late", "--", "sh", "-c", inside)
+        job = pool.submit(amd_ctk, *words, SUDO_UID="40001")
+        wait_until(lambda: Tracker(tracked).waiting() or job.done())
+        people = [ticket.person for ticket in Tracker(tracked).waiting()]
+
+    assert people == [40001]
+    totals = json.loads(job.result(SECONDS).stdout)["totals"]
+    assert {total["person"]: total["starts"] for total in totals} == {"(not known)": 1, "user 40001": 1}
 
 
 def test_a_look_tells_how_busy_the_gpus_of_a_job_are(host, amd_ctk, program):

@@ -34,6 +34,7 @@ from amd_gpu_tracker.waiting.ticket import require_name
 from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.people import behind_sudo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def wait_in_line(
         with suppress(GpusRefused, LockTimeout):
             return try_now()
     told = rules_as_told(rules, choice)
-    asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told)
+    behind = behind_sudo(os.environ)
+    asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told, behind=behind)
     try:
         answer = _ask(state, processes, asked, timeout, tell)
     except BaseException:

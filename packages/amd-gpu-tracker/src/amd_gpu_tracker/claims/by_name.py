@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from amd_gpu_tracker.claims.claim import Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import called, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
@@ -12,6 +14,7 @@ from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Holder
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.selection import may_be_choice, select_gpus
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
 
@@ -96,7 +99,10 @@ def hold_by_name(
     is_waiting: bool,
     before: Sequence[Tickets],
 ) -> Reservation:
-    """Reserve as `reserve_by_name` does, and return the reservation with what hands it on."""
+    """Reserve as `reserve_by_name` does, and return the reservation with what hands it on.
+
+    It is the person's who became root by sudo; whose job another one of root is, nobody says.
+    """
     token = new_token(name)
     gpus = reserve_by_name(
         book,
@@ -104,7 +110,7 @@ def hold_by_name(
         request,
         pid=pid,
         rules=rules,
-        terms=LeaseTerms(token_digest=digest_of(token)),
+        terms=LeaseTerms(token_digest=digest_of(token), person=behind_sudo(os.environ)),
         is_waiting=is_waiting,
         before=before,
     )
