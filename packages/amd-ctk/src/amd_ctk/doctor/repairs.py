@@ -76,8 +76,9 @@ def _make_nodes(host: Host, facts: Facts) -> Iterator[Repair]:
     # A simulated host has no udev, and a user namespace gets its nodes from outside.
     if missing and host.is_this_machine and not facts.kernel.is_user_namespace:
         check = "partitions" if all(problem.is_partition for problem in missing) else "nodes"
-        words, difference = "have udev make missing nodes", "\n".join(f"+{problem.message}" for problem in missing)
-        yield Repair(check=check, words=words, difference=difference, apply=_trigger)
+        # All GPUs need /dev/kfd, so each of them has a problem with it.
+        lines = dict.fromkeys(f"+{problem.message}" for problem in missing)
+        yield Repair(check=check, words="have udev make missing nodes", difference="\n".join(lines), apply=_trigger)
 
 
 def _trigger() -> None:
