@@ -99,6 +99,34 @@ def test_podman_4_reads_no_registry(version, found, program):
     )
 
 
+WARNED = 'time="2026-11-27T09:00:00Z" level=warning msg="no systemd user session"\n'
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [
+        ("Error: cannot open the database\nsee the manual", "Error: cannot open the database"),
+        (f"{WARNED}Error: cannot open the database", "Error: cannot open the database"),
+        ("", "exit code 1"),
+    ],
+)
+def test_a_podman_that_fails_is_told_from_one_without_a_version(error, how, program):
+    program("podman", {}, error=error)
+
+    assert refusal("app:1") == (
+        f"'podman version' failed: {how} (see 'podman version', or install skopeo, or Docker with buildx, or Podman 5)"
+    )
+
+
+def test_a_docker_whose_buildx_fails_is_named_where_nothing_else_reads_registries(program):
+    program("docker", {}, error="docker: 'buildx' is not a docker command.\nSee 'docker --help'")
+
+    assert refusal("app:1") == (
+        "no program here reads registries, and 'docker buildx version' failed:"
+        " docker: 'buildx' is not a docker command. (install skopeo, or Docker with buildx, or Podman 5)"
+    )
+
+
 def test_layers_are_read_by_skopeo_alone(program):
     program("podman", {**PODMAN_5, "manifest inspect app:1": '{"layers": []}'})
 

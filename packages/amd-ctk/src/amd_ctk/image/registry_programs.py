@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from amd_ctk.image.bounds import ImageError
@@ -19,6 +20,9 @@ PATIENCE = 120.0
 MOST_QUESTIONS = 300
 NAME = "{name}"
 INSTALL = "install skopeo, or Docker with buildx, or Podman 5"
+HAS_BUILDX = ("docker", "buildx", "version")
+HAS_VERSION = ("podman", "version")
+WARNING = "level=warning"
 # Podman 4 converts every index to this kind, which has no annotations.
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 # What the libraries of these programs print; registries have their own words for the same codes.
@@ -61,19 +65,33 @@ def find_program() -> Program:
     """Return the program that reads registries here; ImageError if there is none."""
     if shutil.which("skopeo"):
         return SKOPEO
-    if shutil.which("docker") and ask(["docker", "buildx", "version"]).succeeded:
-        return BUILDX
+    failed = ""
+    if shutil.which("docker"):
+        answer = ask(HAS_BUILDX)
+        if answer.succeeded:
+            return BUILDX
+        failed = f", and {_failure(HAS_BUILDX, answer)}"
     if shutil.which("podman"):
         _require_podman_5()
         return PODMAN
-    raise ImageError("no program here reads registries", hint=INSTALL)
+    raise ImageError(f"no program here reads registries{failed}", hint=INSTALL)
 
 
 def _require_podman_5() -> None:
-    version = ask(["podman", "version", "--format", "{{.Client.Version}}"]).output.strip()
+    answer = ask([*HAS_VERSION, "--format", "{{.Client.Version}}"])
+    if not answer.succeeded:
+        raise ImageError(_failure(HAS_VERSION, answer), hint=f"see '{' '.join(HAS_VERSION)}', or {INSTALL}")
+    version = answer.output.strip()
     if parse_version(version) < (5,):
         found = f"Podman {one_line(version)}" if version else "Podman does not say its version; one before 5"
         raise ImageError(f"{found} drops the annotations of an index", hint=INSTALL)
+
+
+def _failure(words: Sequence[str], answer: Answer) -> str:
+    """Return that a command failed, and how: its first line of errors, which may stand behind warnings."""
+    lines = [line for line in answer.errors.strip().splitlines() if WARNING not in line]
+    how = answer.problem or one_line(next(iter(lines), "")) or f"exit code {answer.exit_code}"
+    return f"'{' '.join(words)}' failed: {how}"
 
 
 class Manifest(Value):
