@@ -105,6 +105,29 @@ def test_where_no_image_fits_the_answer_says_why(proxy):
     }
 
 
+def test_on_a_host_with_two_models_pick_is_given_the_digest_of_the_index(registry, proxy, tmp_path):
+    require_programs("skopeo")
+    here = proxy("rx7900xtx-raphael")
+    mirrors = f'[[registry]]\nprefix = "registry.example"\nlocation = "{here.address}"\ninsecure = true\n'
+    settings = tmp_path / ".config/containers/registries.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(mirrors)
+    log_in(tmp_path, here.address)
+    environment = {"PATH": os.environ["PATH"], "HOME": os.fspath(tmp_path), "AMD_CTK_HOST_ROOT": here.host.root}
+
+    def pick(name):
+        words = [our_program("amd-ctk"), "image", "pick", "--gpus=0", name]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    by_name, by_digest = pick("registry.example/app:1"), pick(f"registry.example/app@{registry.index['digest']}")
+
+    assert by_name.stderr.startswith(
+        "the image proxy of this host refuses registry.example/app:1"
+        " (name the index by the digest that 'amd-ctk image index' printed; skopeo: "
+    )
+    assert by_digest.stderr.splitlines()[-1] == "none of 3 images fits"
+
+
 def test_a_host_without_a_driver_gets_none(proxy):
     status, _, content = ask(proxy("no-driver"), "/v2/app/manifests/1")
 

@@ -127,6 +127,17 @@ def test_a_docker_whose_buildx_fails_is_named_where_nothing_else_reads_registrie
     )
 
 
+def test_a_name_that_the_proxy_refuses_is_to_be_named_by_digest(program):
+    said = "manifest unknown: no image for this host: AMD_REQUIRE_GFX=gfx=gfx1100: GPU 1 is gfx1036"
+    program("skopeo", {}, error=f"reading manifest 1 in 127.0.0.1:505/app: {said}")
+
+    assert refusal("r.example/app:1") == (
+        "the image proxy of this host refuses r.example/app:1"
+        " (name the index by the digest that 'amd-ctk image index' printed;"
+        f" skopeo: reading manifest 1 in 127.0.0.1:505/app: {said})"
+    )
+
+
 def test_layers_are_read_by_skopeo_alone(program):
     program("podman", {**PODMAN_5, "manifest inspect app:1": '{"layers": []}'})
 

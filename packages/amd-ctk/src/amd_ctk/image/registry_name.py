@@ -19,6 +19,8 @@ NAME = re.compile(
 LOGIN = re.compile(r"^(?:\w+://)?[^@]*:.*@(?!sha\d+:)")
 LONGEST = 512
 DOCKER_HUB = "docker.io"
+# How the image proxy, in place of a registry, begins a refusal.
+REFUSED_BY_PROXY = "no image for this host: "
 
 
 class RegistryName(Value):

@@ -10,7 +10,7 @@ from typing import Any
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.configuration import parse_document
-from amd_ctk.image.registry_name import RegistryName, digest_of
+from amd_ctk.image.registry_name import REFUSED_BY_PROXY, RegistryName, digest_of
 from amd_ctk.programs import Answer, ask, parse_version
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
@@ -19,6 +19,8 @@ from amdgpu_discovery.value import Value
 PATIENCE = 120.0
 MOST_QUESTIONS = 300
 NAME = "{name}"
+# Of a digest the proxy chooses nothing.
+NAME_THE_INDEX = "name the index by the digest that 'amd-ctk image index' printed"
 INSTALL = "install skopeo, or Docker with buildx, or Podman 5"
 HAS_BUILDX = ("docker", "buildx", "version")
 HAS_VERSION = ("podman", "version")
@@ -147,6 +149,8 @@ def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str
     words = last_words(answer.errors)
     hint = f"{program.name}: {words or f'exit code {answer.exit_code}'}"
     kind = _without_names(words, name).lower()
+    if failed == "read" and REFUSED_BY_PROXY in words:
+        return ImageError(f"the image proxy of this host refuses {name}", hint=f"{NAME_THE_INDEX}; {hint}")
     if any(word in kind for word in OFFLINE):
         return ImageError(f"the registry of {name} cannot be reached", hint=hint)
     if any(word in kind for word in LOGGED_OUT):

@@ -8,6 +8,7 @@ from amd_ctk.image.configuration import parse_document, texts_in
 from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk, images_of
 from amd_ctk.image.pick import JudgedImage, best, judge_entries
 from amd_ctk.image.registry import OURS
+from amd_ctk.image.registry_name import REFUSED_BY_PROXY
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
@@ -67,4 +68,4 @@ def _format_reasons(candidates: list[JudgedImage]) -> str:
 
 
 def _refuse(words: str) -> Chosen:
-    return Chosen(refusal=one_line(f"no image for this host: {words}"))
+    return Chosen(refusal=one_line(f"{REFUSED_BY_PROXY}{words}"))

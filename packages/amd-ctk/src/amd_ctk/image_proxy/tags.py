@@ -8,13 +8,14 @@ from hashlib import new
 from threading import BoundedSemaphore, Lock
 
 from amd_ctk.image.oci_layout import INDEX
+from amd_ctk.image.registry_name import REFUSED_BY_PROXY
 from amd_ctk.image_proxy.choice import Chosen, choose
 from amd_ctk.image_proxy.registry_connection import RegistryAnswer
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 IMAGE = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-UNREADABLE = "no image for this host: the index is compressed, or larger than 512 KiB"
+UNREADABLE = f"{REFUSED_BY_PROXY}the index is compressed, or larger than 512 KiB"
 # How many documents are in memory, and of how many at once the JSON is.
 reading, judging = BoundedSemaphore(8), Lock()
 
