@@ -381,6 +381,7 @@ def test_json_says_everything(command, sleeper):
                 "vram_mb": 0,
                 "user": None,
                 "person": None,
+                "job": "c1",
                 "until": None,
                 "idle_since": None,
                 "preemptible_at": None,

@@ -14,6 +14,7 @@ import amdgpu_discovery
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.claims.handover import build_environment, digest_of
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
+from amd_gpu_tracker.states.find import find_states
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
@@ -177,6 +178,17 @@ def test_a_token_holds_as_long_as_a_container_that_was_given_it(host):
         Tracker(host).release(container)
     with Tracker(host).hold("next", "1"), pytest.raises(GpusRefused, match="GPU 1 is in use by job next"):
         start(host, "late", 1, **reservation.environment)
+
+
+def test_a_container_that_outlives_its_job_is_called_like_the_job_everywhere(host):
+    detached = "4f2a" * 16
+    with Tracker(host).hold("train", "1") as reservation:
+        start(host, detached, 1, **reservation.environment)
+
+    start(host, "other", 2)
+
+    assert [(job.name, job.containers) for job in Tracker(host).jobs()] == [("train", (detached,))]
+    assert [gpu.what for gpu in find_states(host)] == ["", "train", "other", ""]
 
 
 def test_a_token_opens_no_other_gpu(host):

@@ -72,7 +72,7 @@ def _running_job(
 ) -> RunningJob:
     has_process = lease is not None and BY_API in lease.ways and not lease.until
     return RunningJob(
-        name=(lease.job if lease else use.container_id).rpartition("/")[2],
+        name=use.job or use.container_id,
         person=use.person or 0,
         gpus=tuple(sorted(numbers)),
         since=use.since,

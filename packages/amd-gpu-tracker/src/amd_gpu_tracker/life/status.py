@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
+from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.records.lease import BY_API, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
@@ -41,6 +42,8 @@ class ContainerUse(Value):
         vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
         user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
         person: Uid of the person whose job it is; None if that is unknown.
+        job: Name of the job or reservation that it is, or whose GPUs it was given; None where there is none. The number
+            of its owner is left out.
         until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
         idle_since: Since when its GPUs have been idle, in seconds since 1970 (UTC); None where that is not known.
         preemptible_at: From when on it is ended for those who wait; None where it is not.
@@ -55,6 +58,7 @@ class ContainerUse(Value):
     vram_mb: int = 0
     user: int | None = None
     person: int | None = None
+    job: str | None = None
     until: float | None = None
     idle_since: float | None = None
     preemptible_at: float | None = None
@@ -247,6 +251,7 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         vram_mb=lease.vram_mb,
         user=user,
         person=user if lease.person is None else lease.person,
+        job=name_of(lease.job) or None,
         until=_on_the_wall(lease.limit or lease.until),
         idle_since=_on_the_wall(lease.idle_since),
         preemptible_at=_on_the_wall(lease.preemptible),

@@ -137,9 +137,8 @@ class _States:
         if tracked.containers:
             use = tracked.containers[0]
             owner = person if use.person is None else self._name_of(use.person)
-            # A job of a person has the number of that person before its name.
-            name = self._names.get(use.container_id) or cut_id(use.container_id.rpartition("/")[2])
-            return owner, printable(name)
+            # As the queue calls it, also when the job goes on in a detached container.
+            return owner, printable(use.job or self._names.get(use.container_id) or cut_id(use.container_id))
         return person, printable(processes[0].program) if processes else ""
 
 
