@@ -242,7 +242,7 @@ def test_a_host_root_that_is_gone_stops_create_and_not_delete(runtime):
 
     assert answer.stderr == (
         "amd-container-runtime: AMD_CTK_HOST_ROOT=/nowhere/host is not a directory"
-        " (build one with 'amd-ctk simulate build PROFILE DIR' or unset the variable)\n"
+        " (run 'unset AMD_CTK_HOST_ROOT'; 'env -u AMD_CTK_HOST_ROOT amd-ctk simulate build PROFILE DIR' builds one)\n"
     )
     assert runtime.run("delete", "c1", AMD_CTK_HOST_ROOT="/nowhere/host").returncode == 0
 

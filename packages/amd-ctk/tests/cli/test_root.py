@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 
 import pytest
@@ -73,8 +75,17 @@ def test_a_host_root_that_is_no_directory_is_named(amd_ctk):
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
         "AMD_CTK_HOST_ROOT=/nowhere/host is not a directory"
-        " (build one with 'amd-ctk simulate build PROFILE DIR' or unset the variable)\n"
+        " (run 'unset AMD_CTK_HOST_ROOT'; 'env -u AMD_CTK_HOST_ROOT amd-ctk simulate build PROFILE DIR' builds one)\n"
     )
+
+
+def test_what_is_said_of_a_host_root_that_is_no_directory_can_be_typed(amd_ctk, program, tmp_path):
+    environment = {"PATH": f"{os.path.dirname(program)}:{os.environ['PATH']}", "AMD_CTK_HOST_ROOT": "/nowhere/host"}
+    unset, build = re.findall("'(.*?)'", amd_ctk("gpu", "list", AMD_CTK_HOST_ROOT="/nowhere/host").stderr)
+
+    for line in (f"{unset}; amd-ctk simulate list", build.replace("PROFILE DIR", f"mi210-4 {tmp_path}/built")):
+        answer = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
+        assert (answer.returncode, answer.stderr) == (0, "")
 
 
 def test_debug_shows_where_a_failure_was_found(host, amd_ctk):

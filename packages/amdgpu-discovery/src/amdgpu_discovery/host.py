@@ -115,6 +115,7 @@ def host_from_environment(environment: Mapping[str, str]) -> Host:
     if not is_directory(root):
         raise ToolkitError(
             f"{ROOT_VARIABLE}={root} is not a directory",
-            hint="build one with 'amd-ctk simulate build PROFILE DIR' or unset the variable",
+            # Every other command fails for the same reason.
+            hint=f"run 'unset {ROOT_VARIABLE}'; 'env -u {ROOT_VARIABLE} amd-ctk simulate build PROFILE DIR' builds one",
         )
     return Host(root)
