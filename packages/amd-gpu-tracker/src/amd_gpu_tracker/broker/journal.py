@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 from amd_gpu_tracker.broker.job_processes import gpus_of
 from amd_gpu_tracker.records.job_ids import name_of
@@ -16,13 +17,6 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import read_failures
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    # A service that runs for weeks does without `typing`.
-    Protocol = object
 
 # Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
 JOURNAL = "/run/systemd/journal/socket"
