@@ -5,7 +5,6 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.records.lease import BY_API, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
@@ -251,7 +250,8 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         vram_mb=lease.vram_mb,
         user=user,
         person=user if lease.person is None else lease.person,
-        job=name_of(lease.job) or None,
+        # A job of a user has the number of its owner in front.
+        job=lease.job.rpartition("/")[2] or None,
         until=_on_the_wall(lease.limit or lease.until),
         idle_since=_on_the_wall(lease.idle_since),
         preemptible_at=_on_the_wall(lease.preemptible),
