@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from contextlib import ExitStack
 
 import pytest
 
-from amd_gpu_tracker.broker.serve import EVERYBODY, listen
+from amd_gpu_tracker.broker.serve import BACKLOG, EVERYBODY, listen
 from amdgpu_discovery.errors import FileError
+
+LISTENS = "the socket {path} cannot be made: another broker listens there (stop that one first)"
+NO_SOCKET = "the socket {path} cannot be made: a file that is not a socket is there (remove it, or name another path)"
 
 
 def accept(listener, path):
@@ -41,7 +45,7 @@ def test_a_broker_that_listens_keeps_its_socket(path):
         with pytest.raises(FileError) as refusal:
             listen(path, EVERYBODY)
 
-        assert str(refusal.value) == f"the socket {path} cannot be made: another broker listens there"
+        assert str(refusal.value) == LISTENS.format(path=path)
         accept(living, path)
 
 
@@ -65,6 +69,31 @@ def test_a_file_in_the_way_is_left_alone(path):
     with pytest.raises(FileError) as refusal:
         listen(path, EVERYBODY)
 
-    assert str(refusal.value) == f"the socket {path} cannot be made: a file that is not a socket is there"
+    assert str(refusal.value) == NO_SOCKET.format(path=path)
     with open(path, encoding="utf-8") as file:
         assert file.read() == "notes"
+
+
+def test_a_broker_whose_queue_is_full_keeps_its_socket(path):
+    with listen(path, EVERYBODY), ExitStack() as clients:
+        for _ in range(BACKLOG + 1):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            client.connect(path)
+        with pytest.raises(FileError) as refusal:
+            listen(path, EVERYBODY)
+
+    assert str(refusal.value) == LISTENS.format(path=path)
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_a_symbolic_link_in_the_way_is_left_alone(path, tmp_path, target):
+    os.makedirs(os.path.dirname(path))
+    listen(str(tmp_path / "elsewhere"), EVERYBODY).close()
+    os.symlink(tmp_path / target, path)
+
+    with pytest.raises(FileError) as refusal:
+        listen(path, EVERYBODY)
+
+    assert str(refusal.value) == NO_SOCKET.format(path=path)
+    assert os.path.islink(path)

@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.client import connect
+from amd_gpu_tracker.broker.client import FULL_SECONDS, connect
 from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.journal import write_line
@@ -95,19 +95,21 @@ def _listen_at(path: str, mask: int) -> socket.socket:
 
 
 def _remove_left(path: str) -> None:
-    """Remove the socket of a broker that has ended; OSError where that is not sure, as where its queue is full."""
-    problem = "another broker listens there"
+    """Remove the socket of a broker that has ended; FileError for anything else that is there."""
+    problem, hint = "a file that is not a socket is there", "remove it, or name another path"
     try:
-        connect(path).close()
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            problem, hint = "another broker listens there", "stop that one first"
+            connect(path, FULL_SECONDS).close()
     except FileNotFoundError:
         return
     except ConnectionRefusedError:
-        # The kernel says so of any file.
-        if stat.S_ISSOCK(os.lstat(path).st_mode):
-            os.unlink(path)
-            return
-        problem = "a file that is not a socket is there"
-    raise FileError(f"the socket {path} cannot be made: {problem}")
+        os.unlink(path)
+        return
+    except BlockingIOError:
+        # Its queue is full.
+        pass
+    raise FileError(f"the socket {path} cannot be made: {problem}", hint=hint)
 
 
 def serve(
