@@ -206,6 +206,16 @@ def test_what_cannot_be_run_is_refused_before_the_first_job(tracked, amd_ctk, wo
     assert answer.stderr == message
 
 
+def test_what_is_wrong_with_the_file_or_the_program_is_said_also_where_there_is_no_driver(host, amd_ctk, tmp_path):
+    host("no-driver")
+
+    answer = amd_ctk("run", "--each=/nowhere", "--output=x", "--", "true")
+    assert (answer.returncode, answer.stderr) == (1, "/nowhere cannot be read: it does not exist\n")
+    (tmp_path / "lines").write_text("1\n")
+    words = (f"--each={tmp_path}/lines", f"--output={tmp_path}/logs", "--", "/nowhere/train")
+    assert amd_ctk("run", *words).returncode == 127
+
+
 def test_a_program_that_is_not_there_is_said_before_the_first_job(each, tmp_path):
     assert each("1\n", "--", "/nowhere/train").returncode == 127
     assert not (tmp_path / "logs").exists()

@@ -113,10 +113,8 @@ def run(
         _require_each(each, output)
         from amd_ctk.job.each import run_each
         from amd_ctk.job.words import default_name
-        from amdgpu_discovery.numbering import locate_gpus
 
         options |= {"name": name or default_name(words, os.environ, os.getpid()), "wait": wait or ""}
-        at_once = at_once or len(locate_gpus(host)) or 1
         run_each(host, words, file=each, output=output, at_once=at_once, first=from_line or 1, **options)
     run_job(host, plan_job(words, name=name, wait=wait, **options))
 

@@ -14,6 +14,7 @@ from amd_ctk.job.start import end_by, require_command
 from amd_ctk.parameters import PLACE, lines_from, parse_lines, read_parameters
 from amd_ctk.stderr import say, say_last
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
@@ -41,16 +42,16 @@ def run_each(
     *,
     file: str,
     output: str,
-    at_once: int,
+    at_once: int | None,
     first: int,
     name: str,
     **options: Any,
 ) -> NoReturn:
     """Run a job for each line of `file`; end with the number of those that failed, at most 101, or by a signal.
 
-    `file` is `-` for standard input, `output` the directory for the logs, `at_once` how many jobs run or wait for GPUs
-    at the same time, `first` the line to begin with, `name` what the names of the jobs begin with, and `options` are
-    those of `plan_job`. ParametersError, CannotRun and FileError before the first has begun.
+    `file` is `-` for standard input, `output` the directory for the logs, `at_once` how many jobs run or wait (None: as
+    many as there are GPUs), `first` the line to begin with, `name` what the names of the jobs begin with, and `options`
+    are those of `plan_job`. ParametersError, CannotRun and FileError before the first has begun.
     """
     lines = lines_from(parse_lines(read_parameters(file), file), first, file)
     if PLACE not in words[0]:
@@ -60,7 +61,7 @@ def run_each(
     except OSError as error:
         hint = "name another directory for the logs"
         raise FileError(f"{output} cannot be made: {reason(error)}", hint=hint) from error
-    waiting = deque(lines)
+    waiting, at_once = deque(lines), at_once or len(locate_gpus(host)) or 1
     with _Jobs(host, output) as jobs:
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
