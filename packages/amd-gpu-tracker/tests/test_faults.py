@@ -201,3 +201,39 @@ def test_a_refusal_needs_no_disk(machine, monkeypatch):
 
     with pytest.raises(GpusRefused):
         machine.create("third", [0])
+
+
+def test_enabling_killed_anywhere_leaves_no_history_that_seems_turned_off(machine_of, tmp_path):
+    count, reached = 1, True
+    while reached:
+        machine = machine_of("mi210-4", tmp_path / str(count))
+        tracker = machine.tracker
+        reached = run_and_die(tracker.enable, count)
+
+        assert tracker.recording.is_on() or not tracker.is_enabled()
+        tracker.enable()
+        assert tracker.recording.is_on()
+        assert not os.path.exists(f"{machine.state.history_directory}.tmp")
+        count += 1
+
+    assert count > 10
+
+
+def test_a_history_turned_on_again_and_killed_anywhere_is_off_or_its_readers_can_read_it(machine):
+    count, reached = 1, True
+    recording = machine.tracker.recording
+    before = os.umask(0o077)
+    try:
+        while reached:
+            recording.begin()
+            recording.stop()
+            reached = run_and_die(lambda: recording.begin(readers="everyone"), count)
+            recording.begin(readers="everyone")
+
+            opened = os.stat(f"{machine.state.history_directory}/open")
+            assert (recording.is_for("everyone"), oct(opened.st_mode & 0o777)) == (True, "0o755")
+            count += 1
+    finally:
+        os.umask(before)
+
+    assert count > 4

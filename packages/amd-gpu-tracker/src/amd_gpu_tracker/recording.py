@@ -34,7 +34,8 @@ class Recording:
         """Record every reservation from now on, readable for root and the group `readers`, or `everyone`."""
         from amd_gpu_tracker.records.history_directory import make_history
 
-        make_history(self._state, readers=readers)
+        with self._book.locked():
+            make_history(self._state, readers=readers)
 
     def is_for(self, readers: str) -> bool:
         """Return whether `begin` with these `readers` would change nothing."""

@@ -39,11 +39,14 @@ class Tracking:
             policy = self._fresh_policy(enabled=True)
             # What an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
-            self._state.write_policy(policy)
-            # The tracker is enabled now, also where the history cannot be begun. The last one is called first.
-            last.callback(self._adopt, tell)
-            last.callback(when_enabled)
-            self._begin_history()
+            try:
+                # Killed behind this, a tracker is disabled with a history, rather than enabled without one.
+                self._begin_history()
+            finally:
+                # It is enabled also where the history cannot be begun. The last callback is called first.
+                self._state.write_policy(policy)
+                last.callback(self._adopt, tell)
+                last.callback(when_enabled)
         return True
 
     def disable(self) -> bool:
@@ -80,9 +83,8 @@ class Tracking:
         if enabled:
             try:
                 # It was enabled by AMD's toolkit 1.x if there is none yet.
-                self._begin_history()
+                self._begin(tell)
             finally:
-                self._adopt(tell)
                 self._say_living(living, force=force, tell=tell)
         return enabled
 
@@ -102,7 +104,8 @@ class Tracking:
     def _begin(self, tell: Tell) -> None:
         """Begin the history and adopt what runs; an error in one leaves the other done."""
         try:
-            self._begin_history()
+            with self._book.locked():
+                self._begin_history()
         finally:
             self._adopt(tell)
 

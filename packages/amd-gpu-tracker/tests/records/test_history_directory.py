@@ -103,7 +103,7 @@ def test_why_it_cannot_be_made_is_noted_until_it_is_made(state):
     os.unlink(state.history_directory)
     begin_history(state)
 
-    assert noted == {"history": f"{state.history_directory} cannot be made: File exists"}
+    assert noted == {"history": f"{state.history_directory} is not a directory"}
     assert read_failures(state.run_directory) == {}
     assert state.records_history
 

@@ -119,7 +119,7 @@ def test_the_first_container_gets_its_gpus_also_where_the_history_cannot_be_begu
 
     assert untracked.users() == {0: ["first"], 1: ["of-1.x"], 2: [], 3: []}
     assert recorded(tracker) == []
-    assert tracker.recording.failures() == {"history": f"{history} cannot be made: File exists"}
+    assert tracker.recording.failures() == {"history": f"{history} is not a directory"}
 
 
 @pytest.mark.parametrize("operation", ["status", "is_enabled", "initialize", "enable", "reset"])
@@ -131,9 +131,9 @@ def test_a_history_that_cannot_be_begun_loses_no_running_container(formerly, unt
     with pytest.raises(FileError) as failed:
         getattr(tracker, operation)()
 
-    assert failed.value.message == f"{history} cannot be made: File exists"
+    assert failed.value.message == f"{history} is not a directory"
     assert untracked.users() == {0: [], 1: ["of-1.x"], 2: [], 3: []}
-    assert tracker.recording.failures() == {"history": f"{history} cannot be made: File exists"}
+    assert tracker.recording.failures() == {"history": f"{history} is not a directory"}
 
 
 def test_a_reset_without_a_history_says_all_that_it_found(formerly, untracked):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure, note_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import make_directories
+from amdgpu_discovery.files import DIRECTORY_MODE, TEMPORARY, make_directories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class NoSuchGroup(ToolkitError):
 def make_history(state: State, *, readers: str = "") -> None:
     """Let reservations be written down from now on; only root and the group of `readers` may read them.
 
-    FileError, NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
+    The caller holds the lock. FileError, NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
     """
     mode, group = _access_for(readers)
     try:
@@ -50,16 +50,13 @@ def is_history_for(state: State, *, readers: str = "") -> bool:
 def begin_history(state: State) -> None:
     """Record from the first time on that GPUs are tracked; who turned the history off keeps it off.
 
-    Errors as `make_history`; why it cannot be made is noted for `report` and `doctor`.
+    Lock and errors as `make_history`; why it cannot be made is noted for `report` and `doctor`.
     """
     if os.path.isdir(state.history_directory):
         return
     try:
         make_history(state)
     except ToolkitError as error:
-        # Half of it would be a history that was turned off.
-        with suppress(OSError):
-            os.rmdir(state.history_directory)
         note_failure(state.run_directory, HISTORY, error.message)
         raise
 
@@ -81,16 +78,42 @@ def _find_group(name: str) -> int:
 
 
 def _make(directory: str, mode: int, group: int) -> None:
+    """Make the directory with all that is in it at once: without `open` it is a history that was turned off."""
+    if os.path.isdir(directory):
+        _furnish(directory, mode, group)
+        return
+    temporary = f"{directory}{TEMPORARY}"
+    # Left by a process that was killed; the lock keeps others out.
+    _remove(temporary)
+    try:
+        _furnish(temporary, mode, group)
+        os.rename(temporary, directory)
+    except OSError:
+        _remove(temporary)
+        raise
+
+
+def _furnish(directory: str, mode: int, group: int) -> None:
     # An engine may start a container with any umask.
     make_directories(directory, ignore_umask=True)
     os.chmod(directory, mode)
     if os.geteuid() == 0:
         os.chown(directory, 0, group)
-    make_directories(f"{directory}/open", ignore_umask=True)
+    make_directories(f"{directory}/open")
+    os.chmod(f"{directory}/open", DIRECTORY_MODE)
+
+
+def _remove(temporary: str) -> None:
+    for path in (f"{temporary}/open", temporary):
+        with suppress(OSError):
+            os.rmdir(path)
 
 
 def _not_made(directory: str, error: OSError) -> ToolkitError:
     # SELinux, for example, refuses root too.
     if isinstance(error, PermissionError) and os.geteuid() != 0:
         return needs_root()
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        path = error.filename2 or error.filename
+        return FileError(f"{path} is not a directory", hint="move it away, then run the command again")
     return FileError(f"{directory} cannot be made: {reason(error)}")
