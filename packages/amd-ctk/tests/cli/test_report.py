@@ -140,6 +140,18 @@ def test_a_report_tells_what_keeps_reservations_out_of_the_history(host, amd_ctk
     )
 
 
+@pytest.mark.parametrize("words", [(), ("--readers=everyone",)])
+def test_a_file_in_place_of_the_directory_of_all_records_is_named(words, host, amd_ctk):
+    records = Path(host().path("/var/lib/amd-container-toolkit"))
+    records.parent.mkdir(parents=True, exist_ok=True)
+    records.touch()
+
+    answer = amd_ctk("usage", "enable", *words)
+
+    assert answer.stderr == f"{records} is not a directory (move it away, then run the command again)\n"
+    assert answer.returncode == 5
+
+
 def test_metrics_go_with_the_timer(host, amd_ctk):
     metrics = Path(host().root, "var/lib/prometheus/node-exporter/amd-gpu.prom")
     metrics.parent.mkdir(parents=True)
