@@ -132,3 +132,30 @@ def test_docker_takes_a_variable_of_the_image_away_that_the_caller_does_not_have
 @pytest.mark.parametrize("option", ["docker --tlscacert ca.pem", "podman --imagestore /images", "nerdctl -n k8s.io"])
 def test_options_of_the_engine_stand_before_the_command(option):
     assert parse_run(f"{option} run -e AMD_VISIBLE_DEVICES=1 image".split(), {}).image == "image"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--detach-keys ctrl-p", "--blkio-weight-device /dev/sda:200", "--kernel-memory 1g"),
+        *("--healthcheck-command true", "--healthcheck-interval 1s", "--healthcheck-retries 2"),
+        *("--healthcheck-start-period 1s", "--healthcheck-timeout 1s"),
+        *("--override-arch amd64", "--override-os linux", "--override-variant v8"),
+        *("--log-level debug", "--cgroup-manager cgroupfs", "--root /images", "--max-workers 2", "--syslog", "--trace"),
+    ],
+)
+def test_podman_takes_its_own_options_and_former_spellings_behind_run(option):
+    container = parse(f"podman run {option} --privileged image")
+
+    assert (container.privileged, container.image, container.unread) == (True, "image", ())
+
+
+@pytest.mark.parametrize("option", ["hooks-dir", "runtime-flag", "default-mounts-file"])
+def test_options_of_podman_that_may_change_a_container_are_named(option):
+    assert parse(f"podman run --{option} x image").unread == (f"--{option}",)
+
+
+@pytest.mark.parametrize("option", ["healthcheck-interval", "log-level", "override-arch"])
+def test_docker_refuses_behind_run_what_podman_alone_takes_there(option):
+    with pytest.raises(ExplainError, match=rf"^docker run: unknown flag: --{option} "):
+        parse(f"docker run --{option} x image")

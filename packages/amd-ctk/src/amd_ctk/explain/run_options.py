@@ -24,9 +24,12 @@ OPTIONS = (
     ("noted", PODMAN, FLAG, "rootfs"),
     ("noted", PODMAN, VALUE, "cert-dir cgroup-conf cgroups env-merge group-entry pod pod-id-file preserve-fd"),
     ("noted", PODMAN, VALUE, "preserve-fds rdt-class secret subgidname subuidname"),
+    # Options of Podman itself, which it also takes behind `run`: here, and in the last rows.
+    ("noted", PODMAN, VALUE, "default-mounts-file hooks-dir runtime-flag"),
     ("harmless", EITHER, FLAG, "detach=d disable-content-trust help init interactive=i no-healthcheck"),
     ("harmless", EITHER, FLAG, "oom-kill-disable publish-all=P quiet=q read-only rm sig-proxy tty=t"),
-    ("harmless", EITHER, VALUE, "add-host attach=a blkio-weight cap-drop cgroup-parent cgroupns cidfile cpu-period"),
+    ("harmless", EITHER, VALUE, "add-host attach=a blkio-weight blkio-weight-device cap-drop cgroup-parent cgroupns"),
+    ("harmless", EITHER, VALUE, "cidfile cpu-period detach-keys kernel-memory"),
     ("harmless", EITHER, VALUE, "cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares=c cpus cpuset-cpus cpuset-mems"),
     ("harmless", EITHER, VALUE, "device-read-bps device-read-iops device-write-bps device-write-iops dns dns-option"),
     ("harmless", EITHER, VALUE, "dns-search entrypoint expose health-cmd health-interval health-retries"),
@@ -36,9 +39,8 @@ OPTIONS = (
     ("harmless", EITHER, VALUE, "platform publish=p pull restart security-opt shm-size stop-signal stop-timeout"),
     ("harmless", EITHER, VALUE, "storage-opt sysctl tmpfs ulimit uts volume-driver workdir=w"),
     ("harmless", DOCKER, FLAG, "use-api-socket"),
-    ("harmless", DOCKER, VALUE, "blkio-weight-device cpu-count cpu-percent detach-keys domainname"),
-    ("harmless", DOCKER, VALUE, "health-start-interval io-maxbandwidth io-maxiops isolation kernel-memory link"),
-    ("harmless", DOCKER, VALUE, "link-local-ip"),
+    ("harmless", DOCKER, VALUE, "cpu-count cpu-percent domainname health-start-interval io-maxbandwidth"),
+    ("harmless", DOCKER, VALUE, "io-maxiops isolation link link-local-ip"),
     ("harmless", PODMAN, FLAG, "http-proxy no-hostname no-hosts passwd read-only-tmpfs replace rmi tls-verify"),
     ("harmless", PODMAN, VALUE, "arch authfile chrootdirs conmon-pidfile creds decryption-key health-log-destination"),
     ("harmless", PODMAN, VALUE, "health-max-log-count health-max-log-size health-on-failure health-startup-cmd"),
@@ -46,6 +48,14 @@ OPTIONS = (
     ("harmless", PODMAN, VALUE, "health-startup-timeout hosts-file hostuser image-volume init-path os passwd-entry"),
     ("harmless", PODMAN, VALUE, "personality pidfile requires retry retry-delay sdnotify seccomp-policy"),
     ("harmless", PODMAN, VALUE, "shm-size-systemd systemd timeout tz umask variant"),
+    # Former spellings, which --help leaves out.
+    ("harmless", PODMAN, VALUE, "healthcheck-command healthcheck-interval healthcheck-retries"),
+    ("harmless", PODMAN, VALUE, "healthcheck-start-period healthcheck-timeout override-arch override-os"),
+    ("harmless", PODMAN, VALUE, "override-variant"),
+    ("harmless", PODMAN, FLAG, "syslog trace"),
+    ("harmless", PODMAN, VALUE, "cgroup-manager conmon cpu-profile events-backend log-level max-workers"),
+    ("harmless", PODMAN, VALUE, "memory-profile namespace network-cmd-path network-config-dir registries-conf root"),
+    ("harmless", PODMAN, VALUE, "runroot storage-driver tmpdir volumepath"),
 )
 EACH = [(*row[:3], *word.partition("=")[::2]) for row in OPTIONS for word in row[3].split()]
 FLAGS = frozenset(name for _, _, takes_value, name, _ in EACH if not takes_value)
