@@ -118,8 +118,9 @@ def test_a_podman_that_fails_is_told_from_one_without_a_version(error, how, prog
     )
 
 
-def test_a_docker_whose_buildx_fails_is_named_where_nothing_else_reads_registries(program):
-    program("docker", {}, error="docker: 'buildx' is not a docker command.\nSee 'docker --help'")
+@pytest.mark.parametrize("before", ["", "WARNING: Error loading config file: /root/.docker/config.json: EOF\n"])
+def test_a_docker_whose_buildx_fails_is_named_where_nothing_else_reads_registries(before, program):
+    program("docker", {}, error=f"{before}docker: 'buildx' is not a docker command.\nSee 'docker --help'")
 
     assert refusal("app:1") == (
         "no program here reads registries, and 'docker buildx version' failed:"

@@ -24,7 +24,8 @@ NAME_THE_INDEX = "name the index by the digest that 'amd-ctk image index' printe
 INSTALL = "install skopeo, or Docker with buildx, or Podman 5"
 HAS_BUILDX = ("docker", "buildx", "version")
 HAS_VERSION = ("podman", "version")
-WARNING = "level=warning"
+# How Podman and skopeo mark a warning, and how Docker begins one.
+WARNING, DOCKER_WARNING = "level=warning", "WARNING:"
 # Podman 4 converts every index to this kind, which has no annotations.
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 # What the libraries of these programs print; registries have their own words for the same codes.
@@ -91,7 +92,8 @@ def _require_podman_5() -> None:
 
 def _failure(words: Sequence[str], answer: Answer) -> str:
     """Return that a command failed, and how: its first line of errors, which may stand behind warnings."""
-    lines = [line for line in answer.errors.strip().splitlines() if WARNING not in line]
+    every = answer.errors.strip().splitlines()
+    lines = [line for line in every if WARNING not in line and not line.startswith(DOCKER_WARNING)]
     how = answer.problem or one_line(next(iter(lines), "")) or f"exit code {answer.exit_code}"
     return f"'{' '.join(words)}' failed: {how}"
 
