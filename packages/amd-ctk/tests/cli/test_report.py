@@ -119,7 +119,7 @@ def test_a_report_tells_why_a_host_of_version_1_has_no_history(host, amd_ctk):
 
     why = (
         f"Reservations are not recorded, because {history} is not a directory;"
-        " solve this, then run 'sudo amd-ctk usage enable'\n"
+        " fix this, then run 'sudo amd-ctk usage enable'\n"
     )
     assert [answer.stdout.partition(": ")[2] for answer in (first, second, begun)] == [NOTHING] * 3
     assert [answer.stderr for answer in (first, second, begun)] == [why, why, ""]

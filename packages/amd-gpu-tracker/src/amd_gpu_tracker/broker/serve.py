@@ -65,7 +65,7 @@ def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.so
 
 
 def listen(path: str, mask: int) -> socket.socket:
-    """Make a socket, with a `mask` for its mode; one that a broker before left there is taken away. FileError."""
+    """Make a socket with a `mask` for its mode, in place of one that an ended broker left. FileError."""
     directory, name = os.path.split(os.path.abspath(path))
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
