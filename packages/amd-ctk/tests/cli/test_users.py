@@ -126,7 +126,8 @@ def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_c
 
     assert answer.returncode == 8
     assert answer.stderr.endswith(
-        "config.toml: users: 'alice' is not NAME=NUMBER, @GROUP=NUMBER or everyone (let 'amd-ctk users' write it)\n"
+        "config.toml: users: 'alice' is not NAME=NUMBER, @GROUP=NUMBER or everyone"
+        " (let 'sudo amd-ctk users' write it)\n"
     )
 
 

@@ -293,7 +293,7 @@ def _problem_of_users(value: object) -> tuple[str, str] | None:
     # The compiled form has all of them in one line, with spaces between them.
     if isinstance(value, (list, tuple)) and all(isinstance(who, str) and len(who.split()) == 1 for who in value):
         return None
-    return f"{USERS} is not a list of words", "let 'amd-ctk users' write it"
+    return f"{USERS} is not a list of words", "let 'sudo amd-ctk users' write it"
 
 
 def _problem_of_kinds(key: str, value: object) -> tuple[str, str] | None:

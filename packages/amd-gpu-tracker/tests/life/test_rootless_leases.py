@@ -205,7 +205,7 @@ def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
     assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
 
 
-LET_USERS = "'amd-ctk run' reserves them for users whom 'amd-ctk users allow' names"
+LET_USERS = "'amd-ctk run' reserves them for users whom 'sudo amd-ctk users allow' names"
 ONLY_FOR_ROOT = {
     "free:1": "free:1: 0-3 are exclusive, which users get only with a reservation",
     "auto:2": "auto:2: 0-3 are exclusive, which users get only with a reservation",

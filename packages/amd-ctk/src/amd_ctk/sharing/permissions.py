@@ -45,7 +45,7 @@ def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
         return [parse_permission(text) for text in users]
     except ValueError as error:
         problem = f"{host.path(CONFIG_FILE)}: {USERS}: {error}"
-        raise SettingsError(problem, hint="let 'amd-ctk users' write it") from error
+        raise SettingsError(problem, hint="let 'sudo amd-ctk users' write it") from error
 
 
 def find_terms(host: Host) -> Terms:
