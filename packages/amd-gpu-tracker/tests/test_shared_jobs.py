@@ -35,7 +35,7 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_no_job(machine):
     assert machine.tracker.shared_jobs.owners() == []
 
 
-def test_a_user_hears_of_the_jobs_of_all_users(machine, monkeypatch):
+def test_a_user_hears_of_the_jobs_of_all_users(machine):
     put_lease(machine, "40001/train", person=40001)
     user = machine.as_rootless_user()
 
