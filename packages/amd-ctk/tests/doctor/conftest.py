@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,8 @@ SECONDS = 60
 class Machine:
     """A host that is well, to be spoilt."""
 
-    # The services of all machines of a test.
-    services: list[int] = []  # noqa: RUF012 - a fixture ends them
+    # The services of all machines of a test, with the file of what each says.
+    services: list[tuple[int, Path]] = []  # noqa: RUF012 - a fixture ends them
     # An interpreter that runs amd-ctk.
     ready: ReadyInterpreter
 
@@ -74,15 +74,16 @@ class Machine:
 
     def serve(self):
         """Let people ask for GPUs, as systemd's socket does."""
+        said = self.root.parent / f"service-{len(self.services)}"
         pid = os.fork()
         if not pid:
-            with contextlib.suppress(BaseException), open(os.devnull, "w") as sys.stderr:
-                serve(self.host, find_terms, listen=self.host.path(SOCKET))
-            os._exit(0)
-        self.services.append(pid)
+            serve_and_end(self.host, said)
+        self.services.append((pid, said))
         end = time.monotonic() + SECONDS
         while not is_served(self.host.path(SOCKET)):
-            assert time.monotonic() < end
+            has_ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            assert not has_ended, said.read_text()
+            assert time.monotonic() < end, said.read_text()
             time.sleep(0.02)
 
     def leave_socket(self):
@@ -109,6 +110,19 @@ class Machine:
         return [name for name, state in self.states().items() if state == BAD]
 
 
+def serve_and_end(host, said):
+    """Serve in a forked process, and write to a file what it says and the trace of what ends it."""
+    failed = 1
+    with said.open("w", buffering=1) as sys.stderr:
+        try:
+            serve(host, find_terms, listen=host.path(SOCKET))
+            failed = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(failed)
+
+
 @pytest.fixture(scope="module")
 def facts_of(tmp_path_factory):
     """Return a function that gives the facts of a host which was spoilt by these functions, one after another."""
@@ -131,7 +145,10 @@ def machine(tmp_path, monkeypatch, ready):
     monkeypatch.setattr(Machine, "ready", ready, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     yield lambda profile="one-gpu": Machine(tmp_path, profile)
+    crashed = []
     while Machine.services:
-        pid = Machine.services.pop()
+        pid, said = Machine.services.pop()
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) > 0:
+            crashed.append(said.read_text())
+    assert not crashed, "\n".join(crashed)
