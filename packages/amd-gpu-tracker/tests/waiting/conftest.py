@@ -24,7 +24,8 @@ SECONDS = 90
 class Job:
     """A process that waits for GPUs, says what it got, and holds it until it is told to end."""
 
-    def __init__(self, host, name, request, *, timeout=None, rules=NO_RULES):
+    def __init__(self, host, name, request, *, timeout=None, rules=NO_RULES, first=lambda: None):
+        """Wait on a host, in a process that does something `first`."""
         self.name = name
         self._socket = f"{open_state(host, os.environ).run_directory}/{SOCKET_NAME}"
         said, self._say = os.pipe()
@@ -33,6 +34,7 @@ class Job:
         if not self.pid:
             os.close(said)
             os.close(end)
+            first()
             self._run(Tracker(host, rules=rules), request, timeout)
         os.close(self._say)
         os.close(self._end)

@@ -49,6 +49,14 @@ def behind_sudo(environment: Mapping[str, str]) -> int | None:
     return int(told) if is_number and int(told) <= LARGEST_UID and os.geteuid() == 0 else None
 
 
+def person_behind(uid: int, *, login: int | None, sudo: int | None) -> int | None:
+    """Return the person of a process of user `uid`: for root, who logged in, or else who called sudo; None if unknown.
+
+    The kernel keeps the login, while root can set any SUDO_UID. A login as root names no person.
+    """
+    return uid or login or sudo
+
+
 def name_of_person(uid: int) -> str:
     """Return the name of a user by the system's name service, the number where it has none."""
     # Few tables have people.

@@ -27,12 +27,14 @@ class Asked(Waiter):
         permission: What its person may.
         rules: What is said about choices.
         may_be_taken: Whether its GPUs may be another's alone.
+        person_known: The person, for its lease; None where that is unknown.
     """
 
     ticket: Ticket
     permission: Permission = ROOT
     rules: ChoiceRules = NO_RULES
     may_be_taken: bool = True
+    person_known: int | None = 0
 
     @property
     def job(self) -> str:
@@ -63,6 +65,7 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
     require_within(permission, count)
+    person = peer.person(request.behind)
     ticket = Ticket(
         number=0,
         name=request.name,
@@ -74,12 +77,13 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
         boot_id=processes.boot_id,
         namespace=processes.namespace,
         owner=peer.uid,
-        person=peer.person(request.behind),
+        person=person or 0,
         is_spare=bool(request.spare),
     )
     is_particular, may_be_taken = choice is not None and choice.in_one_hive, is_contested(policy, choice, wanted)
     asked = asked_by(ticket).replace(rules=rules, may_be_taken=may_be_taken, is_particular=is_particular)
-    return asked.allowed(permission)
+    # Without the service, a job that did not wait has no person either where that is unknown.
+    return asked.allowed(permission).replace(person_known=person if terms.hears_rules else person or 0)
 
 
 def asked_by(ticket: Ticket) -> Asked:

@@ -168,7 +168,7 @@ class Desk:
         if client.is_gone():
             return None
         if request.reservation:
-            reservation, person = _reservation_of(client, request), peer.person(request.behind)
+            reservation, person = _reservation_of(client, request), peer.person(request.behind) or 0
             grant = self._grants.give_inside(job, reservation, peer.process, person=person)
             self._say_granted(request.name, person, f", in {reservation}", grant.numbers)
             return self._scopes.hand_over(client, job, grant)

@@ -131,7 +131,7 @@ class Grants:
             *(self._book, asked.job, asked.ticket.request),
             pid=pid,
             rules=asked.rules,
-            terms=terms.replace(token_digest=digest_of(token), person=asked.person, group=asked.permission.group),
+            terms=terms.replace(token_digest=digest_of(token), person=asked.person_known, group=asked.permission.group),
             is_waiting=is_waiting,
         )
         self._open(asked.job, gpus)

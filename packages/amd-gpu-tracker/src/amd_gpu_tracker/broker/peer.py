@@ -10,8 +10,8 @@ import struct
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.people import person_behind
 from amdgpu_discovery.value import Value
 
 # Of asm-generic/socket.h; Python has no names for them.
@@ -48,11 +48,9 @@ class Peer(Value):
     login: int | None = None
     may_lack_groups: bool = False
 
-    def person(self, behind: int | None) -> int:
-        """Return the person: the process's user; of root who logged in, or who called sudo, as root's client says."""
-        if self.uid:
-            return self.uid
-        return self.login or behind or 0
+    def person(self, behind: int | None) -> int | None:
+        """Return whose the process is, as `person_behind` does; root's client says who called sudo."""
+        return person_behind(self.uid, login=self.login, sudo=behind)
 
 
 def find_peer(connection: socket.socket, processes: Processes) -> tuple[Peer, int]:
@@ -127,7 +125,7 @@ def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidf
     if set(uids) != {uid}:
         # It is to become the caller's job, but runs partly as another user, as a setuid program does.
         raise PeerRefused(f"the process {pid} runs as several users", hint="run the command without a setuid program")
-    return Peer(uid=uid, gids=gids, process=process, login=_read_login(processes, pid), may_lack_groups=may_lack_groups)
+    return Peer(uid=uid, gids=gids, process=process, login=processes.login(pid), may_lack_groups=may_lack_groups)
 
 
 def _open_pidfd(connection: socket.socket, pid: int) -> int:
@@ -149,15 +147,6 @@ def _read_groups(connection: socket.socket, processes: Processes, pid: int) -> t
         # More groups than fit; those of the process are the same unless it changed them since.
         return tuple(processes.gids(pid))
     return struct.unpack(f"{len(content) // 4}I", content)
-
-
-def _read_login(processes: Processes, pid: int) -> int | None:
-    """Return the login uid that pam_loginuid(8) sets; None if there is none."""
-    try:
-        uid = int(read_file(f"{processes.directory}/{pid}/loginuid", largest=32))
-    except (OSError, ValueError):
-        return None
-    return uid if uid not in NOBODY else None
 
 
 def _is_in_range(uid: int, first: str, count: str) -> bool:

@@ -14,7 +14,7 @@ from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.lease import BY_API, Holder
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.people import behind_sudo
+from amdgpu_discovery.people import behind_sudo, person_behind
 from amdgpu_discovery.selection import may_be_choice, select_gpus
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
 
@@ -101,16 +101,17 @@ def hold_by_name(
 ) -> Reservation:
     """Reserve as `reserve_by_name` does, and return the reservation with what hands it on.
 
-    It is the person's who became root by sudo; whose job another one of root is, nobody says.
+    It belongs to the same person as that of a job that waited.
     """
     token = new_token(name)
+    person = person_behind(os.geteuid(), login=book.processes.login("self"), sudo=behind_sudo(os.environ))
     gpus = reserve_by_name(
         book,
         name,
         request,
         pid=pid,
         rules=rules,
-        terms=LeaseTerms(token_digest=digest_of(token), person=behind_sudo(os.environ)),
+        terms=LeaseTerms(token_digest=digest_of(token), person=person),
         is_waiting=is_waiting,
         before=before,
     )

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
 # its memory.
 LARGEST_WORDS = 8 * 1024 * 1024
+LONGEST_LOGIN = 32
+# What the kernel says of a user who has no number here, and of a process that nobody logged in for.
+NO_LOGIN = (65534, (1 << 32) - 1)
 # Where proc(5) has the start of a process (field 22), counted from its state (field 3).
 _START = 19
 
@@ -94,6 +97,14 @@ class Processes:
     def uids(self, pid: int) -> list[int]:
         """Return the real, effective, saved and file system user of the process `pid`, [] where it is gone."""
         return self._ids(pid, b"Uid:")
+
+    def login(self, pid: int | str) -> int | None:
+        """Return who logged in for the process `pid`, as pam_loginuid(8) set it; None where it did not."""
+        try:
+            uid = int(read_file(f"{self._proc}/{pid}/loginuid", largest=LONGEST_LOGIN))
+        except (OSError, ValueError):
+            return None
+        return uid if uid not in NO_LOGIN else None
 
     def gids(self, pid: int) -> list[int]:
         """Return the supplementary groups of the process `pid`, [] where it is gone."""
