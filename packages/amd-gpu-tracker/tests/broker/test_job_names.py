@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.broker.job_names import JobNames
-from amd_gpu_tracker.broker.protocol import CANCEL, KEEP, RELEASE, RESERVE, RUN, Request
+from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, RELEASE, RESERVE, RUN, Request
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from support.shared_host import ALICE, BOB, run, users, wait_until
@@ -96,6 +96,35 @@ def test_what_began_before_keeps_its_name(host, broker, person):
     assert person(ALICE, reserve("debug", "2")).line().startswith("9: 40001/debug already has GPUs")
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == "got ()"
     assert users(host) == {}
+
+
+def test_a_reservation_that_was_made_with_sudo_is_found_by_its_name(host, private, person):
+    person(0, reserve("debug", "0").replace(behind=ALICE)).line()
+    ((word,),) = users(host).values()
+
+    belongs = f"3: the reservation {word} belongs to root, because it was made with sudo (run the command with sudo)"
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == belongs
+    assert person(ALICE, run("lab", "", reservation="debug")).line() == belongs
+    assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == "got ()"
+    assert person(ALICE, Request(verb=END, name="debug")).line() == "got ()"
+    wait_until(lambda: users(host) == {})
+
+
+def test_a_job_that_was_begun_with_sudo_is_found_by_its_name(host, private, person):
+    person(0, run("train", "0", behind=ALICE), command=("sleep", "600")).line()
+
+    assert person(ALICE, Request(verb=KEEP, name="train", seconds=60)).line() == "got ()"
+    assert person(0, Request(verb=KEEP, name="train", owner=ALICE, seconds=60)).line() == "got ()"
+
+
+@pytest.mark.parametrize("verb", [KEEP, RELEASE, END])
+def test_nobody_is_told_whether_another_user_made_a_reservation_with_sudo(private, person, verb):
+    asked = Request(verb=verb, name="debug", seconds=60)
+    told = person(BOB, asked).line()
+
+    person(0, reserve("debug", "0").replace(behind=ALICE)).line()
+
+    assert person(BOB, asked).line() == told
 
 
 def test_the_journal_tells_root_which_word_is_which(host, private, person):

@@ -82,7 +82,7 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
     )
     is_particular, may_be_taken = choice is not None and choice.in_one_hive, is_contested(policy, choice, wanted)
     asked = asked_by(ticket).replace(rules=rules, may_be_taken=may_be_taken, is_particular=is_particular)
-    # Without the service, a job that did not wait has no person either where that is unknown.
+    # Without the service, an unknown person stays unknown, as for jobs that did not wait.
     return asked.allowed(permission).replace(person_known=person if terms.hears_rules else person or 0)
 
 

@@ -151,12 +151,14 @@ class Desk:
             self._log("named", f"{written.name} is the job {request.name} of user {uid}", job=written.name, user=uid)
         return written
 
-    def _has(self, owner: int, name: str) -> bool:
-        """Return whether a user has a job or reservation of this name, or one that waits."""
+    def _has(self, owner: int, name: str, person: int | None = None) -> bool:
+        """Return whether a user has a job or reservation of this name, or one that waits; or one of this `person`."""
         job = job_id(owner, name)
-        path = self._state.lease_path(("", job))
-        has_lease = self._state.read_lease(path) is not None
-        return has_lease or bool(self.line.find(owner, name)) or any(each.job == job for each in self.view.leases)
+        lease = self._state.read_lease(self._state.lease_path(("", job)))
+        found = [each for each in (lease, *self.view.leases) if each and each.job == job]
+        if person is not None:
+            return any(each.person == person for each in found)
+        return bool(found or self.line.find(owner, name))
 
     def _run(self, client: Connection, request: Request) -> Answer | None:
         peer, job = client.peer, job_id(client.peer.uid, request.name)

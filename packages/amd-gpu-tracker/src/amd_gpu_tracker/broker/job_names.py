@@ -22,9 +22,13 @@ WORD_BYTES = 5
 
 
 class JobNames:
-    """What jobs are called in the files of one host; `has` says whether a user has a job or reservation of a name."""
+    """What jobs are called in the files of one host.
 
-    def __init__(self, state: State, has: Callable[[int, str], bool]) -> None:
+    `has(owner, name)` says whether a user has a job or reservation of a name, `has(0, name, person)` whether this
+    person made it with sudo.
+    """
+
+    def __init__(self, state: State, has: Callable[..., bool]) -> None:
         self._state = state
         self._has = has
         self._secret = b""
@@ -43,11 +47,13 @@ class JobNames:
         return request.replace(name=name, reservation=inside)
 
     def _name(self, owner: int, name: str, *, is_new: bool) -> str:
-        """Return the word for a name; the name itself if it is of a list, older than the setting, or ownerless."""
+        """Return the word for a name, also of a job made with sudo; the name itself if it is of a list or older."""
         word = self._word(owner, name)
-        if self._has(owner, word):
-            return word
-        return word if is_new and not self._has(owner, name) else name
+        found = next((each for each in (word, name) if self._has(owner, each)), "")
+        if found or is_new:
+            return found or word
+        by_sudo = self._word(0, name)
+        return by_sudo if self._has(0, by_sudo, owner) else name
 
     def _word(self, owner: int, name: str) -> str:
         # Only where names are private; it loads OpenSSL.
