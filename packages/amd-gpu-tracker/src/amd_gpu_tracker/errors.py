@@ -9,20 +9,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-class GpusRefused(ToolkitError):
-    """GPUs that a container may not have, in the words of the GPU Tracker guide.
+class PeopleNamed(ToolkitError):
+    """An error whose message may name people.
 
     Attributes:
         template: The message, in which `{1001}` stands for user 1001 where that is one of the people.
-        people: Users whom the message names; a start says their numbers, as in `user 1001`.
+        people: Users whom the message names; where names are not looked up, it says `user 1001`.
+    """
+
+    def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
+        """Say what went wrong, and what to do next."""
+        super().__init__(name_people(template, people, lambda uid: f"user {uid}"), hint=hint)
+        self.template = template
+        self.people = people
+
+
+class GpusRefused(PeopleNamed):
+    """GPUs that a container may not have, in the words of the GPU Tracker guide.
+
+    Attributes:
         obstacle: Why so many free GPUs are not enough; "" where too few are free.
     """
 
     def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = (), obstacle: str = "") -> None:
         """Say what is refused, and what to do next."""
-        super().__init__(name_people(template, people, lambda uid: f"user {uid}"), hint=hint)
-        self.template = template
-        self.people = people
+        super().__init__(template, hint=hint, people=people)
         self.obstacle = obstacle
 
     def told(self, name_of: Callable[[int], str]) -> GpusRefused:
@@ -91,7 +102,7 @@ class LockTimeout(ToolkitError):
     exit_code = 10
 
 
-class NotDone(ToolkitError):
+class NotDone(PeopleNamed):
     """Nothing, or not all, of what was asked of the GPU Tracker was done; `gpu-tracker` says on standard output why."""
 
     exit_code = 11

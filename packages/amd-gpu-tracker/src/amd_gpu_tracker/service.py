@@ -7,6 +7,7 @@ import os
 from amd_gpu_tracker.broker import client, protocol
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.waiting.ticket import require_name
+from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -26,7 +27,6 @@ class JobRequest(Value):
     seconds: int = 0
     reservation: str = ""
     numbers: tuple[int, ...] | None = None
-    behind: int | None = None
     spare: bool | None = None
 
 
@@ -130,5 +130,6 @@ class Service:
 
     def _ask(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:
         require_name(request.name)
+        request = request.replace(behind=behind_sudo(os.environ))
         path = protocol.find_socket(self._host)
         return client.ask(path, request, **how) if path else None

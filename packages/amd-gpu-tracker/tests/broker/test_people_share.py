@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, RELEASE, RESERVE, Request
+from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, PREVIEW, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.service import Service
 from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run, users, wait_until
 
@@ -278,7 +280,7 @@ def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(h
 
     assert person(ALICE, run("more", "", reservation="debug")).line() == "got (0, 1)"
     assert person(ALICE, run("third", "0", wait=False)).line().startswith("1: GPUs [0] are exclusive")
-    another = "11: this user has no reservation debug (see 'amd-ctk queue list')"
+    another = "11: you have no reservation debug (see 'amd-ctk queue list')"
     assert person(BOB, run("lab", "", reservation="debug")).line() == another
     assert person(BOB, Request(verb=RELEASE, name="debug")).line() == another
     inside.end()
@@ -286,13 +288,13 @@ def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(h
 
 
 NOT_HERS = [
-    (Request(verb=RELEASE, name="debug"), "11: this user has no reservation debug (see 'amd-ctk queue list')"),
-    (run("lab", "", reservation="debug"), "11: this user has no reservation debug (see 'amd-ctk queue list')"),
+    (Request(verb=RELEASE, name="debug"), "11: you have no reservation debug (see 'amd-ctk queue list')"),
+    (run("lab", "", reservation="debug"), "11: you have no reservation debug (see 'amd-ctk queue list')"),
     (
         Request(verb=KEEP, name="debug", seconds=60),
-        "11: this user has no reservation or job debug (see 'amd-ctk queue list')",
+        "11: you have no reservation or job debug (see 'amd-ctk queue list')",
     ),
-    (Request(verb=END, name="debug"), "11: this user has no reservation or job debug (see 'amd-ctk queue list')"),
+    (Request(verb=END, name="debug"), "11: you have no reservation or job debug (see 'amd-ctk queue list')"),
 ]
 
 
@@ -311,7 +313,7 @@ def test_a_reservation_that_was_made_with_sudo_is_given_back_and_used_with_sudo(
     with_sudo = "3: the reservation debug belongs to root, because it was made with sudo (run the command with sudo)"
     assert person(ALICE, run("lab", "", reservation="debug")).line() == with_sudo
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == with_sudo
-    another = "11: this user has no reservation debug (see 'amd-ctk queue list')"
+    another = "11: you have no reservation debug (see 'amd-ctk queue list')"
     assert person(BOB, Request(verb=RELEASE, name="debug")).line() == another
     assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == "got ()"
     assert person(0, Request(verb=RELEASE, name="debug")).line() == "got ()"
@@ -323,7 +325,7 @@ def test_a_job_that_was_begun_with_sudo_is_no_reservation(person):
     person(0, run("train", "0", behind=ALICE), command=SLEEP).line()
 
     assert person(ALICE, Request(verb=RELEASE, name="train")).line() == (
-        "11: this user has no reservation train (see 'amd-ctk queue list')"
+        "11: you have no reservation train (see 'amd-ctk queue list')"
     )
 
 
@@ -337,6 +339,48 @@ def test_root_hears_of_the_user_that_it_names(person):
     assert person(0, asked.replace(name="other")).line() == (
         "11: there is no reservation or job other (see 'amd-ctk queue list')"
     )
+
+
+ROOTS_QUESTIONS = [
+    (Request(verb=RELEASE, name="debug"), "name the owner with --user"),
+    (Request(verb=RELEASE, name="debug", owner=0), "name the owner with --user"),
+    (Request(verb=RELEASE, name="debug", behind=BOB), "name the owner with --user"),
+    (Request(verb=RELEASE, name="debug", behind=ALICE), "run the command without sudo"),
+    (run("lab", "", reservation="debug"), "run the command as its owner"),
+    (run("lab", "", reservation="debug", behind=ALICE), "run the command without sudo"),
+    (run("lab", "", reservation="debug").replace(verb=PREVIEW), "run the command as its owner"),
+]
+
+
+@pytest.mark.parametrize(("asked", "hint"), ROOTS_QUESTIONS)
+def test_root_is_told_whose_reservation_it_names(host, person, asked, hint):
+    assert person(0, asked).line() == "11: there is no reservation debug (see 'amd-ctk queue list')"
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+
+    assert person(0, asked).line() == f"11: the reservation debug belongs to user 40001 ({hint})"
+
+    assert users(host) == {0: ["40001/debug"]}
+
+
+def test_a_command_with_sudo_says_who_typed_it(host, person, monkeypatch):
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
+    monkeypatch.setenv("SUDO_UID", str(ALICE))
+
+    told = r"^the reservation debug belongs to user 40001 \(run the command without sudo\)$"
+    with pytest.raises(ToolkitError, match=told):
+        Service(host).release("debug", None)
+
+
+def test_root_is_told_of_all_owners_of_a_name_and_uses_the_own_reservation(person):
+    for uid, gpu in ((BOB, "1"), (ALICE, "0")):
+        person(uid, Request(verb=RESERVE, name="debug", gpus=gpu, seconds=3600)).line()
+    release = Request(verb=RELEASE, name="debug")
+
+    assert person(0, release).line() == (
+        "11: the reservation debug belongs to user 40001 and user 40002 (name the owner with --user)"
+    )
+    person(0, Request(verb=RESERVE, name="debug", gpus="2", seconds=3600)).line()
+    assert person(0, release).line() == "got ()"
 
 
 def test_containers_of_several_jobs_share_the_reservation_in_which_these_run(host, broker, person, claim):
@@ -399,7 +443,7 @@ def test_who_had_a_reservation_is_told_that_a_restart_of_the_machine_ended_it(ho
     broker.start()
 
     told = "11: the restart of this machine ended the reservation debug (reserve GPUs again)"
-    another = "11: this user has no reservation debug (see 'amd-ctk queue list')"
+    another = "11: you have no reservation debug (see 'amd-ctk queue list')"
     assert person(ALICE, run("lab", "", reservation="debug")).line() == told
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == told
     assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == told
@@ -431,7 +475,7 @@ def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, per
     broker.start()
 
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == (
-        "11: this user has no reservation debug (see 'amd-ctk queue list')"
+        "11: you have no reservation debug (see 'amd-ctk queue list')"
     )
 
 

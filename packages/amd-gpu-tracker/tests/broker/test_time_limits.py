@@ -141,7 +141,7 @@ def test_another_user_ends_nothing(host, person):
     person(ALICE, run("train", "0"), command=SLEEP).line()
 
     assert person(BOB, Request(verb=END, name="train")).line() == (
-        "11: this user has no reservation or job train (see 'amd-ctk queue list')"
+        "11: you have no reservation or job train (see 'amd-ctk queue list')"
     )
     assert person(BOB, Request(verb=END, name="train", owner=ALICE)).line() == (
         "3: only root may name another user (run the command with sudo)"
@@ -226,7 +226,7 @@ def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
         Request(verb=KEEP, name="train.ending"),
     )
     assert [person(ALICE, each).line() for each in asked] == [
-        "11: this user has no reservation train.ending (see 'amd-ctk queue list')",
+        "11: you have no reservation train.ending (see 'amd-ctk queue list')",
         "9: the job train.ending is still running (stop it first)",
         "11: train.ending lasts as long as train (name that: 'amd-ctk keep train')",
     ]

@@ -1,4 +1,4 @@
-"""Reserve GPUs, wait for them and keep them, where no service gives out GPUs."""
+"""Reserve GPUs and wait for them where no service gives out GPUs."""
 
 from __future__ import annotations
 
@@ -47,11 +47,6 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
                 raise
             return GivenGpus(message=error.message)
     return GivenGpus(numbers=tuple(gpu.number for gpu in gpus), environment=environment)
-
-
-def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
-    """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-    return Tracker(host, lock=CommandLock).shared_jobs.keep(name, owner=owner, seconds=seconds)
 
 
 def _find_rules(host: Host, request: str) -> ChoiceRules:

@@ -8,7 +8,6 @@ from amd_gpu_tracker import NotPermitted, Tracker
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.service import GivenGpus, JobRequest, Service
 from amd_gpu_tracker.times import format_seconds, parse_duration
-from amdgpu_discovery.people import behind_sudo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
     """Reserve GPUs for some time, and return their numbers."""
     numbers = _numbers_of_job(host, request, os.environ)
-    asked = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, behind=behind_sudo(os.environ))
-    return Service(host).reserve(asked)
+    return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
 
 
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
@@ -64,9 +62,9 @@ def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     except ServiceMissing:
         if os.geteuid():
             raise
-    from amd_ctk.job import alone
+    from amd_gpu_tracker import CommandLock
 
-    return alone.keep(host, name, owner, seconds)
+    return Tracker(host, lock=CommandLock).shared_jobs.keep(name, owner=owner, seconds=seconds)
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:
@@ -89,7 +87,6 @@ def _request_for(host: Host, job: PlannedJob) -> JobRequest:
         wait=job.wait is not None,
         reservation=job.reservation,
         numbers=_numbers_of_job(host, job.request, os.environ),
-        behind=behind_sudo(os.environ),
         spare=job.is_spare or None,
     )
 

@@ -170,7 +170,7 @@ class Desk:
         if client.is_gone():
             return None
         if request.reservation:
-            reservation, person = _reservation_of(client, request), peer.person(request.behind) or 0
+            reservation, person = self._reservation_of(client, request), peer.person(request.behind) or 0
             grant = self._grants.give_inside(job, reservation, peer.process, person=person)
             self._say_granted(request.name, person, f", in {reservation}", grant.numbers)
             return self._scopes.hand_over(client, job, grant)
@@ -192,7 +192,7 @@ class Desk:
         permission = permission_of(self._terms, peer, request)
         self._grants.require_free_name(job)
         if request.reservation:
-            found = self._grants.preview_inside(job, _reservation_of(client, request), peer.process)
+            found = self._grants.preview_inside(job, self._reservation_of(client, request), peer.process)
             return found.replace(kind=DONE)
         asked = weigh(self._book, self._terms, permission, peer, request)
         give = partial(self._grants.preview, asked)
@@ -220,22 +220,22 @@ class Desk:
 
     def _keep(self, client: Connection, request: Request) -> Answer:
         owner, most = _owner(client, request), require_permission(self._terms, client.peer).seconds
-        job, seconds = keep(self._book, request.name, owner, request.seconds, most=most)
+        job, seconds = keep(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
         self._log("kept", f"{job} by user {client.peer.uid}: {ends}", job=name_of(job), user=client.peer.uid)
         return Answer(kind=DONE, seconds=round(seconds))
 
     def _end(self, client: Connection, request: Request) -> Answer:
-        job = end_now(self._book, request.name, _owner(client, request))
-        self._endings.asked.add(job)
         uid = client.peer.uid
+        job = end_now(self._book, request.name, _owner(client, request), by=uid)
+        self._endings.asked.add(job)
         self._log("to be ended", f"{job}, as user {uid} says", job=name_of(job), user=uid)
         return Answer(kind=DONE)
 
     def _release(self, client: Connection, request: Request) -> Answer:
-        job = _job_of(client, request, request.name)
+        job = self._job_of(client, request, request.name, "name the owner with --user")
         gpus = self._grants.given.get(job, ())
-        self._grants.release(job)
+        self._grants.release(job, by=client.peer.uid)
         self._log("released", job, job=name_of(job), user=owner_of(job), gpus=gpus)
         return Answer(kind=DONE)
 
@@ -248,6 +248,20 @@ class Desk:
             raise NotDone(f"{len(places)} users have a waiting job {name}", hint="name the owner with --user")
         self.line.cancel(places[0])
         return Answer(kind=DONE)
+
+    def _job_of(self, client: Connection, request: Request, name: str, hint: str) -> str:
+        """Return the id of the job or reservation that a name means; NotPermitted, or NotDone for root."""
+        owner = _owner(client, request)
+        if not owner:
+            self._grants.require_own(name, client.peer.person(request.behind), hint)
+        return job_id(owner or 0, name)
+
+    def _reservation_of(self, client: Connection, request: Request) -> str:
+        """Return the id of the reservation in which a job is to run; WaitRefused for a spare one."""
+        if request.spare:
+            problem = "a job in a reservation is not a spare job"
+            raise WaitRefused(problem, hint="leave out --reservation or --preempt=now")
+        return self._job_of(client, request, request.reservation, "run the command as its owner")
 
     def _find_place(self, asked: Asked) -> Place | None:
         """Return the place of a client that was connected before; ContainerRunning where another has the name."""
@@ -309,21 +323,7 @@ class Desk:
 
 def _owner(client: Connection, request: Request) -> int | None:
     """Return whose job is meant: the caller's, for root any user's (None) or that of a named user. NotPermitted."""
-    if client.peer.uid:
-        if request.owner not in (None, client.peer.uid):
-            raise NotPermitted("only root may name another user", hint="run the command with sudo")
-        return client.peer.uid
-    return request.owner
-
-
-def _job_of(client: Connection, request: Request, name: str) -> str:
-    """Return the id of the job or reservation that a name means; NotPermitted."""
-    owner = _owner(client, request)
-    return job_id(client.peer.uid if owner is None else owner, name)
-
-
-def _reservation_of(client: Connection, request: Request) -> str:
-    """Return the id of the reservation in which a job is to run; WaitRefused for a spare one."""
-    if request.spare:
-        raise WaitRefused("a job in a reservation is not a spare job", hint="leave out --reservation or --preempt=now")
-    return _job_of(client, request, request.reservation)
+    uid = client.peer.uid
+    if uid and request.owner not in (None, uid):
+        raise NotPermitted("only root may name another user", hint="run the command with sudo")
+    return uid or request.owner

@@ -114,11 +114,20 @@ class Grants:
         lease = self._state.read_lease(self._state.lease_path(("", job)))
         release(self._book, job, creators=(lease.creator,) if lease else ())
 
-    def release(self, job: str) -> None:
+    def require_own(self, name: str, person: int | None, hint: str) -> None:
+        """Raise NotDone for a reservation that others have, and root has not; `person` is who became root."""
+        living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
+        owners = {owner_of(each.container_id) for each in living if each.until and name_of(each.container_id) == name}
+        if owners and 0 not in owners:
+            whose = " and ".join(f"{{{owner}}}" for owner in sorted(owners))
+            hint = "run the command without sudo" if person in owners else hint
+            raise NotDone(f"the reservation {name} belongs to {whose}", hint=hint, people=tuple(owners))
+
+    def release(self, job: str, *, by: int = 0) -> None:
         """End a reservation that no process holds; NotDone if there is none, ContainerRunning for that of a job."""
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
-            raise no_reservation(self._state, job)
+            raise no_reservation(self._state, job, by=by)
         if not lease.until or lease.reservation:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
         self.take_back(job)
@@ -142,7 +151,7 @@ class Grants:
         lease = find_reservation(self._state, reservation, self._processes)
         # What holds the GPUs of a job that is ended is part of that job.
         if lease is None or not lease.until or lease.reservation:
-            raise no_reservation(self._state, reservation)
+            raise no_reservation(self._state, reservation, by=owner_of(job))
         return Claim(
             holder=Holder(container_id=job, creator=process),
             wanted=gpus_of(lease, self._state.host),
@@ -172,10 +181,10 @@ class Grants:
         return Answer(kind=GRANTED, numbers=numbers, environment=environment, seconds=seconds)
 
 
-def no_reservation(state: State, job: str, what: str = "reservation", *, of_any: bool = False) -> ToolkitError:
-    """Return the error for a user who has no job or reservation of a name, or with `of_any` where no user has one.
+def no_reservation(state: State, job: str, what: str = "reservation", *, by: int = 0) -> ToolkitError:
+    """Return the error for a user who has no job or reservation of a name, or where no user has one that root names.
 
-    It does not tell whether another user has one, because names can be private.
+    `by` is who asks. It does not tell users whether another one has one, because names can be private.
     """
     name = name_of(job)
     if any(each.job == job for each in read_ended(state)):
@@ -183,7 +192,7 @@ def no_reservation(state: State, job: str, what: str = "reservation", *, of_any:
     if _is_by_sudo(state, job):
         problem = f"the reservation {name} belongs to root, because it was made with sudo"
         return NotPermitted(problem, hint="run the command with sudo")
-    whose = "there is" if of_any else "this user has"
+    whose = "you have" if by else "this user has" if owner_of(job) else "there is"
     return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue list'")
 
 

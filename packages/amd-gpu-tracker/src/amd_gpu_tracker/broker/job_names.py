@@ -22,11 +22,7 @@ WORD_BYTES = 5
 
 
 class JobNames:
-    """What jobs are called in the files of one host.
-
-    `has(owner, name)` says whether a user has a job or reservation of a name, `has(0, name, person)` whether this
-    person made it with sudo.
-    """
+    """What jobs are called in files; `has(owner, name)` says whether one exists, `has(0, name, person)` by sudo."""
 
     def __init__(self, state: State, has: Callable[..., bool]) -> None:
         self._state = state

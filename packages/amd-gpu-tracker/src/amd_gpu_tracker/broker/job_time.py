@@ -15,15 +15,17 @@ from amd_gpu_tracker.times import format_seconds
 MINUTE = 60
 
 
-def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: float = 0.0) -> tuple[str, float]:
+def keep(
+    book: Book, name: str, owner: int | None, seconds: float, *, most: float = 0.0, by: int = 0
+) -> tuple[str, float]:
     """Let a reservation or job last for `seconds` from now; return its id, and in how many seconds it ends (0: never).
 
     Nothing is made shorter, what has no end stays without one, and it counts as used now. `owner` is a user, None for
-    any owner. `most` is how long its owner may have GPUs, 0 where that is not limited. NotDone, NotPermitted.
+    any owner; `by` is who asks. `most` is how long its owner may have GPUs, 0 for no limit. NotDone, NotPermitted.
     """
     state = book.state
     with book.locked():
-        lease, leases = _find(book, name, owner)
+        lease, leases = _find(book, name, owner, by)
         now = book.processes.now()
         _require_running(lease, leases, now)
         if lease.is_spare:
@@ -43,11 +45,11 @@ def keep(book: Book, name: str, owner: int | None, seconds: float, *, most: floa
     return lease.job, round(end - now, 3) if end else 0.0
 
 
-def end_now(book: Book, name: str, owner: int | None) -> str:
-    """Let the time of a reservation or job be over now, and return its id; NotDone. `owner` is as for `keep`."""
+def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> str:
+    """Let the time of a reservation or job be over now, and return its id; NotDone. `owner` and `by` as for `keep`."""
     state = book.state
     with book.locked():
-        lease, leases = _find(book, name, owner)
+        lease, leases = _find(book, name, owner, by)
         now = book.processes.now()
         # A job that is already ending ends once, however often a user asks.
         if not 0 < _end(lease) <= now:
@@ -57,7 +59,7 @@ def end_now(book: Book, name: str, owner: int | None) -> str:
     return lease.job
 
 
-def _find(book: Book, name: str, owner: int | None) -> tuple[Lease, Sequence[Lease]]:
+def _find(book: Book, name: str, owner: int | None, by: int) -> tuple[Lease, Sequence[Lease]]:
     """Return the reservation or job of this name, of the owner or that the owner ran with sudo; and all leases."""
     leases = scan_leases(book.state, book.processes, book.state.lease_paths(locked=True)).living
     named = [each for each in find_holders(leases) if name_of(each.job) == name]
@@ -66,7 +68,7 @@ def _find(book: Book, name: str, owner: int | None) -> tuple[Lease, Sequence[Lea
         own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]
         found = own or [each for each in found if each.person == owner]
     if not found:
-        raise no_reservation(book.state, job_id(owner or 0, name), "reservation or job", of_any=owner is None)
+        raise no_reservation(book.state, job_id(owner or 0, name), "reservation or job", by=by)
     if len(found) > 1:
         raise NotDone(f"{len(found)} users have a reservation or job {name}", hint="name the owner with --user")
     return found[0], leases

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.errors import PeopleNamed
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -152,7 +152,7 @@ def parse_answer(line: bytes) -> Answer:
 
 def refusal(error: ToolkitError) -> Answer:
     """Return the answer that passes an expected failure on."""
-    template, people = (error.template, error.people) if isinstance(error, GpusRefused) else (error.message, ())
+    template, people = (error.template, error.people) if isinstance(error, PeopleNamed) else (error.message, ())
     return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
 
 

@@ -89,8 +89,7 @@ def wait_in_line(
         # Another process that keeps the lock must not cost a job its place.
         with suppress(GpusRefused, LockTimeout):
             return try_now()
-    told = rules_as_told(rules, choice)
-    behind = behind_sudo(os.environ)
+    told, behind = rules_as_told(rules, choice), behind_sudo(os.environ)
     asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told, behind=behind)
     try:
         answer = _ask(state, processes, asked, timeout, tell)
