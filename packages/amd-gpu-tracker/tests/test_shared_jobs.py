@@ -5,9 +5,9 @@ from __future__ import annotations
 from amd_gpu_tracker.records.lease import BY_API, BY_ENVIRONMENT
 
 
-def put_lease(machine, name, way=BY_API, **fields):
-    machine.claim(name, [0], creator=machine.start_process(), root="", ways=(way,))
-    lease = machine.state.read_lease(machine.state.lease_path(("", name)))
+def put_lease(machine, name, way=BY_API, *, gpu=0, root="", **fields):
+    machine.claim(name, [gpu], creator=machine.start_process(), root=root, ways=(way,))
+    lease = machine.state.read_lease(machine.state.lease_path((root, name)))
     machine.state.write_lease(lease.replace(**fields))
 
 
@@ -27,6 +27,25 @@ def test_a_container_whose_job_has_ended_stands_for_the_job(machine):
         put_lease(machine, container, BY_ENVIRONMENT, person=40001, reservation="40001/train", reservation_digest="1")
 
     assert machine.tracker.shared_jobs.owners() == [("train", 40001)]
+
+
+def test_containers_of_one_id_below_two_roots_are_of_their_own_jobs(machine):
+    for gpu, (root, uid, job) in enumerate([("", 40001, "train"), ("/run/other", 40002, "eval")]):
+        fields = {"person": uid, "reservation": f"{uid}/{job}", "reservation_digest": str(uid)}
+        put_lease(machine, "web", BY_ENVIRONMENT, gpu=gpu, root=root, **fields)
+
+    assert machine.tracker.shared_jobs.owners() == [("train", 40001), ("eval", 40002)]
+    jobs = [(job.name, job.person, job.gpus, job.containers) for job in machine.tracker.jobs()]
+    assert sorted(jobs) == [("eval", 40002, (1,), ("web",)), ("train", 40001, (0,), ("web",))]
+
+
+def test_a_container_with_the_id_of_a_job_does_not_hide_the_process_of_the_job(machine):
+    put_lease(machine, "web", token_digest="1")
+    put_lease(machine, "web", BY_ENVIRONMENT, gpu=1, root="/run/other")
+
+    (job,) = machine.tracker.jobs()
+
+    assert (job.name, job.gpus, job.pid is not None, job.containers) == ("web", (0,), True, ())
 
 
 def test_what_holds_the_gpus_of_a_job_that_is_ended_is_no_job(machine):

@@ -203,8 +203,7 @@ class Tracker:
         """Return the jobs and reservations that have GPUs, oldest first."""
         from amd_gpu_tracker.life.jobs import running_jobs
 
-        status, leases = self.status_with_leases()
-        return running_jobs(status, [lease for lease, _ in leases])
+        return running_jobs(*self.status_with_leases())
 
     def states(self, *, with_errors: bool = True, earlier: Iterable[GpuState] = ()) -> tuple[GpuState, ...]:
         """Return the state of each GPU like `find_states` with the `earlier` findings; for root, record the sick ones.

@@ -10,8 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from amd_gpu_tracker.life.status import ContainerUse, Status
+    from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
     from amd_gpu_tracker.records.lease import Lease
+
+    # The user as in OwnedLease, and the ids of a container (its root and id) and of a job.
+    ContainerKey = tuple[int | None, str, str]
+    JobKey = tuple[int | None, str]
 
 
 class RunningJob(Value):
@@ -40,37 +44,54 @@ class RunningJob(Value):
     preemptible_at: float | None = None
 
 
-def running_jobs(status: Status, leases: Sequence[Lease]) -> list[RunningJob]:
+def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJob]:
     """Return the jobs and reservations that have GPUs, also lost ones, oldest first; `leases` are all that live.
 
     A container that goes on when the command of its job has ended stands for the job.
     """
-    by_id = {each.container_id: each for each in leases}
-    job_by_id = find_jobs(leases)
-    containers: dict[str, list[str]] = {}
-    gpus_by_job: dict[str, set[int]] = {}
-    use_by_job: dict[str, ContainerUse] = {}
+    by_id = {(user, each.container_id): each for each, user in leases if BY_API in each.ways}
+    job_by_key = _find_jobs_of_all(leases)
+    containers: dict[JobKey, list[str]] = {}
+    gpus_by_job: dict[JobKey, set[int]] = {}
+    use_by_job: dict[JobKey, ContainerUse] = {}
     for gpu in status.tracked:
         for use in gpu.containers:
-            job = use.container_id if BY_API in use.ways else job_by_id.get(use.container_id, "")
-            if not job:
+            is_job = BY_API in use.ways
+            job = (use.user, use.container_id) if is_job else job_by_key.get((use.user, use.root, use.container_id))
+            if job is None:
                 continue
             gpus_by_job.setdefault(job, set()).add(gpu.number)
-            if job == use.container_id or job not in by_id:
+            if is_job or job not in by_id:
                 use_by_job.setdefault(job, use)
-            if job != use.container_id:
+            if not is_job:
                 containers.setdefault(job, []).append(use.container_id)
     jobs = [
-        _running_job(use, by_id.get(use.container_id), gpus_by_job[job], containers.get(job, ()))
-        for job, use in use_by_job.items()
+        _running_job(use, by_id.get(job), gpus_by_job[job], containers.get(job, ())) for job, use in use_by_job.items()
     ]
     return sorted(jobs, key=lambda job: (job.since, job.name))
+
+
+def _find_jobs_of_all(leases: Sequence[OwnedLease]) -> dict[ContainerKey, JobKey]:
+    """Return the job of each container that was given one; that of a user's own engine has jobs of this user only."""
+    found: dict[ContainerKey, JobKey] = {}
+    for user in {user for _, user in leases}:
+        own = [lease for lease, whose in leases if whose == user]
+        given = [] if user is None else [each for each in _reserved_by_root(leases) if each.person == user]
+        # A job of the user's own state goes before one of the service.
+        ids = {each.container_id for each in given} - {each.container_id for each in own if BY_API in each.ways}
+        for key, job in find_jobs([*given, *own]).items():
+            found[(user, *key)] = (None if job in ids else user, job)
+    return found
+
+
+def _reserved_by_root(leases: Iterable[OwnedLease]) -> list[Lease]:
+    return [lease for lease, user in leases if user is None and BY_API in lease.ways]
 
 
 def _running_job(
     use: ContainerUse, lease: Lease | None, numbers: Iterable[int], containers: Iterable[str]
 ) -> RunningJob:
-    has_process = lease is not None and BY_API in lease.ways and not lease.until
+    has_process = lease is not None and not lease.until
     return RunningJob(
         name=use.job or use.container_id,
         person=use.person or 0,

@@ -120,12 +120,12 @@ def find_holders(leases: Sequence[Lease]) -> list[Lease]:
     Containers go on then: an engine's client is no container's parent.
     """
     jobs = find_jobs(leases)
-    left = [each for each in leases if jobs.get(each.container_id) == each.reservation_digest != ""]
+    left = [each for each in leases if jobs.get(each.key) == each.reservation_digest != ""]
     return [*(each for each in leases if BY_API in each.ways), *left]
 
 
-def find_jobs(leases: Sequence[Lease]) -> dict[str, str]:
-    """Return the job or reservation of each container that was given one, by the ids of both.
+def find_jobs(leases: Sequence[Lease]) -> dict[tuple[str, str], str]:
+    """Return the id of the job or reservation of each container that was given one, by the key of its lease.
 
     It is the job whose token the container shows; when that has ended, the reservation in which it ran, or what stands
     for the job: its token's digest.
@@ -138,5 +138,5 @@ def find_jobs(leases: Sequence[Lease]) -> dict[str, str]:
         if BY_API not in each.ways and each.reservation_digest:
             is_inside = each.limit and ends.get(each.reservation) == each.limit
             left_in = each.reservation if is_inside else each.reservation_digest
-            found[each.container_id] = by_digest.get(each.reservation_digest, left_in)
+            found[each.key] = by_digest.get(each.reservation_digest, left_in)
     return found
