@@ -62,6 +62,44 @@ def test_status_says_whose_container_it_is(machine, user):
     assert [(use.container_id, use.user) for use in uses] == [("rootless", USER), ("roots", None)]
 
 
+@pytest.mark.parametrize("user_says", [{"person": OTHER_USER}, {"person": None}])
+def test_a_user_cannot_pose_as_another_in_roots_lists(machine, user, rewrite, user_says):
+    machine.tracker.hold(f"{OTHER_USER}/train", "0", pid=machine.start_process())
+    rewrite(container_id=f"{OTHER_USER}/train", ways=["api"], root="", **user_says)
+
+    uses = [use for gpu in machine.tracker.status().gpus for use in gpu.containers]
+    jobs = machine.tracker.jobs()
+
+    assert [(use.user, use.person if use.user is not None else "root's", use.job) for use in uses] == [
+        (None, "root's", "train"),
+        (USER, USER, None),
+    ]
+    assert [(job.name, job.gpus) for job in jobs] == [(f"{OTHER_USER}/train", (1,)), ("train", (0,))]
+
+
+def test_a_container_of_a_user_is_in_no_job_of_another(machine, user, rewrite):
+    machine.tracker.hold(f"{OTHER_USER}/train", "0", pid=machine.start_process())
+    path = machine.state.lease_path(("", f"{OTHER_USER}/train"))
+    train = machine.state.read_lease(path).replace(person=OTHER_USER)
+    machine.state.write_lease(train)
+    rewrite(reservation=train.container_id, reservation_digest=train.token_digest, person=OTHER_USER)
+
+    found = {(job.name, job.person, job.gpus, job.containers) for job in machine.tracker.jobs()}
+
+    assert found == {("train", OTHER_USER, (0,), ()), ("rootless", USER, (1,), ("rootless",))}
+
+
+def test_a_container_of_a_user_is_in_the_job_that_roots_service_gave_this_user(machine, user, rewrite):
+    machine.tracker.hold(f"{USER}/train", "1", pid=machine.start_process())
+    train = machine.state.read_lease(machine.state.lease_path(("", f"{USER}/train"))).replace(person=USER)
+    machine.state.write_lease(train)
+    rewrite(reservation=train.container_id, reservation_digest=train.token_digest, person=USER)
+
+    (job,) = machine.tracker.jobs()
+
+    assert (job.name, job.person, job.gpus, job.containers) == ("train", USER, (1,), ("rootless",))
+
+
 def test_a_process_of_somebody_else_proves_nothing(machine, user, rewrite, read):
     process = machine.processes.find(machine.start_process(uid=OTHER_USER))
     rewrite(init=process.as_dict(), creator=process.as_dict(), pid_file="")

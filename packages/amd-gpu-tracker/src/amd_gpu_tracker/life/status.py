@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
@@ -249,13 +250,19 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         kinds=lease.kinds,
         vram_mb=lease.vram_mb,
         user=user,
-        person=user if lease.person is None else lease.person,
-        # A job of a user has the number of its owner in front.
-        job=lease.job.rpartition("/")[2] or None,
+        # Of what a user writes, only what that user has is believed.
+        person=lease.person if user is None else user,
+        job=_job_name(lease, user),
         until=_on_the_wall(lease.limit or lease.until),
         idle_since=_on_the_wall(lease.idle_since),
         preemptible_at=_on_the_wall(lease.preemptible),
     )
+
+
+def _job_name(lease: Lease, user: int | None) -> str | None:
+    """Return the name of a job without its owner; None where a user wrote that another one owns it."""
+    is_anothers = user is not None and owner_of(lease.job) not in (0, user)
+    return None if is_anothers else name_of(lease.job) or None
 
 
 def _on_the_wall(moment: float) -> float | None:
