@@ -79,8 +79,8 @@ def _find_jobs_of_all(leases: Sequence[OwnedLease]) -> dict[ContainerKey, JobKey
         given = [] if user is None else [each for each in _reserved_by_root(leases) if each.person == user]
         # A job of the user's own state goes before one of the service.
         ids = {each.container_id for each in given} - {each.container_id for each in own if BY_API in each.ways}
-        for key, job in find_jobs([*given, *own]).items():
-            found[(user, *key)] = (None if job in ids else user, job)
+        for (root, container_id), job in find_jobs([*given, *own]).items():
+            found[user, root, container_id] = (None if job in ids else user, job)
     return found
 
 
