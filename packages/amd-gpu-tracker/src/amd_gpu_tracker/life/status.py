@@ -5,7 +5,6 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
@@ -261,8 +260,9 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
 
 def _job_name(lease: Lease, user: int | None) -> str | None:
     """Return the name of a job without its owner; None where a user wrote that another one owns it."""
-    is_anothers = user is not None and owner_of(lease.job) not in (0, user)
-    return None if is_anothers else name_of(lease.job) or None
+    owner, _, name = lease.job.rpartition("/")
+    is_anothers = user is not None and owner not in ("", str(user))
+    return None if is_anothers else name or None
 
 
 def _on_the_wall(moment: float) -> float | None:
