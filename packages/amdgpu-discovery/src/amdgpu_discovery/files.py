@@ -199,13 +199,13 @@ def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
         posix.unlink(temporary)
         raise
     if durable:
-        _sync_directory(directory_of(path))
+        sync_directory(directory_of(path))
 
 
 def remove_file(path: str) -> None:
     """Remove a file for good: wait for the disk, so that no power cut brings it back; OSError as from the kernel."""
     posix.unlink(path)
-    _sync_directory(directory_of(path))
+    sync_directory(directory_of(path))
 
 
 def make_directories(path: str, *, ignore_umask: bool = False) -> None:
@@ -253,7 +253,8 @@ def _dress(descriptor: int, old: os.stat_result | None, mode: int | None) -> Non
     posix.fchmod(descriptor, old.st_mode & 0o7777)
 
 
-def _sync_directory(directory: str) -> None:
+def sync_directory(directory: str) -> None:
+    """Return when the names in a directory are on the disk; OSError."""
     descriptor = posix.open(directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
         posix.fsync(descriptor)

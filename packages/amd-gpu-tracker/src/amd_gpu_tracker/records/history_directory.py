@@ -8,7 +8,7 @@ from contextlib import suppress
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure, note_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-from amdgpu_discovery.files import DIRECTORY_MODE, TEMPORARY, make_directories
+from amdgpu_discovery.files import DIRECTORY_MODE, TEMPORARY, make_directories, sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def _make(directory: str, mode: int, group: int) -> None:
     _remove(temporary)
     try:
         _furnish(temporary, mode, group)
+        sync_directory(temporary)
         os.rename(temporary, directory)
+        sync_directory(os.path.dirname(directory))
     except OSError:
         _remove(temporary)
         raise
