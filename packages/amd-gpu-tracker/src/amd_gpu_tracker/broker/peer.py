@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.processes import NO_USERS, Processes
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -20,8 +20,6 @@ SO_PEERPIDFD = 77
 # What Python's getsockopt holds at most, 256 groups.
 GROUPS_BYTES = 1024
 CREDENTIALS = struct.Struct("iII")
-# The users that the kernel shows for files without an owner, and the one that means no user.
-NOBODY = (65534, (1 << 32) - 1)
 SUBORDINATE_FILE = "/etc/subuid"
 
 
@@ -100,7 +98,7 @@ class Subordinates:
 
     def has(self, uid: int) -> bool:
         """Return whether a uid is one of these, and not that of this process."""
-        if uid in (*NOBODY, os.geteuid()):
+        if uid in (*NO_USERS, os.geteuid()):
             return uid != os.geteuid()
         try:
             found = self._host.stat(SUBORDINATE_FILE)

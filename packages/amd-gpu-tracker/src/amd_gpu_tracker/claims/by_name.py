@@ -101,7 +101,7 @@ def hold_by_name(
 ) -> Reservation:
     """Reserve as `reserve_by_name` does, and return the reservation with what hands it on.
 
-    It belongs to the same person as that of a job that waited.
+    Its person is found as for a job that waits.
     """
     token = new_token(name)
     person = person_behind(os.geteuid(), login=book.processes.login("self"), sudo=behind_sudo(os.environ))

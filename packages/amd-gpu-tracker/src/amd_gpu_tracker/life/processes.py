@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 # its memory.
 LARGEST_WORDS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
-# What the kernel says of a user who has no number here, and of a process that nobody logged in for.
-NO_LOGIN = (65534, (1 << 32) - 1)
+# What the kernel says of a user who has no number here, and where there is no user, as before a login.
+NO_USERS = (65534, (1 << 32) - 1)
 # Where proc(5) has the start of a process (field 22), counted from its state (field 3).
 _START = 19
 
@@ -104,7 +104,7 @@ class Processes:
             uid = int(read_file(f"{self._proc}/{pid}/loginuid", largest=LONGEST_LOGIN))
         except (OSError, ValueError):
             return None
-        return uid if uid not in NO_LOGIN else None
+        return uid if uid not in NO_USERS else None
 
     def gids(self, pid: int) -> list[int]:
         """Return the supplementary groups of the process `pid`, [] where it is gone."""
