@@ -46,8 +46,7 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
         for path, minor in ((card, card_minor), (render, render_minor))
         if path
     }
-    nodes = _read_nodes(host, numbers, optional=cards, subsystem="drm")
-    return nodes + _read_nodes(host, {KFD_PATH: _read_kfd_number(host)}, optional=(), subsystem="kfd")
+    return _read_nodes(host, {**numbers, KFD_PATH: _read_kfd_number(host)}, optional=cards)
 
 
 def drm_number(path: str, minor: int) -> DeviceNumber:
@@ -88,15 +87,14 @@ def _read_kfd_number(host: Host) -> tuple[int, int]:
     return major, minor
 
 
-def _read_nodes(
-    host: Host, numbers: Mapping[str, tuple[int, int]], *, optional: Collection[str], subsystem: str
-) -> list[DeviceNode]:
+def _read_nodes(host: Host, numbers: Mapping[str, tuple[int, int]], *, optional: Collection[str]) -> list[DeviceNode]:
     """Return the nodes at these paths, which have to have these numbers; `optional` ones may be missing."""
     found = {path: status for path, status in zip(numbers, map(host.stat, numbers), strict=True) if status}
     for path, number in numbers.items():
         if path in found:
             _check_node(path, number, found[path])
         elif path not in optional:
+            subsystem = "kfd" if path == KFD_PATH else "drm"
             raise DeviceNodeError(
                 f"{path} is missing although the driver has this device",
                 path=path,

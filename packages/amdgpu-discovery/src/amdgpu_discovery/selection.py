@@ -45,16 +45,20 @@ LONGEST_REQUEST = 128 * 1024
 
 
 class Resolution(Value):
-    """What a request means on this host: the `gpus` it names, by number, and what in it cannot be met."""
+    """What a request means on this host: the `gpus` it names, by number, and what in it cannot be met, in order."""
 
     gpus: tuple[GpuLocation, ...]
-    unknown: tuple[UnknownGpu, ...]
-    broken_ranges: tuple[BrokenRange, ...]
+    problems: tuple[BrokenRange | UnknownGpu, ...] = ()
 
     @property
-    def problems(self) -> tuple[RequestError, ...]:
-        """Return what cannot be met, in the order in which it is said."""
-        return (*self.broken_ranges, *self.unknown)
+    def unknown(self) -> list[UnknownGpu]:
+        """Return what names no GPU of this host."""
+        return [problem for problem in self.problems if isinstance(problem, _sentences().UnknownGpu)]
+
+    @property
+    def broken_ranges(self) -> list[BrokenRange]:
+        """Return the ranges that are none; they come first."""
+        return [problem for problem in self.problems if isinstance(problem, _sentences().BrokenRange)]
 
 
 def asks_for_nothing(request: str) -> bool:
@@ -106,14 +110,10 @@ def resolve(
             problems.append(problem)
     found = tuple(gpu for gpu in gpus if gpu.number in chosen)
     if not problems:
-        return Resolution(gpus=found, unknown=(), broken_ranges=())
+        return Resolution(gpus=found)
     words = _sentences()
     problems = words.name_unnumbered(problems, unnumbered)
-    return Resolution(
-        gpus=found,
-        unknown=tuple(problem for problem in problems if isinstance(problem, words.UnknownGpu)),
-        broken_ranges=tuple(problem for problem in problems if isinstance(problem, words.BrokenRange)),
-    )
+    return Resolution(gpus=found, problems=tuple(sorted(problems, key=lambda each: isinstance(each, words.UnknownGpu))))
 
 
 def split_items(request: str) -> list[str]:

@@ -122,7 +122,7 @@ def _plan(book: Book, asked: _Request, policy: Policy, scan_now: Callable[[], Le
     match = match_gpus(host, policy, gpus)
     require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, choice))
     chosen = _choose(book, choice, asked.users, asked.verdicts, asked.rules) if choice else ()
-    resolution = Resolution(gpus=chosen, unknown=(), broken_ranges=()) if choice else resolve(gpus, asked.text)
+    resolution = Resolution(gpus=chosen) if choice else resolve(gpus, asked.text)
     scan = scan_now()
     in_use = [gpu for gpu in resolution.gpus if asked.exclusive and scan.count_users(gpu.key) > 1]
     free = [gpu for gpu in resolution.gpus if gpu not in in_use]
