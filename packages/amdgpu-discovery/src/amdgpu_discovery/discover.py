@@ -29,8 +29,8 @@ APU_DEVICE_IDS = frozenset((0x74A0, 0x15DD, 0x15D8))
 
 def find_gpus(host: Host) -> list[Gpu]:
     """Return every GPU and partition that this process may use, by number. Errors as `locate_gpus`."""
-    joined = join_gpus(host)
-    numbered = zip(joined.found, number_gpus(host, joined), strict=True)
+    found, hidden = join_gpus(host)
+    numbered = zip(found, number_gpus(host, found, hidden), strict=True)
     return [_describe(host, gpu, location) for gpu, location in numbered]
 
 
@@ -39,10 +39,10 @@ def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
 
     Where the device cgroup of this process hides GPUs, those that may be the hidden ones are left out.
     """
-    joined = join_gpus(host)
-    numbered = {gpu.pci_address for gpu in joined.found}
-    if joined.hidden:
-        numbered |= find_hidden_functions(host, joined.found)
+    found, hidden = join_gpus(host)
+    numbered = {gpu.pci_address for gpu in found}
+    if hidden:
+        numbered |= find_hidden_functions(host, found)
     slots_in_kfd = {node.slot for node in read_topology(host).gpu_nodes}
     device_by_address = {device.pci_address: device for device in read_drm_devices(host)}
     return [

@@ -13,7 +13,6 @@ from amdgpu_discovery.drm import AMDGPU_DRIVER, FoundGpu, find_drm_devices, find
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.kfd_topology import read_topology
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,13 +30,6 @@ if TYPE_CHECKING:
 LONGEST_HEXADECIMAL = 18
 
 
-class JoinedGpus(Value):
-    """The GPUs that this process may use, in the order of their numbers, and how many are `hidden` from it."""
-
-    found: list[FoundGpu]
-    hidden: int
-
-
 def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
     """Return every GPU and partition that this process may use, with only what it takes to choose among them.
 
@@ -45,7 +37,8 @@ def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
     no `pci_unique_id` is read and all are 0, for those who choose by number alone. [] where the driver is loaded and
     has no GPU; DriverUnavailable where it is not loaded, GpusHidden where this process may use none.
     """
-    return number_gpus(host, join_gpus(host), board_ids=board_ids)
+    found, hidden = join_gpus(host)
+    return number_gpus(host, found, hidden, board_ids=board_ids)
 
 
 def require_all_gpus(gpus: Sequence[GpuLocation]) -> None:
@@ -61,8 +54,11 @@ def hidden_numbers(gpus: Sequence[GpuLocation]) -> list[int]:
     return [number for number in range(gpus[0].host_total if gpus else 0) if number not in usable]
 
 
-def join_gpus(host: Host) -> JoinedGpus:
-    """Return every GPU and partition in the order of its number. Errors as `locate_gpus`."""
+def join_gpus(host: Host) -> tuple[list[FoundGpu], int]:
+    """Return the GPUs and partitions that this process may use, in the order of their numbers, and how many are hidden.
+
+    Errors as `locate_gpus`.
+    """
     topology = read_topology(host)
     if not topology.gpu_nodes:
         _require_driver(host)
@@ -75,24 +71,24 @@ def join_gpus(host: Host) -> JoinedGpus:
     found = _join(node_by_minor, devices, parents)
     if topology.hidden and not found:
         raise GpusHidden(topology.hidden, topology.hidden)
-    return JoinedGpus(found=sorted(found, key=lambda gpu: gpu.sort_key), hidden=topology.hidden)
+    return sorted(found, key=lambda gpu: gpu.sort_key), topology.hidden
 
 
-def number_gpus(host: Host, joined: JoinedGpus, *, board_ids: bool = True) -> list[GpuLocation]:
+def number_gpus(host: Host, found: Sequence[FoundGpu], hidden: int, *, board_ids: bool = True) -> list[GpuLocation]:
     """Give numbers to what `join_gpus` found."""
     groups: dict[tuple[int, ...], list[FoundGpu]] = {}
-    for gpu in joined.found:
+    for gpu in found:
         groups.setdefault(gpu.sort_key[0], []).append(gpu)
     # Siblings follow one another, and dictionaries keep their order.
-    if joined.hidden:
+    if hidden:
         from amdgpu_discovery.hidden_gpus import count_around_hidden
 
-        positions = count_around_hidden(host, list(groups.values()), joined.hidden)
+        positions = count_around_hidden(host, list(groups.values()), hidden)
     else:
         positions = _count(groups.values())
     boards = [group[0].parent for group in groups.values()]
     ids = dict(zip(groups, _read_pci_unique_ids(host, boards) if board_ids else [0] * len(boards), strict=True))
-    return _locate(joined, positions, [ids[gpu.sort_key[0]] for gpu in joined.found])
+    return _locate(found, positions, [ids[gpu.sort_key[0]] for gpu in found], host_total=len(found) + hidden)
 
 
 def _find_devices(host: Host, node_by_minor: Mapping[int, KfdNode]) -> list[DrmDevice]:
@@ -148,9 +144,10 @@ def parse_hexadecimal(text: str) -> int:
         return 0
 
 
-def _locate(joined: JoinedGpus, positions: Sequence[Position], pci_unique_ids: Sequence[int]) -> list[GpuLocation]:
-    kfd_unique_ids = [gpu.node.read("unique_id") for gpu in joined.found]
-    host_total = len(joined.found) + joined.hidden
+def _locate(
+    found: Sequence[FoundGpu], positions: Sequence[Position], pci_unique_ids: Sequence[int], *, host_total: int
+) -> list[GpuLocation]:
+    kfd_unique_ids = [gpu.node.read("unique_id") for gpu in found]
     return [
         GpuLocation(
             number=number,
@@ -165,7 +162,7 @@ def _locate(joined: JoinedGpus, positions: Sequence[Position], pci_unique_ids: S
             host_total=host_total,
         )
         for gpu, (number, rank, total), kfd_unique_id, pci_unique_id in zip(
-            joined.found, positions, kfd_unique_ids, pci_unique_ids, strict=True
+            found, positions, kfd_unique_ids, pci_unique_ids, strict=True
         )
     ]
 

@@ -11,7 +11,7 @@ from amdgpu_discovery.drm import AMDGPU_DRIVER, DrmDevice, FoundGpu, amdgpu_pci_
 from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import TOPOLOGY
-from amdgpu_discovery.numbering import JoinedGpus, join_gpus
+from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.simulate.minors import SHARED_MINORS
 from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
@@ -54,10 +54,9 @@ def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Prof
     `find_gpus`, and GpusHidden where the reader's device cgroup hides GPUs.
     """
     is_loaded = host.stat(AMDGPU_DRIVER) is not None
-    joined = join_gpus(host) if is_loaded else JoinedGpus(found=[], hidden=0)
-    if joined.hidden:
-        raise GpusHidden(joined.hidden, len(joined.found) + joined.hidden)
-    found = joined.found
+    found, hidden = join_gpus(host) if is_loaded else ([], 0)
+    if hidden:
+        raise GpusHidden(hidden, len(found) + hidden)
     devices = read_drm_devices(host)
     profile = Profile(
         name=name,
