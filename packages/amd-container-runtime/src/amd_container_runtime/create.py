@@ -191,7 +191,6 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         from amd_gpu_tracker import claim_memory
 
         return claim_memory(host, container, grant.kinds, grant.vram.mib)
-    asked = plan.words_of_user(start.settings)
     claims_all = start.settings.privileged_claims == "all"
     if grant.choice and grant.candidates:
         from amd_gpu_tracker import claim_choice
@@ -202,7 +201,7 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
             grant.choice,
             grant.candidates,
             located=plan.located,
-            asked=asked,
+            asked=plan.asked,
             limits=plan.limits(start.settings),
             claims_all=claims_all,
         )
@@ -212,7 +211,7 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         granted=grant.gpus,
         located=plan.located,
         kinds=grant.kinds,
-        asked=asked,
+        asked=plan.asked,
         claims_all=claims_all,
     )
 

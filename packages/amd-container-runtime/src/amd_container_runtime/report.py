@@ -44,8 +44,8 @@ class Log:
         self._level = LEVELS.index(level)
         # The owner of a home directory could lead root elsewhere with a link.
         at_home = [(f"{home}/{NAME}.log", posix.O_NOFOLLOW)] if home else []
-        self._end = "" if host.is_this_machine else f" host_root={as_log_word(host.root)}"
         self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]
+        self._end = "" if host.is_this_machine else f" host_root={as_log_word(host.root)}"
 
     def write(self, level: str, message: str, **fields: object) -> None:
         """Append one line; where no file can be written there is no log, and the container starts all the same."""
@@ -54,8 +54,10 @@ class Log:
         words = map(as_log_word, [f"{NAME} {message}", *map(str, fields.values())])
         values = "".join([f" {name}={word}" for name, word in zip(("msg", *fields), words, strict=True)])
         line = f"time={_now()} level={level.upper()}{values}{self._end}\n"
-        # No container waits for the reader of a pipe.
-        any(_append(path, line.encode(), flags | posix.O_NONBLOCK) for path, flags in self._files)
+        for path, flags in self._files:
+            # No container waits for the reader of a pipe.
+            if _append(path, line.encode(), flags | posix.O_NONBLOCK):
+                return
 
 
 def _append(path: str, line: bytes, flags: int = 0) -> bool:

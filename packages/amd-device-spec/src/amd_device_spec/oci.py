@@ -134,9 +134,8 @@ def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
     }
     if not any(listed.values()):
         return False
-    _object(spec, ("annotations",))[ANNOTATION] = dumps(
-        {section: new for section, new in listed.items() if new}
-    ).decode()
+    annotations = _object(spec, ("annotations",))
+    annotations[ANNOTATION] = dumps({section: new for section, new in listed.items() if new}).decode()
     return True
 
 

@@ -169,11 +169,6 @@ def is_amount(value: str) -> bool:
     return value.isascii() and value.isdecimal()
 
 
-def by_user(request: GpuRequest) -> dict[str, str]:
-    """Return the variable in which a user asks, {} if there is none."""
-    return {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
-
-
 def with_variable(variable: str, value: str, error: RequestError) -> RequestError:
     """Return the error for the value of a variable."""
     from amdgpu_discovery.unknown_gpus import shown

@@ -11,7 +11,6 @@ from amd_device_spec.request import (
     VISIBLE_DEVICES,
     VRAM_KIND,
     VramRequest,
-    by_user,
     is_amount,
     with_variable,
 )
@@ -34,17 +33,18 @@ LONGEST_AMOUNT = 19
 class SwarmChoice(Value):
     """What counts of a request in which Swarm may have had a say: `variables` that name GPUs, with their values.
 
+    `variables` is None where Swarm chose nothing, so that the user's count.
     `kinds` are the resource kinds by which Swarm chose, `vram` is memory that it gave, and `notes` say what is ignored.
     """
 
-    variables: dict[str, str]
+    variables: dict[str, str] | None
     kinds: tuple[str, ...] = ()
     vram: VramRequest | None = None
     notes: tuple[str, ...] = ()
 
 
 def read_choice(request: GpuRequest, node: Node) -> SwarmChoice:
-    """Return what Swarm chose; where it chose nothing, what the user asks for. RequestError."""
+    """Return what Swarm chose; RequestError."""
     _refuse_unadvertised_memory(request)
     vram = _vram(request, node.settings)
     chosen, problems = _split_by_author(request, node)
@@ -59,7 +59,7 @@ def read_choice(request: GpuRequest, node: Node) -> SwarmChoice:
     # A task must not start without the GPUs it reserved, unless it asked for others.
     if problems and request.visible is None and node.settings.unknown_gpus == "error":
         raise problems[0]
-    return SwarmChoice(variables=by_user(request), notes=notes)
+    return SwarmChoice(variables=None, notes=notes)
 
 
 def _choice(

@@ -142,7 +142,7 @@ def _find_claim(
         return claim_memory(host, container, grant.kinds, grant.vram.mib)
     words: dict[str, Any] = {
         "located": decided.located,
-        "asked": decided.words_of_user(settings),
+        "asked": decided.asked,
         "claims_all": settings.privileged_claims == "all",
     }
     if grant.choice and grant.candidates:

@@ -13,7 +13,6 @@ from amd_device_spec.request import (
     GpuRequest,
     Grant,
     Node,
-    by_user,
     is_permitted,
     keep_last_request,
     name_chosen_gpus,
@@ -56,12 +55,14 @@ class StartPlan(Value):
         request: What it asks for; None where nothing is asked, or nothing may be.
         grant: The GPUs, or what the GPU Tracker has yet to choose.
         located: The GPUs of the host, as far as they were looked at.
+        asked: In which words a user asked for the GPUs, with those behind groups; () where Swarm or Slurm did.
         notes: A sentence for the log about each thing that is ignored.
     """
 
     request: GpuRequest | None = None
     grant: Grant = Grant(gpus=())
     located: tuple[GpuLocation, ...] = ()
+    asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -72,15 +73,6 @@ class StartPlan(Value):
     def with_gpus(self, gpus: Iterable[GpuLocation]) -> StartPlan:
         """Return the plan with the GPUs that the GPU Tracker chose."""
         return self.replace(grant=self.grant.replace(gpus=tuple(gpus)))
-
-    def words_of_user(self, settings: Settings) -> tuple[str, ...]:
-        """Return in which words a user asked for the GPUs, with those behind groups; () where Swarm or Slurm did."""
-        if self.request is None or self.request.visible is None or self.grant.kinds:
-            return ()
-        if self.grant.choice is None:
-            return (self.request.visible,)
-        # Most requests name GPUs.
-        return settings.choice_rules().words_behind(self.request.visible, self.grant.choice)
 
     def limits(self, settings: Settings) -> HealthLimits | None:
         """Return by which limits the tracker judges the GPUs that it chooses among; None where it chooses none."""
@@ -123,11 +115,10 @@ def plan_start(
         if request is not None and request.visible:
             refuse_old_numbers(host, [request.visible])
         raise
-    plan = StartPlan(request=request, grant=grant, located=tuple(located), notes=grant.notes)
-    asked = plan.words_of_user(settings) if settings.drained_in_all == "skip" and grant.gpus else ()
-    if asked and ALL in asked[0].lower():
-        return plan.with_gpus(skip_drained(host, asked[0], grant.gpus))
-    return plan
+    asked = _words_of_user(request, grant, settings)
+    if settings.drained_in_all == "skip" and grant.gpus and asked and ALL in asked[0].lower():
+        grant = grant.replace(gpus=tuple(skip_drained(host, asked[0], grant.gpus)))
+    return StartPlan(request=request, grant=grant, located=tuple(located), asked=asked, notes=grant.notes)
 
 
 def edit_spec(
@@ -161,8 +152,17 @@ def edit_spec(
     is_changed = keep_last_request(spec) or is_changed
     if grant.choice:
         is_changed = name_chosen_gpus(spec, grant.gpus)
-    note = closed_nodes_note(closed, spec)
+    note = closed_nodes_note(closed, spec) if closed else ""
     return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=is_changed, notes=(note,) if note else ())
+
+
+def _words_of_user(request: GpuRequest | None, grant: Grant, settings: Settings) -> tuple[str, ...]:
+    if request is None or request.visible is None or grant.kinds:
+        return ()
+    if grant.choice is None:
+        return (request.visible,)
+    # Most requests name GPUs.
+    return settings.choice_rules().words_behind(request.visible, grant.choice)
 
 
 def _drop_limits_of_others(spec: dict[str, Any]) -> None:
@@ -187,8 +187,30 @@ def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) ->
     """
     if request is None:
         return Grant(gpus=()), []
-    gpus = [] if request.asks_for_nothing else _locate_gpus(request, host)
-    return _decide_on_host(request, gpus, host, settings), gpus
+    if request.asks_for_nothing:
+        return _grant_nothing(request), []
+    try:
+        gpus = locate_gpus(host, board_ids=request.names_identities)
+    except (DriverUnavailable, GpusHidden):
+        if request.needs_gpus:
+            raise
+        gpus = []
+
+    def decide(allowed: Sequence[GpuLocation]) -> Grant:
+        return _grant(request, Node(gpus=allowed, settings=settings, unnumbered=unnumbered, described=described))
+
+    def unnumbered() -> list[UnnumberedGpu]:
+        return _find_unnumbered_gpus(host)
+
+    def described() -> list[Gpu]:
+        return _find_gpus(host)
+
+    if request.job is None:
+        return decide(gpus), gpus
+    # Few containers are started by Slurm.
+    from amd_device_spec.slurm.job_gpus import grant_in_job
+
+    return grant_in_job(request, request.job, gpus, host, settings, decide=decide), gpus
 
 
 def decide_grant(
@@ -206,45 +228,26 @@ def decide_grant(
     and noted instead.
     """
     if request.asks_for_nothing:
-        variables = " and ".join(SWARM_PREFIX + kind for kind in sorted(request.resources))
-        note = f"ignoring {variables} because {VISIBLE_DEVICES} asks for no GPU"
-        return Grant(gpus=(), notes=(note,) if variables else ())
-    node = Node(gpus=gpus, settings=settings, unnumbered=unnumbered, described=described)
+        return _grant_nothing(request)
+    return _grant(request, Node(gpus=gpus, settings=settings, unnumbered=unnumbered, described=described))
+
+
+def _grant_nothing(request: GpuRequest) -> Grant:
+    variables = " and ".join(SWARM_PREFIX + kind for kind in sorted(request.resources))
+    note = f"ignoring {variables} because {VISIBLE_DEVICES} asks for no GPU"
+    return Grant(gpus=(), notes=(note,) if variables else ())
+
+
+def _grant(request: GpuRequest, node: Node) -> Grant:
+    asked = {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
     if not (request.resources or request.unadvertised):
-        return _grant_named(by_user(request), node)
+        return _grant_named(asked, node)
     # Most requests are a user's alone.
     from amd_device_spec.swarm_choice import read_choice
 
     choice = read_choice(request, node)
-    granted = _grant_named(choice.variables, node)
+    granted = _grant_named(asked if choice.variables is None else choice.variables, node)
     return granted.replace(notes=(*granted.notes, *choice.notes), kinds=choice.kinds, vram=choice.vram)
-
-
-def _decide_on_host(request: GpuRequest, gpus: list[GpuLocation], host: Host, settings: Settings) -> Grant:
-    def unnumbered() -> list[UnnumberedGpu]:
-        return _find_unnumbered_gpus(host)
-
-    def described() -> list[Gpu]:
-        return _find_gpus(host)
-
-    def decide(allowed: Sequence[GpuLocation]) -> Grant:
-        return decide_grant(request, allowed, settings, unnumbered=unnumbered, described=described)
-
-    if request.job is None or request.asks_for_nothing:
-        return decide(gpus)
-    # Few containers are started by Slurm.
-    from amd_device_spec.slurm.job_gpus import grant_in_job
-
-    return grant_in_job(request, request.job, gpus, host, settings, decide=decide)
-
-
-def _locate_gpus(request: GpuRequest, host: Host) -> list[GpuLocation]:
-    try:
-        return locate_gpus(host, board_ids=request.names_identities)
-    except (DriverUnavailable, GpusHidden):
-        if request.needs_gpus:
-            raise
-        return []
 
 
 def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
