@@ -25,9 +25,8 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import format_begun, open_path
 from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.tickets import Ticket, Tickets, format_ticket
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting.ticket import Ticket, format_ticket
-from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

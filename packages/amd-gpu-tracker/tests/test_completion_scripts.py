@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from amd_gpu_tracker.cli import alone
-from amd_gpu_tracker.shells.scripts import format_script
+from amd_gpu_tracker.plain_help import format_script
 
 PROGRAM = Path(sys.executable).with_name("amd-gpu-tracker")
 

@@ -17,7 +17,7 @@ from amd_gpu_tracker import RunningJob
 from amd_gpu_tracker.history.ended import Ended, note_ended
 from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.ticket import Ticket
+from amd_gpu_tracker.tickets import Ticket
 from amdgpu_discovery.simulate import build_host
 
 NOW = 1_000_000.0

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.states.find import find_states as find_states
     from amd_gpu_tracker.states.state import GpuProcess as GpuProcess
     from amd_gpu_tracker.states.state import GpuState as GpuState
+    from amd_gpu_tracker.tickets import Ticket as Ticket
     from amd_gpu_tracker.tracker import Tracker as Tracker
-    from amd_gpu_tracker.waiting.ticket import Ticket as Ticket
     from amdgpu_discovery.oci_spec import gpus_in_spec as gpus_in_spec
 
 _MODULE_BY_NAME = {
@@ -93,7 +93,7 @@ _MODULE_BY_NAME = {
     "TrackerNeeded": "errors",
     "WaitOver": "errors",
     "WaitRefused": "errors",
-    "Ticket": "waiting.ticket",
+    "Ticket": "tickets",
 }
 __all__ = list(_MODULE_BY_NAME)
 __all__ += ["may_be_draining", "may_be_tracking"]

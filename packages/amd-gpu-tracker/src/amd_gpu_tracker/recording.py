@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker.tickets import Ticket
     from amd_gpu_tracker.usage.looks import UsageLooks
     from amd_gpu_tracker.usage.users import Usage
-    from amd_gpu_tracker.waiting.ticket import Ticket
 
 
 class Recording:

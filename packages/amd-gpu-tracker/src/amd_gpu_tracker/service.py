@@ -6,7 +6,7 @@ import os
 
 from amd_gpu_tracker.broker import client, protocol
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
-from amd_gpu_tracker.waiting.ticket import require_name
+from amd_gpu_tracker.tickets import require_name
 from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.value import Value
 

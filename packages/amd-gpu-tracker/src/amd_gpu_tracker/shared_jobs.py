@@ -67,7 +67,7 @@ class SharedJobs:
         """Return the GPUs and variables that `Tracker.hold` would reserve now; errors as `hold`."""
         from amd_gpu_tracker.claims.by_name import preview_by_name
         from amd_gpu_tracker.claims.handover import build_environment
-        from amd_gpu_tracker.waiting.tickets import all_tickets
+        from amd_gpu_tracker.tickets import all_tickets
         from amdgpu_discovery.numbering import locate_gpus
 
         before = all_tickets((self._state, State(self._host)), self._book.processes)

@@ -22,20 +22,18 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.history.used import Used
-    from amd_gpu_tracker.lasting_settings import LastingSettings
     from amd_gpu_tracker.life.faults import StateFaults
     from amd_gpu_tracker.life.jobs import RunningJob
     from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
+    from amd_gpu_tracker.node_access.users import ReservedNodes
     from amd_gpu_tracker.recording import Recording
     from amd_gpu_tracker.records.refusals import Refusal
-    from amd_gpu_tracker.reserved_nodes import ReservedNodes
     from amd_gpu_tracker.shared_jobs import SharedJobs
     from amd_gpu_tracker.states.state import GpuState
+    from amd_gpu_tracker.tickets import Ticket, Tickets
     from amd_gpu_tracker.tracked_gpus import TrackedGpus
-    from amd_gpu_tracker.tracking import Tracking
+    from amd_gpu_tracker.tracking import LastingSettings, Tracking
     from amd_gpu_tracker.usage.looks import UsageLooks
-    from amd_gpu_tracker.waiting.ticket import Ticket
-    from amd_gpu_tracker.waiting.tickets import Tickets
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.reading import Health
@@ -83,7 +81,7 @@ class Tracker:
     @property
     def settings(self) -> LastingSettings:
         """Return the settings about users and containers, which outlive `reset`."""
-        from amd_gpu_tracker.lasting_settings import LastingSettings
+        from amd_gpu_tracker.tracking import LastingSettings
 
         return LastingSettings(self._book)
 
@@ -111,7 +109,7 @@ class Tracker:
     @property
     def nodes(self) -> ReservedNodes:
         """Return the device nodes of the GPUs, and which users may open them."""
-        from amd_gpu_tracker.reserved_nodes import ReservedNodes
+        from amd_gpu_tracker.node_access.users import ReservedNodes
 
         return ReservedNodes(self._host)
 
@@ -224,7 +222,7 @@ class Tracker:
         )
 
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
-        from amd_gpu_tracker.claims.sickness import keep_sick
+        from amd_gpu_tracker.claims.verdicts import keep_sick
 
         keep_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 
@@ -284,7 +282,10 @@ class Tracker:
         has used before is also refused. GpusRefused also if other jobs wait in line. In a `with` statement, the GPUs
         are released at the end of the block.
         """
-        return self._hold(name, request, pid=pid, before=self._tickets())
+        from amd_gpu_tracker.claims.by_name import hold_by_name
+
+        before = self._tickets()
+        return hold_by_name(self._book, name, request, pid=pid, rules=self._rules, release=self.release, before=before)
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:
         """Wait in line, then reserve GPUs as `hold` does; jobs are served in the order in which they came.
@@ -294,16 +295,7 @@ class Tracker:
         """
         from amd_gpu_tracker.broker.wait import wait_in_line
 
-        return wait_in_line(
-            self._book,
-            name,
-            request,
-            self._rules,
-            timeout=timeout,
-            tell=tell,
-            try_now=lambda: self._hold(name, request, is_waiting=True),
-            release=self.release,
-        )
+        return wait_in_line(self._book, name, request, self._rules, timeout=timeout, tell=tell, release=self.release)
 
     def waiting(self) -> list[Ticket]:
         """Return the waiting jobs, in the order in which they came.
@@ -366,31 +358,9 @@ class Tracker:
         return Tracking(self._book)
 
     def _tickets(self) -> list[Tickets]:
-        from amd_gpu_tracker.waiting.tickets import all_tickets
+        from amd_gpu_tracker.tickets import all_tickets
 
         return all_tickets((self._state, State(self._host)), self._processes)
-
-    def _hold(
-        self,
-        name: str,
-        request: str,
-        *,
-        pid: int | None = None,
-        is_waiting: bool = False,
-        before: Sequence[Tickets] = (),
-    ) -> Reservation:
-        from amd_gpu_tracker.claims.by_name import hold_by_name
-
-        return hold_by_name(
-            self._book,
-            name,
-            request,
-            pid=pid,
-            rules=self._rules,
-            release=self.release,
-            is_waiting=is_waiting,
-            before=before,
-        )
 
 
 def _asking_user() -> int:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.broker.job_stderr import say_to
+from amd_gpu_tracker.broker.child import say_to
 from amd_gpu_tracker.life.processes import Processes
 
 SLEEP = ("sleep", "600")

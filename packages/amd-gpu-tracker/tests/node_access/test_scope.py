@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.node_access.device_filter import allowed_devices
-from amd_gpu_tracker.node_access.scope import start_scope
+from amd_gpu_tracker.node_access.scope import allowed_devices, start_scope
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
 

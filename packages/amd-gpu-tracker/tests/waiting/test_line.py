@@ -19,8 +19,8 @@ from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisable
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State, open_state
+from amd_gpu_tracker.tickets import Tickets
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.waiting.tickets import Tickets
 from amdgpu_discovery.errors import FileError, RequestError
 from support.shared_host import Broker, wait_until
 

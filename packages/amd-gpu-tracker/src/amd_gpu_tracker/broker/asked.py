@@ -14,7 +14,7 @@ from amd_gpu_tracker.claims.by_name import is_contested
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import TrackerDisabled
 from amd_gpu_tracker.records.job_ids import job_id
-from amd_gpu_tracker.waiting.ticket import Ticket
+from amd_gpu_tracker.tickets import Ticket
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 

@@ -1,11 +1,14 @@
-"""One client's connection: a line comes in, answers go out, and the server waits for neither."""
+"""One client's connection: a line comes in, answers go out, and the server waits for neither. Users take turns."""
 
 from __future__ import annotations
 
 import os
 import select
 import socket
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from amd_gpu_tracker.broker.peer import Peer, has_ended
 from amd_gpu_tracker.broker.protocol import LARGEST_LINE, Answer, ProtocolError, Request, format_answer, parse_request
@@ -14,6 +17,9 @@ from amd_gpu_tracker.broker.protocol import LARGEST_LINE, Answer, ProtocolError,
 MOST_UNREAD = 64 * 1024
 # How long a client may take for its one line, and to read the last answer.
 SILENCE_SECONDS = 10.0
+Item = TypeVar("Item")
+# Of one user, before it is the next one's turn; a request takes 5 to 20 milliseconds and is not interrupted.
+TURN_SECONDS = 0.01
 
 
 def has_hung_up(connected: socket.socket) -> bool:
@@ -116,3 +122,33 @@ class Connection:
         """Close everything."""
         self._socket.close()
         os.close(self.pidfd)
+
+
+class FairTurns(Generic[Item]):
+    """Queues by user. `now` is a clock."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._queues: dict[int, deque[Item]] = {}
+        self._now = now
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def count_of(self, uid: int) -> int:
+        """Return how much is to be done for a user."""
+        return len(self._queues.get(uid, ()))
+
+    def add(self, uid: int, item: Item) -> None:
+        """Add something that is to be done for a user, behind the rest."""
+        self._queues.setdefault(uid, deque()).append(item)
+
+    def take(self, seconds: float = TURN_SECONDS) -> Iterator[Item]:
+        """Yield what is done in one round: of each user one item, and more until its caller has spent `seconds`."""
+        for uid in list(self._queues):
+            queue, end = self._queues[uid], self._now() + seconds
+            while queue:
+                yield queue.popleft()
+                if self._now() >= end:
+                    break
+            if not queue:
+                del self._queues[uid]

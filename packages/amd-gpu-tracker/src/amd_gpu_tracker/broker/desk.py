@@ -22,9 +22,8 @@ from amd_gpu_tracker.broker.order import choose
 from amd_gpu_tracker.broker.people import format_held
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
-from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.scopes import Scopes
-from amd_gpu_tracker.broker.seen_leases import SeenLeases
+from amd_gpu_tracker.broker.seen_leases import RecentUse, SeenLeases
 from amd_gpu_tracker.broker.terms import FindTerms, Terms, permission_of, require_in_time, require_permission
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.by_name import require_nobody_before
@@ -32,8 +31,8 @@ from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.job_ids import ENDING, job_id, name_of, owner_of
+from amd_gpu_tracker.tickets import require_name
 from amd_gpu_tracker.times import format_seconds
-from amd_gpu_tracker.waiting.ticket import require_name
 from amdgpu_discovery.errors import ToolkitError
 
 

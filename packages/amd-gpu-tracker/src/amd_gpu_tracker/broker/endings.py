@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.child import Children
+from amd_gpu_tracker.broker.child import Children, say_to_job
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
 from amd_gpu_tracker.broker.grants import FIRST_PROCESS
 from amd_gpu_tracker.broker.job_processes import gpus_of
-from amd_gpu_tracker.broker.job_stderr import say_to_job
 from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release

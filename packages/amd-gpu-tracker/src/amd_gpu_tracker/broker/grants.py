@@ -12,9 +12,8 @@ from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import find_rivals
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
-from amd_gpu_tracker.claims.preview import preview
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.claims.reservation import reserve
+from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotDone, NotPermitted, StateError
 from amd_gpu_tracker.history.ended import read_ended
 from amd_gpu_tracker.life.lease_scan import scan_leases

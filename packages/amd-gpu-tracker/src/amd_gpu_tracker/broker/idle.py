@@ -10,8 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.job_stderr import say_to_job
+from amd_gpu_tracker.broker.child import Children, say_to_job
 from amd_gpu_tracker.broker.job_time import inside
 from amd_gpu_tracker.broker.journal import Journal, log_of
 from amd_gpu_tracker.claims.claim import Book

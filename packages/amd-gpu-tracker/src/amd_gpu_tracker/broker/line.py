@@ -12,13 +12,13 @@ from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.broker.order import Waiter, serve, sort_waiters
 from amd_gpu_tracker.broker.place import TELL_SECONDS, Place
 from amd_gpu_tracker.broker.protocol import Answer, refusal
-from amd_gpu_tracker.broker.recent_use import RecentUse
 from amd_gpu_tracker.broker.scopes import Scopes
+from amd_gpu_tracker.broker.seen_leases import RecentUse
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
 from amd_gpu_tracker.records.lease import boot_offset
-from amd_gpu_tracker.waiting.tickets import Tickets
+from amd_gpu_tracker.tickets import Tickets
 from amdgpu_discovery.errors import FileError, ToolkitError
 
 MOST_WAITING = 20_000

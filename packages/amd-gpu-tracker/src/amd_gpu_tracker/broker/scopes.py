@@ -15,8 +15,7 @@ from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.job_processes import scope_of
 from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
-from amd_gpu_tracker.node_access.device_filter import allowed_devices, read_devices
-from amd_gpu_tracker.node_access.scope import start_scope
+from amd_gpu_tracker.node_access.scope import allowed_devices, read_devices, start_scope
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.job_ids import name_of
 from amdgpu_discovery.errors import ToolkitError

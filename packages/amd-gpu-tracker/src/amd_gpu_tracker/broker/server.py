@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.client import is_answered
-from amd_gpu_tracker.broker.connection import Connection, has_hung_up
+from amd_gpu_tracker.broker.connection import Connection, FairTurns, has_hung_up
 from amd_gpu_tracker.broker.desk import Desk
-from amd_gpu_tracker.broker.fair_turns import FairTurns
 from amd_gpu_tracker.broker.line import LOOK_SECONDS
 from amd_gpu_tracker.broker.peer import Subordinates, find_peer, find_uid, no_account
 from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
@@ -22,7 +21,7 @@ from amd_gpu_tracker.broker.wakes import Wakes
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.waiting.tickets import Tickets
+from amd_gpu_tracker.tickets import Tickets
 from amdgpu_discovery.errors import ToolkitError
 
 # Where the administrator's settings are.

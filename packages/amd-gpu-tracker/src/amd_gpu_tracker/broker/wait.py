@@ -16,7 +16,7 @@ from functools import partial
 from amd_gpu_tracker.broker.client import Refused, ask, is_answered
 from amd_gpu_tracker.broker.protocol import RUN, Request, find_socket
 from amd_gpu_tracker.broker.terms import rules_as_told
-from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
+from amd_gpu_tracker.claims.by_name import find_wanted, hold_by_name, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal
 from amd_gpu_tracker.claims.handover import Reservation
@@ -30,8 +30,7 @@ from amd_gpu_tracker.errors import (
     needs_root,
 )
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.waiting.ticket import require_name
-from amd_gpu_tracker.waiting.tickets import Tickets
+from amd_gpu_tracker.tickets import Tickets, require_name
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.people import behind_sudo
@@ -72,12 +71,11 @@ def wait_in_line(
     *,
     timeout: float | None,
     tell: Callable[[str], None],
-    try_now: Callable[[], Reservation],
     release: Callable[[str], object],
 ) -> Reservation:
-    """Return what this job reserves when it is its turn; `release` gives it back. Errors as `Tracker.wait`.
+    """Return what this job reserves when it is its turn, at once if no job waits; `release` gives it back.
 
-    If no job waits, it is what `try_now` reserves.
+    Errors as `Tracker.wait`.
     """
     state, processes = book.state, book.processes
     require_name(name)
@@ -88,7 +86,7 @@ def wait_in_line(
     if not is_contested(state.read_policy(), choice, wanted) or not tickets.stems():
         # Another process that keeps the lock must not cost a job its place.
         with suppress(GpusRefused, LockTimeout):
-            return try_now()
+            return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True)
     told, behind = rules_as_told(rules, choice), behind_sudo(os.environ)
     asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told, behind=behind)
     try:

@@ -7,7 +7,7 @@ import os
 from amd_gpu_tracker.claims.claim import Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import called, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
-from amd_gpu_tracker.claims.reservation import reserve
+from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.lease_scan import scan_leases
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.waiting.tickets import Tickets
+    from amd_gpu_tracker.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -82,8 +82,6 @@ def preview_by_name(
         from amd_gpu_tracker.claims.choice import preview_choice
 
         return preview_choice(book, claim, choice, wanted)
-    from amd_gpu_tracker.claims.preview import preview
-
     preview(book, claim)
     return wanted
 
@@ -96,8 +94,8 @@ def hold_by_name(
     pid: int | None = None,
     rules: ChoiceRules,
     release: Callable[[str], object],
-    is_waiting: bool,
-    before: Sequence[Tickets],
+    is_waiting: bool = False,
+    before: Sequence[Tickets] = (),
 ) -> Reservation:
     """Reserve as `reserve_by_name` does, and return the reservation with what hands it on.
 

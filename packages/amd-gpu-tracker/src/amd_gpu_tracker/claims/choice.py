@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import new_lease, prune_others, read_own_lease
+from amd_gpu_tracker.claims.claim import in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of, refuse_unreserved
-from amd_gpu_tracker.claims.reservation import find_others, in_pod, look_again, read_current_policy, recorded
+from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
 from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name

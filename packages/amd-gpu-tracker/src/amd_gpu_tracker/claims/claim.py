@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posix
 import time
 
 from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Holder, ProcessId
     from amd_gpu_tracker.records.lock import Lock
+    from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits
+
+# That of this process, which is the host's: a container that joins it is in no pod.
+OWN_IPC = "/proc/self/ns/ipc"
 
 
 class Book:
@@ -151,3 +156,24 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
         ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
         init=claim.holder.init or own.init,
     )
+
+
+def in_pod(state: State, policy: Policy, claim: Claim) -> Claim:
+    """Return a claim with the pod of its container, where one pod has exclusive GPUs together.
+
+    The pod is the IPC namespace that the engine lets a container join, by the kernel's number: labels and annotations
+    may come from an image. What a user's own engine writes is no pod, because it has no exclusive GPUs.
+    """
+    is_asked = policy.is_exclusive_to_pods and claim.ipc and not state.is_rootless
+    return claim.replace(pod=_find_pod(claim.ipc)) if is_asked else claim
+
+
+def _find_pod(path: str) -> str:
+    try:
+        own, found = posix.stat(OWN_IPC), posix.stat(path)
+    except OSError:
+        return ""
+    # Numbers of namespaces are those of one file system of the kernel. One is used again when nothing is left in it:
+    # of two living containers that joined the same number, both are in it.
+    is_other = found.st_dev == own.st_dev and found.st_ino != own.st_ino
+    return f"ipc:{found.st_ino}" if is_other else ""

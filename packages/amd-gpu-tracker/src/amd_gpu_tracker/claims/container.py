@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
-from amd_gpu_tracker.claims.reservation import note_privileged, reserve, withdraw
+from amd_gpu_tracker.claims.reservation import note_privileged, preview, reserve, withdraw
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
 from amd_gpu_tracker.records.lock import KernelLock
@@ -98,8 +98,6 @@ class ContainerClaim:
 
     def preview(self) -> None:
         """Raise what `reserve` would raise now, and change nothing."""
-        from amd_gpu_tracker.claims.preview import preview
-
         preview(self._book, self._claim)
 
     def find_unreserved_use(self) -> list[str]:
@@ -107,7 +105,7 @@ class ContainerClaim:
         if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:
             return []
         # Mostly none is.
-        from amd_gpu_tracker.claims.unreserved import say_unreserved_use
+        from amd_gpu_tracker.claims.verdicts import say_unreserved_use
 
         return say_unreserved_use(self._book.state, self._claim)
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.claims.claim import (
-    extended_lease,
-    new_lease,
-    prune_others,
-    read_own_lease,
-)
+from amd_gpu_tracker.claims.claim import extended_lease, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.records.lease import TOKEN
@@ -52,6 +47,33 @@ def reserve(book: Book, claim: Claim) -> bool:
         claim = in_pod(book.state, policy, claim)
         policy = require_tracked_gpus(book.state, policy, stamp, claim.wanted, asked=asked)
         return _reserve(book, claim, policy, handed_on)
+
+
+def preview(book: Book, claim: Claim) -> None:
+    """Raise what `reserve` would raise, without the lock and with nothing written; its own lease counts for nothing."""
+    state = book.state
+    if not claim.wanted or not may_be_tracking(state.host):
+        return
+    policy = state.read_policy()
+    if not policy.enabled:
+        return
+    # No start comes here.
+    from amd_gpu_tracker.claims.decision import decide
+    from amd_gpu_tracker.life.lease_scan import foresee_leases
+    from amd_gpu_tracker.records.identity import match_wanted
+    from amdgpu_discovery.numbering import locate_gpus
+
+    handed_on = read_handed_on(book, claim)
+    policy = match_wanted(state, policy, locate_gpus(state.host), claim.wanted, find_words(claim, handed_on)).policy
+    claim = in_pod(state, policy, claim)
+
+    def scan(paths: Iterable[str]) -> LeaseScan:
+        return foresee_leases(state, book.processes, paths)
+
+    others = find_others(state, claim, handed_on)
+    met = decide(read_situation(state, claim, policy, handed_on, paths=others, scan=scan), claim)
+    if isinstance(met, ToolkitError):
+        raise met
 
 
 def read_current_policy(book: Book) -> tuple[bytes, Policy]:
@@ -114,16 +136,6 @@ def read_handed_on(book: Book, claim: Claim) -> Lease | None:
 
         return find_handed_on_to_user(state.host, token, processes)
     return found
-
-
-def in_pod(state: State, policy: Policy, claim: Claim) -> Claim:
-    """Return a claim with the pod of its container, where one pod has exclusive GPUs together."""
-    if not (policy.is_exclusive_to_pods and claim.ipc):
-        return claim
-    # Few hosts share GPUs so, and most containers are in no pod.
-    from amd_gpu_tracker.claims.pods import with_pod
-
-    return with_pod(state, claim)
 
 
 def find_words(claim: Claim, handed_on: Lease | None) -> Sequence[str]:

@@ -1,9 +1,14 @@
-"""The unreserved GPUs that a choice passes over: those that are used, sick, suspect or drained."""
+"""How GPUs are: which of them a choice passes over, which starts are refused as sick, and which are used unreserved."""
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.drains import by_key
+import time
+
+from amd_gpu_tracker.records.drains import Drain, by_key, read_drains, this_boot, write_drains
+from amd_gpu_tracker.records.unrecorded import DRAINS, forget_failure, note_failure
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import SICK, Health, read_health
 from amdgpu_discovery.value import Value
@@ -13,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from amd_gpu_tracker.claims.choosing import Candidate
-    from amd_gpu_tracker.records.drains import Drain
+    from amd_gpu_tracker.claims.claim import Book, Claim
+    from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.states.use import GpuLoad
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.limits import HealthLimits
@@ -67,3 +73,65 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
     if verdict.use.is_used and not (candidate.users or candidate.shares):
         return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
     return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
+
+
+def say_unreserved_use(state: State, claim: Claim) -> list[str]:
+    """Return a sentence about each GPU of a claim that is used and that no other reservation names.
+
+    It names no process: to go through all of them takes longer than a start.
+    """
+    own = state.lease_path((claim.holder.root, claim.holder.container_id))
+    others = [path for path in state.lease_paths() if path != own]
+    free = {gpu.key for gpu in claim.wanted if not any(state.may_name(path, [gpu.key.encode()]) for path in others)}
+    gpus = [gpu for gpu in find_gpus(state.host) if gpu.key in free]
+    health = read_health(state.host, [str(gpu.pci_address) for gpu in gpus], with_errors=False)
+    uses = read_gpu_uses(state.host, gpus, health)
+    return [f"GPU {gpu.number} is {format_use(uses[gpu.number], ())}" for gpu in gpus if uses[gpu.number].is_used]
+
+
+def keep_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gives_sick: bool) -> None:
+    """Write down what a look found out about the health of GPUs, by their keys; what fails, doctor shows.
+
+    A look `with_errors` has read all that can be wrong with a GPU. An administrator who `gives_sick` GPUs has none
+    written down.
+    """
+    seen = {key: "; ".join(each.reasons) if each.verdict == SICK else "" for key, each in health.items()}
+    if gives_sick:
+        seen = dict.fromkeys(seen, "")
+    elif not with_errors:
+        # What was not asked may be what is wrong with it.
+        seen = {key: why for key, why in seen.items() if why}
+    directory = book.state.run_directory
+    try:
+        if book.state.read_policy().enabled:
+            _note(book, seen)
+            forget_failure(directory, DRAINS)
+    except FileError as error:
+        note_failure(directory, DRAINS, error.message)
+    except ToolkitError:
+        return
+
+
+def _note(book: Book, seen: Mapping[str, str]) -> None:
+    """Write what is wrong with each GPU, "" where it is well; what was known of others stays."""
+    host = book.state.host
+    if _with_seen(read_drains(host), seen) is None:
+        return
+    with book.locked():
+        if (noted := _with_seen(read_drains(host), seen)) is not None:
+            write_drains(host, noted)
+
+
+def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
+    """Return what is to be written after GPUs were looked at, None where that is there already."""
+    before = {each.key: each for each in drains if each.is_sick}
+    if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):
+        return None
+    now, boot_id = time.time(), this_boot()
+    sick = {
+        key: Drain(key=key, reason=why, since=before[key].since if key in before else now, boot_id=boot_id)
+        for key, why in seen.items()
+        if why
+    }
+    kept = [each for each in drains if not each.is_sick or each.key not in seen]
+    return [*kept, *sick.values()]

@@ -1,29 +1,111 @@
-"""Who may open which nodes, where only reserved GPUs may be opened: entries that follow from the leases."""
+"""Device nodes that only users who have reserved the GPU can open, where a host is set up so: who may open which.
+
+Nothing is remembered: leases say who may open what, and nodes say who can.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.node_access import nodes, scope
 from amd_gpu_tracker.node_access.acl import read_users, set_users
 from amd_gpu_tracker.records.job_ids import owner_of
-from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import FileError, reason
-from amdgpu_discovery.gpu import GpuLocation
-from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amd_gpu_tracker.records.lease import Lease
+    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.host import Host
+
+
+class ReservedNodes:
+    """The device nodes of the GPUs of one host."""
+
+    # This rule closes them at the next boot.
+    rule_file = nodes.RULE_FILE
+
+    def __init__(self, host: Host) -> None:
+        """Read the nodes of this host."""
+        self._host = host
+
+    def paths(self) -> list[str]:
+        """Return all nodes of the amdgpu driver, card2 before card10."""
+        return sorted(nodes.find_nodes(self._host), key=lambda path: (len(path), path))
+
+    def cards(self) -> set[str]:
+        """Return the cards as /sys/class/drm names them; displays are connected to these."""
+        minors = {device.card_minor for device in nodes.find_devices(self._host)}
+        return {f"card{minor}" for minor in minors if minor is not None}
+
+    def are_closed(self) -> bool:
+        """Return whether they were closed and not given back."""
+        return nodes.is_closed(self._host)
+
+    def find_open(self) -> str:
+        """Return what differs from the result of `close`, "" for nothing."""
+        return nodes.find_open(self._host)
+
+    def find_wrong(self) -> str:
+        """Return a node that users can open without having its GPU, "" if there is none; for root."""
+        for path, uids in self._find_users().items():
+            with suppress(FileNotFoundError):
+                if read_users(self._host.path(path)) != uids:
+                    return path
+        return ""
+
+    def find_obstacle(self) -> str:
+        """Return why systemd cannot close a device to a process of this machine, "" if it can; for root."""
+        return scope.find_obstacle()
+
+    def close(self) -> None:
+        """Allow only users who have reserved a GPU to open its nodes, also after a reboot; NotPermitted, FileError."""
+        nodes.close_nodes(self._host, self._find_users())
+
+    def update(self, leases: Iterable[Lease] | None = None) -> None:
+        """Allow each user to open the nodes of the GPUs of these leases, by default all living ones, and no others."""
+        for path, uids in self._find_users(leases).items():
+            # What keeps this from being done, doctor finds.
+            with suppress(OSError):
+                set_users(self._host.path(path), uids)
+
+    def give_back(self) -> bool:
+        """Allow the groups of the nodes to open them again; False if they could already."""
+        return nodes.give_back(self._host)
+
+    def unit_properties(self, gpus: Iterable[GpuLocation]) -> list[str]:
+        """Return the properties of a systemd unit that can open these GPUs and no others."""
+        allowed = scope.allowed_devices(gpus, scope.read_devices(self._host))
+        return [f"DevicePolicy={scope.POLICY}", *(f"DeviceAllow={device} {access}" for device, access in allowed)]
+
+    def _find_users(self, leases: Iterable[Lease] | None = None) -> dict[str, set[int]]:
+        """Return who may open each node of the GPUs that can be reserved, by these leases, by default all that live."""
+        if leases is None:
+            state = State(self._host)
+            leases = scan_leases(state, Processes(), state.lease_paths()).living
+        gpus = locate_gpus(self._host)
+        users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
+        for lease in leases:
+            if (owner := owner_of(lease.container_id)) and BY_API in lease.ways:
+                for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
+                    users[path].add(owner)
+        return users
 
 
 class NodeUsers:
-    """The nodes of one host. Nothing is remembered: leases say who may open what, and nodes say who can."""
+    """Lets users open the nodes of what the service gives them, where only reserved GPUs may be opened."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        # Whether only reserved GPUs may be opened; where not, the nodes are their groups' business.
+        # Where not, the nodes are their groups' business.
         self.is_reserved = False
 
     @property
@@ -49,38 +131,7 @@ class NodeUsers:
     def follow(self, leases: Iterable[Lease]) -> None:
         """Let all users open the GPUs that they have reserved, and no others."""
         if self.is_reserved:
-            follow_leases(self._host, leases)
-
-
-def follow_leases(host: Host, leases: Iterable[Lease] | None = None) -> None:
-    """Let all users open the GPUs of these leases, by default all living ones, and no others."""
-    for path, uids in find_users(host, leases).items():
-        # What keeps this from being done, doctor finds.
-        with suppress(OSError):
-            set_users(host.path(path), uids)
-
-
-def find_difference(host: Host) -> str:
-    """Return a node that others may open than those who have its GPU, "" if there is none."""
-    for path, uids in find_users(host).items():
-        with suppress(FileNotFoundError):
-            if read_users(host.path(path)) != uids:
-                return path
-    return ""
-
-
-def find_users(host: Host, leases: Iterable[Lease] | None = None) -> dict[str, set[int]]:
-    """Return who may open each node of the GPUs that can be reserved, by these leases, by default all that live."""
-    if leases is None:
-        state = State(host)
-        leases = scan_leases(state, Processes(), state.lease_paths()).living
-    gpus = locate_gpus(host)
-    users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
-    for lease in leases:
-        if (owner := owner_of(lease.container_id)) and BY_API in lease.ways:
-            for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
-                users[path].add(owner)
-    return users
+            ReservedNodes(self._host).update(leases)
 
 
 def _nodes_of(gpus: Iterable[GpuLocation]) -> list[str]:

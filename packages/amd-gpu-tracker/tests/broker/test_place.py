@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from amd_gpu_tracker.broker.place import held_by, waiting_for
 from amd_gpu_tracker.records.lease import ProcessId
-from amd_gpu_tracker.waiting.sentences import held_by, waiting_for
-from amd_gpu_tracker.waiting.ticket import Ticket
+from amd_gpu_tracker.tickets import Ticket
 
 
 def ticket(name, count):

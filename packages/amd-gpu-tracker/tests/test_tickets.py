@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.records.lease import ProcessId
-from amd_gpu_tracker.waiting.ticket import Ticket, format_ticket, parse_stem, parse_ticket, require_name
+from amd_gpu_tracker.tickets import Ticket, format_ticket, parse_stem, parse_ticket, require_name
 
 TICKET = Ticket(
     number=42,

@@ -7,8 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.fair_turns import FairTurns
+from amd_gpu_tracker.broker.connection import Connection, FairTurns
 from amd_gpu_tracker.broker.peer import Peer, Subordinates
 from amd_gpu_tracker.broker.protocol import WAITING, Answer
 from amd_gpu_tracker.life.processes import Processes

@@ -1,1 +1,0 @@
-"""TAB in the shells that people type in."""
