@@ -25,6 +25,8 @@ NEEDS = {
     "amd-ctk": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
 }
 EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
+# The distributions whose wheels this run of nox has built.
+BUILT: set[str] = set()
 
 # pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
 TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100")
@@ -510,14 +512,15 @@ def install_builder(session: nox.Session) -> None:
 
 
 def install_wheels(session: nox.Session, *distributions: str) -> None:
-    """Build wheels of these distributions and install them, with their extras, as users do."""
+    """Install distributions as users do, with their extras; a run of nox builds each wheel once."""
     session.install("hatchling>=1.22")
-    directory = Path(session.virtualenv.location).resolve() / "wheels"
-    shutil.rmtree(directory, ignore_errors=True)
-    for name in distributions:
+    directory = session.cache_dir.resolve() / "wheels"
+    for name in (name for name in distributions if name not in BUILT):
+        shutil.rmtree(directory / name, ignore_errors=True)
         with session.chdir(f"packages/{name}"):
-            session.run("python", "-m", "hatchling", "build", "-t", "wheel", "-d", f"{directory}", silent=True)
-    wheels = {wheel.name.partition("-")[0]: wheel for wheel in directory.iterdir()}
+            session.run("python", "-m", "hatchling", "build", "-t", "wheel", "-d", f"{directory / name}", silent=True)
+        BUILT.add(name)
+    wheels = [next((directory / name).glob("*.whl")).as_uri() for name in distributions]
     session.install(
-        *(f"{name}{EXTRAS.get(name, '')} @ {wheels[name.replace('-', '_')].as_uri()}" for name in distributions)
+        *(f"{name}{EXTRAS.get(name, '')} @ {wheel}" for name, wheel in zip(distributions, wheels, strict=True))
     )
