@@ -12,9 +12,8 @@ from amd_ctk.stderr import say_last
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
 from amdgpu_discovery.simulate.build import build_host
-from amdgpu_discovery.simulate.laid import lay_over
+from amdgpu_discovery.simulate.laid import lay_over, numbers_of_nodes
 from amdgpu_discovery.simulate.namespace import enter_namespace
-from amdgpu_discovery.simulate.nodes import numbers_of_nodes
 from amdgpu_discovery.simulate.profile_json import load_profile
 from amdgpu_discovery.simulate.running import running_simulation
 

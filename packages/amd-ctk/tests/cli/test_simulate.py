@@ -278,7 +278,7 @@ def test_a_device_node_comes_from_the_profile_and_not_from_a_file_of_its_host(tm
         "import sys; from amdgpu_discovery.host import Host; from amdgpu_discovery.simulate import load_profile\n"
         "from amdgpu_discovery.simulate.laid import lay_over\n"
         "from amdgpu_discovery.simulate.namespace import enter_namespace\n"
-        "from amdgpu_discovery.simulate.nodes import numbers_of_nodes\n"
+        "from amdgpu_discovery.simulate.laid import numbers_of_nodes\n"
         "enter_namespace(); lay_over(Host(sys.argv[1]), numbers_of_nodes(load_profile('one-gpu')))"
     )
 

@@ -8,7 +8,8 @@ import pytest
 
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
-from amd_device_spec.slurm.job_gpus import grant_in_job, rules_in_job
+from amd_device_spec.slurm.job_gpus import grant_in_job, remove_filters, rules_in_job
+from amd_device_spec.slurm_job import parse_job
 from amd_device_spec.start.plan import decide_grant, grant_on_host
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -212,3 +213,35 @@ def got(request, gpus, host):
         return [gpu.number for gpu in granted.gpus]
     except RequestError:
         return None
+
+
+JOB_OF_FILTERS = parse_job({"SLURM_STEP_GPUS": "2,3"})
+
+
+def left(*environment, job=JOB_OF_FILTERS, settings=None):
+    spec = {"process": {"env": list(environment)}}
+    assert remove_filters(spec, job, settings or Settings()) is (len(spec["process"]["env"]) < len(environment))
+    return spec["process"]["env"]
+
+
+@pytest.mark.parametrize(
+    "name", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES"]
+)
+@pytest.mark.parametrize("value", ["2,3", "0,1"])
+def test_what_slurm_writes_is_taken_out(name, value):
+    assert left("PATH=/bin", f"{name}={value}", "A=2,3") == ["PATH=/bin", "A=2,3"]
+
+
+@pytest.mark.parametrize("value", ["0", "1", "3", "", "GPU-08da82c12ef81b5d", "2,3,4"])
+def test_what_the_user_writes_stays(value):
+    assert left(f"ROCR_VISIBLE_DEVICES={value}") == [f"ROCR_VISIBLE_DEVICES={value}"]
+
+
+def test_a_setting_keeps_them():
+    keeping = Settings(slurm_filters="keep")
+
+    assert left("ROCR_VISIBLE_DEVICES=2,3", settings=keeping) == ["ROCR_VISIBLE_DEVICES=2,3"]
+
+
+def test_a_job_without_gpus_has_nothing_to_take_out():
+    assert left("ROCR_VISIBLE_DEVICES=0", job=parse_job({"SLURM_JOB_ID": "7"})) == ["ROCR_VISIBLE_DEVICES=0"]

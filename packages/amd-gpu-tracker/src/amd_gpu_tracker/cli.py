@@ -12,9 +12,9 @@ import typer
 
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, RootCommand
-from amd_gpu_tracker.records.ignored_users import LARGEST_UID
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
+from amd_gpu_tracker.records.user_files import LARGEST_UID
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.completion import offer_gpus

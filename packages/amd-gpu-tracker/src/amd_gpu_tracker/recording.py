@@ -78,7 +78,7 @@ class Recording:
 
     def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState], waiting: Sequence[Ticket]) -> None:
         """Write these to `path` for Prometheus; if that fails, record the reason."""
-        from amd_gpu_tracker.states.metrics import format_state_metrics
+        from amd_gpu_tracker.states.documents import format_state_metrics
         from amd_gpu_tracker.usage.documents import format_prometheus
 
         counts = {event: self._state.read_count(event) for event in (STARTS, REFUSALS, REPAIRS)}

@@ -28,7 +28,7 @@ def state_column(*, yields: int) -> Column:
 
 def print_states_json(tracker: Tracker) -> None:
     """Print the states of all GPUs as they are now, for programs."""
-    from amd_gpu_tracker.states.document import format_states_json
+    from amd_gpu_tracker.states.documents import format_states_json
 
     print(format_states_json(tracker.states(), [ticket.since for ticket in tracker.waiting()]))
 

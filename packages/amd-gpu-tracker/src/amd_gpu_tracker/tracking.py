@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from amd_gpu_tracker.errors import NotPermitted, StateError, TrackerDisabled
-from amd_gpu_tracker.records.ignored_users import read_ignored_users, write_ignored_users
 from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.records.state import clear
+from amd_gpu_tracker.records.user_files import read_ignored_users, write_ignored_users
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False

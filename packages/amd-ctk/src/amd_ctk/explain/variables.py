@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.explain.plan import Plan
 from amd_ctk.explain.visible_inside import FILTERS, Inside
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
-from amd_device_spec.slurm.filters import FILTERS as SLURM_FILTERS
+from amd_device_spec.slurm.job_gpus import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.selection import asks_for_nothing, may_be_choice, resolve

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from amd_ctk.image.check import judge_image, requirements_of, told_targets
 from amd_ctk.image.contents import Image
+from amdgpu_discovery.requirements.check import leading_numbers
 from amdgpu_discovery.requirements.facts import ContainerFacts
 from amdgpu_discovery.requirements.grammar import parse_requirement
-from amdgpu_discovery.requirements.judge import leading_numbers
 from amdgpu_discovery.targets import ANY_TARGET
 from amdgpu_discovery.value import Value
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from amd_ctk.job.service import got, preview
 from amd_ctk.job.words import PlannedJob
 from amd_ctk.listing import to_json
-from amd_device_spec.slurm.filters import FILTERS
+from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation
 from amd_gpu_tracker.service import GivenGpus, Service
 from amd_gpu_tracker.times import format_seconds, parse_duration

@@ -9,7 +9,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from amd_device_spec.slurm.filters import FILTERS
+from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation, WaitRefused
 from amdgpu_discovery.errors import ToolkitError, reason
 

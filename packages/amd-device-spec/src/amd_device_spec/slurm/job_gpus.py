@@ -1,4 +1,4 @@
-"""Which GPUs of a host a job of Slurm has.
+"""Which GPUs of a host a job of Slurm has, and the variables by which ROCm would choose a second time among them.
 
 Any user can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and what this
 process may use is the limit.
@@ -19,7 +19,7 @@ from amd_device_spec.slurm.conf import (
     has_several_types,
     read_lines,
 )
-from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
+from amd_device_spec.slurm_job import NODE, SlurmError, parse_job, parse_numbers
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
@@ -29,6 +29,7 @@ from amdgpu_discovery.unknown_gpus import format_numbers, shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 # The longest name that a host can have; Slurm's own are no longer.
 LONGEST_NODE = 64
+# Each makes ROCm or HIP count the GPUs that it finds from 0; HIP obeys that of CUDA too.
+FILTERS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES")
 
 
 def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapping[str, str]) -> ChoiceRules:
@@ -135,3 +138,25 @@ def read_device_files(host: Host, node: str) -> list[str]:
     lines = read_lines(host, path)
     slurm_conf = find_conf(host, SLURM_CONF) if has_several_types(lines, node) else None
     return find_device_files(lines, node, find_types(read_lines(host, slurm_conf), node) if slurm_conf else ())
+
+
+def remove_filters(spec: dict[str, Any], job: Job, settings: Settings) -> bool:
+    """Take Slurm's own filters out of a spec's environment; return whether there were any.
+
+    Slurm writes the positions on the host, or counts from 0 where it limits the job by a device cgroup. What is neither
+    is the user's own, and means GPUs as they are counted in the container.
+    """
+    if settings.slurm_filters == "keep" or not job.gpus:
+        return False
+    positions = job.positions
+    by_slurm = (positions, list(range(len(positions))))
+    environment = spec["process"]["env"]
+    kept = [variable for variable in environment if not _is_filter(variable, by_slurm)]
+    changed = len(kept) < len(environment)
+    environment[:] = kept
+    return changed
+
+
+def _is_filter(variable: str, by_slurm: Sequence[list[int]]) -> bool:
+    name, _, value = variable.partition("=")
+    return name in FILTERS and parse_numbers(value) in by_slurm

@@ -175,7 +175,7 @@ def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -
     if plan.request is None or plan.request.job is None or not plan.grant.gpus:
         return False
     # Few containers are started by Slurm.
-    from amd_device_spec.slurm.filters import remove_filters
+    from amd_device_spec.slurm.job_gpus import remove_filters
 
     return remove_filters(spec, plan.request.job, settings)
 

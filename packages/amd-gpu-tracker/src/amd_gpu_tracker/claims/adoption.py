@@ -11,9 +11,8 @@ import time
 from contextlib import suppress
 
 from amd_gpu_tracker.claims.claim import Claim, new_lease
-from amd_gpu_tracker.life.engine_processes import find_creations, find_strangers
 from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.life.running import find_running_containers, read_own_file
+from amd_gpu_tracker.life.running import find_creations, find_running_containers, find_strangers, read_own_file
 from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
 from amdgpu_discovery.errors import ToolkitError
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.life.engine_processes import Creation
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.life.running import RunningContainer
+    from amd_gpu_tracker.life.running import Creation, RunningContainer
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation

@@ -1,5 +1,7 @@
 """What users wrote, read by root: few files, small ones, their own, and never the target of a symbolic link.
 
+The administrator may decide that the tracker believes nothing of some users (`read_ignored_users`).
+
 A user may change a directory while it is read, so each step is taken from the directory that was opened before it.
 """
 
@@ -8,13 +10,17 @@ from __future__ import annotations
 import errno
 import os
 
+from amd_gpu_tracker.enabled import POLICY_DIRECTORY
+from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.rootless import DIRECTORY_NAME, USER_DIRECTORIES
+from amd_gpu_tracker.records.state import make_directory, read_if_there
+from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from amdgpu_discovery.host import Host
 
@@ -26,6 +32,9 @@ LARGEST_LEASE = 16 * 1024
 MOST_BYTES = 4 * 1024 * 1024
 # What interrupted writes leave is among the names.
 MOST_NAMES = 2 * MOST_LEASES
+IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
+# The kernel keeps the highest number for "no user".
+LARGEST_UID = (1 << 32) - 2
 
 
 class UserFile(Value):
@@ -147,3 +156,22 @@ def _lease_names(directory: int) -> Iterator[str]:
                 raise OSError(errno.EFBIG, f"it has more than {MOST_LEASES} leases")
             if entry.name.endswith(".json"):
                 yield entry.name
+
+
+def read_ignored_users(host: Host) -> frozenset[int]:
+    """Return the numbers of the users who are ignored; StateError where the file says something else."""
+    path = host.path(IGNORED_USERS_FILE)
+    words = (read_if_there(path) or b"").split()
+    if not all(word.isdigit() and len(word) <= len(str(LARGEST_UID)) for word in words):
+        raise StateError(
+            f"{path} cannot be understood: it has a line that is not a user's number",
+            hint="fix it, or delete it to ignore no user",
+        )
+    return frozenset(map(int, words))
+
+
+def write_ignored_users(host: Host, uids: Iterable[int]) -> None:
+    """Replace the list, and wait for the disk."""
+    make_directory(host.path(POLICY_DIRECTORY))
+    content = "".join(f"{uid}\n" for uid in sorted(uids))
+    replace_file(host.path(IGNORED_USERS_FILE), content.encode(), mode=0o644, durable=True)

@@ -1,14 +1,16 @@
-"""A list as a value: its columns, which of them give way where a terminal is narrow, and its text elsewhere."""
+"""A list as a value: its columns, which of them give way where a terminal is narrow, and its text elsewhere.
+
+Room on a terminal is counted in cells as rich counts them: characters of East Asian scripts and emoji take two.
+"""
 
 from __future__ import annotations
 
-from amd_gpu_tracker.show.cells import count_cells, pad
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 GAP = "  "
 # Less of a text than this says nothing.
@@ -19,6 +21,8 @@ WIDE_TERMINAL = 100
 ID_LENGTH = 12
 WHOLE_ID_LENGTH = 64
 HEXADECIMAL = "0123456789abcdef"
+# A word at the end, such as a pid or the engine, is kept if so many cells are left for what stands before it.
+LEAST_BEFORE_WORD = 4
 
 
 class Column(Value):
@@ -144,3 +148,49 @@ def _line(columns: Sequence[Column], texts: Sequence[str], widths: Sequence[int]
         pad(text, width, on_left=column.is_number) for column, text, width in zip(columns, texts, widths, strict=True)
     ]
     return GAP.join(padded).rstrip()
+
+
+def count_cells(text: str) -> int:
+    """Return how many cells a text takes."""
+    if text.isascii():
+        return len(text)
+    # Hardly any name needs it.
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def pad(text: str, width: int, *, on_left: bool = False) -> str:
+    """Return a text with blanks that make it as wide as this."""
+    blanks = " " * (width - count_cells(text))
+    return blanks + text if on_left else text + blanks
+
+
+def shorten(text: str, width: int, mark: str) -> str:
+    """Return text in at most so many cells, without its middle: names differ at both ends.
+
+    The last word, which says most of a text with several, is kept whole where the beginning has room beside it.
+    """
+    if count_cells(text) <= width:
+        return text
+    room = width - len(mark)
+    end = _end_of(text, room)
+    return f"{text[: _count_fitting(text, room - count_cells(end))]}{mark}{end}"
+
+
+def _end_of(text: str, room: int) -> str:
+    word = text[text.rfind(" ") :]
+    if len(word) < len(text) and room // 2 < count_cells(word) <= room - LEAST_BEFORE_WORD:
+        return word
+    return text[len(text) - _count_fitting(reversed(text), room // 2) :]
+
+
+def _count_fitting(characters: Iterable[str], room: int) -> int:
+    """Return how many of the characters fit."""
+    count = 0
+    for character in characters:
+        room -= count_cells(character)
+        if room < 0:
+            break
+        count += 1
+    return count

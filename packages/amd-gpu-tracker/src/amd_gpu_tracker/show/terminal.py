@@ -7,8 +7,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from amd_gpu_tracker.show.cells import count_cells, shorten
-from amd_gpu_tracker.show.listing import cut_id, fit_columns, width_of
+from amd_gpu_tracker.show.listing import count_cells, cut_id, fit_columns, shorten, width_of
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False

@@ -104,7 +104,7 @@ def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
 
 
 def _name(use: ProcessUse, proc: str, names: dict[int, str]) -> GpuProcess:
-    from amd_gpu_tracker.usage.process_users import find_process_user
+    from amd_gpu_tracker.usage.containers import find_process_user
     from amdgpu_discovery.usage.reading import read_process_name
 
     uid = find_process_user(proc, use.pid) if use.pid else None

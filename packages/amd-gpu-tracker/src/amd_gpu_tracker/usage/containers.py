@@ -1,23 +1,32 @@
-"""Tell in which container a process is, by its cgroup (cgroups(7), /proc/PID/cgroup).
+"""Tell in which container a process is, by its cgroup (cgroups(7), /proc/PID/cgroup), or by the lease that names it.
 
 Engines name the cgroup of a container after its id. The outermost container counts, which is the one that the engine
 of the host knows, unless the tracker knows another one by its id.
+
+A job that has reserved GPUs is in the cgroup of a login, of a service or of Slurm: no cgroup is named after it.
 """
 
 from __future__ import annotations
 
 import re
 
+from amd_gpu_tracker.life.user_leases import UserProcesses
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.usage.owners import read_real_uid
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from amd_gpu_tracker.life.status import ContainerUse
-    from amd_gpu_tracker.usage.holders import Owner
+    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.life.status import ContainerUse, OwnedLease
+    from amd_gpu_tracker.records.lease import Lease, ProcessId
+
+    # Id of a container, and the uid of the user whose it is; None for root and for the caller.
+    Owner = tuple[str, int | None]
+
 
 # One line for each hierarchy; a path has 4096 bytes at most.
 LARGEST_CGROUP = 65536
@@ -42,6 +51,8 @@ LONGEST_ID = 128
 OTHERS = (("lxc", re.compile(r"lxc\.payload\.(?P<id>[^/]+)")), ("nspawn", re.compile(r"machine-(?P<id>[^/]+)\.scope")))
 # Slurm and systemd-machined make no cgroups below the service of a user.
 ENGINES_OF_USERS = ("docker", "podman", "containerd")
+# Shells and launchers between a job and its processes; what is deeper counts by its cgroup.
+MOST_GENERATIONS = 64
 
 
 class ContainerOfProcess(Value):
@@ -164,3 +175,46 @@ def _owner_of(container_id: str, uses: Mapping[Owner, ContainerUse]) -> int | No
     """Return who has the lease of a container outside of the services of users: a user may run engines in others."""
     users = [user for each, user in uses if each == container_id and user is not None]
     return None if (container_id, None) in uses else min(users, default=None)
+
+
+def find_process_user(proc: str, pid: int) -> int | None:
+    """Return the user below whose service a process is, else its real uid; None where nothing tells."""
+    user = read_service_user(proc, pid)
+    return read_real_uid(proc, pid) if user is None else user
+
+
+def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Iterable[int]) -> dict[int, Owner]:
+    """Return the lease of each of these processes that has one: its own, or that of the nearest process above it.
+
+    Of two `leases` that name the same process, the first counts.
+    """
+    wanted = list(pids)
+    owners = _owners_by_process(leases, processes) if wanted else {}
+    return {pid: owner for pid in wanted if (owner := _find_owner(pid, owners, processes)) is not None}
+
+
+def holding_process(lease: Lease) -> ProcessId | None:
+    """Return the process below which all others have the GPUs of a lease, too.
+
+    What makes a container may make others as well, as containerd does; what reserves GPUs for itself is the job.
+    """
+    return lease.init or (None if lease.bundle else lease.creator)
+
+
+def _find_owner(pid: int, owners: Mapping[ProcessId, Owner], processes: Processes) -> Owner | None:
+    above = processes.ancestors(pid, MOST_GENERATIONS) if owners else []
+    return next((owners[process] for process in above if process in owners), None)
+
+
+def _owners_by_process(leases: Iterable[OwnedLease], processes: Processes) -> dict[ProcessId, Owner]:
+    found: dict[ProcessId, Owner] = {}
+    for lease, uid in leases:
+        process = holding_process(lease)
+        if process and lease.namespace == processes.namespace and _is_of(uid, process, processes):
+            found.setdefault(process, (lease.container_id, uid))
+    return found
+
+
+def _is_of(uid: int | None, process: ProcessId, processes: Processes) -> bool:
+    """Return whether a process is that of the user who wrote so in a lease; another may have proved the lease."""
+    return uid is None or UserProcesses(uid, processes).has(process.pid)

@@ -7,16 +7,19 @@ import posix
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.running import find_running_containers
 from amd_gpu_tracker.records.rootless import find_user
-from amd_gpu_tracker.usage.bounds import with_few_users
-from amd_gpu_tracker.usage.containers import ContainerOfProcess, believed, find_container, uses_by_owner
-from amd_gpu_tracker.usage.holders import find_holders
-from amd_gpu_tracker.usage.process_users import find_process_user
-from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
+from amd_gpu_tracker.usage.containers import (
+    ContainerOfProcess,
+    believed,
+    find_container,
+    find_holders,
+    find_process_user,
+    uses_by_owner,
+)
+from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess, with_few_users
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.people import read_user_names
-from amdgpu_discovery.usage.budget import MOST_SECONDS
 from amdgpu_discovery.usage.busy import find_gpu_busy, find_process_busy
-from amdgpu_discovery.usage.owners import read_real_uid
+from amdgpu_discovery.usage.owners import MOST_SECONDS, read_real_uid
 from amdgpu_discovery.usage.reading import read_process_name
 
 TYPE_CHECKING = False
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.life.status import OwnedLease, Status
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.usage.holders import Owner
+    from amd_gpu_tracker.usage.containers import Owner
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.reading import ProcessUse, UsageReading
 

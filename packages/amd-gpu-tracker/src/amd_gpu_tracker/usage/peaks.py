@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.usage.holders import Owner
+    from amd_gpu_tracker.usage.containers import Owner
 
     # Id of a container, `GpuLocation.key` of a GPU, and the user whose container it is.
     Key = tuple[str, str, int | None]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.show.cells import shorten
-from amd_gpu_tracker.show.listing import Column, Listing, format_listing
+from amd_gpu_tracker.show.listing import Column, Listing, format_listing, shorten
 from amd_gpu_tracker.times import format_minutes
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.plain_text import printable

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
-from amdgpu_discovery.requirements.facts import HINT, RequirementError, read_facts
+from amdgpu_discovery.requirements.facts import HINT, RequirementError, not_judged, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
-from amdgpu_discovery.requirements.judge import judge
-from amdgpu_discovery.targets import OVERRIDE
+from amdgpu_discovery.targets import OVERRIDE, belongs_to
 from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
     from amdgpu_discovery.requirements.grammar import Comparison
+
+CPU_PREFIX = "x86-64-v"
+UNITS = {"MiB": 1, "GiB": 1024}
+# Of one number in a requirement; longer ones name nothing.
+MOST_DIGITS = 18
 
 
 def check_container(
@@ -82,3 +87,159 @@ def _check_gpu(alternatives: Sequence[Sequence[Comparison]], gpu: JudgedGpu, fac
         reasons[failed[0]] = None
     # A GPU and its host have one word for each property, so these are few.
     raise RequirementError(" and ".join(reasons))
+
+
+class Judgement(Value):
+    """Whether a condition holds, and what is the case, as a clause."""
+
+    holds: bool
+    words: str
+    # Whether it cannot be judged, and was let pass.
+    is_unknown: bool = False
+
+
+def judge(comparison: Comparison, gpu: JudgedGpu, facts: ContainerFacts) -> Judgement:
+    """Judge one condition; RequirementError where its value means nothing."""
+    return _JUDGES[comparison.subject](comparison, gpu, facts)
+
+
+def _judge_gfx(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
+    if not gpu.target:
+        return Judgement(holds=False, words=f"the driver does not report the target of GPU {gpu.number}")
+    holds = belongs_to(gpu.target, comparison.wanted) is (comparison.operator == "=")
+    return Judgement(holds=holds, words=f"GPU {gpu.number} is {gpu.target}")
+
+
+def _judge_partition(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
+    modes = [mode for mode in (gpu.compute_partition, gpu.memory_partition) if mode]
+    holds = (comparison.wanted.upper() in (*modes, "-".join(modes))) is (comparison.operator == "=")
+    return Judgement(holds=holds, words=f"GPU {gpu.number} is in {'-'.join(modes)}")
+
+
+def _judge_vram(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
+    wanted = _parse_size(comparison)
+    if gpu.vram_mib is None:
+        return Judgement(holds=False, words=f"the driver does not report the memory of GPU {gpu.number}")
+    words = f"GPU {gpu.number} has {gpu.vram_mib} MiB of memory"
+    return Judgement(holds=_compare((gpu.vram_mib,), comparison.operator, (wanted,)), words=words)
+
+
+def _judge_gpus(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
+    count = len(facts.gpus)
+    words = f"the container gets {count} GPU{'' if count == 1 else 's'}"
+    return Judgement(holds=_compare((count,), comparison.operator, _parse_version(comparison)), words=words)
+
+
+def _judge_kernel(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
+    found, wanted = leading_numbers(facts.kernel), _parse_version(comparison)
+    return Judgement(holds=_compare(found, comparison.operator, wanted), words=f"the kernel is {facts.kernel}")
+
+
+def _judge_driver(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
+    wanted = _parse_version(comparison)
+    if not facts.driver:
+        return Judgement(holds=True, is_unknown=True, words="the kernel's own amdgpu driver has no version")
+    holds = _compare(leading_numbers(facts.driver), comparison.operator, wanted)
+    return Judgement(holds=holds, words=f"the amdgpu driver is {facts.driver}")
+
+
+def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
+    """Judge whether AMD tests such a ROCm with the driver."""
+    wanted = _parse_version(comparison)
+    if facts.oldest_rocm:
+        return _judge_by_order(comparison.operator, wanted[:2], facts)
+    if not facts.rocm:
+        driver = f"amdgpu driver {facts.driver}" if facts.driver else "kernel's own amdgpu driver"
+        return Judgement(holds=True, is_unknown=True, words=f"the ROCm versions tested with the {driver} are not known")
+    # The table tells minor releases.
+    releases, wanted = [leading_numbers(release) for release in facts.rocm], wanted[:2]
+    if comparison.operator == "!=":
+        holds = all(_compare(release, "!=", wanted) for release in releases)
+    else:
+        holds = any(_compare(release, comparison.operator, wanted) for release in releases)
+    words = f"the amdgpu driver {facts.driver} is tested with ROCm {facts.rocm[0]} to {facts.rocm[-1]}"
+    return Judgement(holds=holds, words=words)
+
+
+def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFacts) -> Judgement:
+    """Judge a ROCm where the driver is newer than the table: it is tested only with its neighbours."""
+    newer = f"the amdgpu driver {facts.driver} is newer than this toolkit's table"
+    oldest = leading_numbers(facts.oldest_rocm)
+    is_older = wanted < oldest or (operator == "<" and wanted <= oldest)
+    if is_older and operator in ("=", "<", "<="):
+        return Judgement(holds=False, words=f"{newer}, which begins with ROCm {facts.oldest_rocm}")
+    return Judgement(holds=True, is_unknown=True, words=newer)
+
+
+def _judge_cpu(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
+    level = comparison.wanted.removeprefix(CPU_PREFIX)
+    if not comparison.wanted.startswith(CPU_PREFIX) or level not in ("1", "2", "3", "4"):
+        raise _meaningless(comparison, "cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4")
+    if not facts.cpu_level:
+        return Judgement(holds=False, words="the processor is not an x86-64")
+    # A processor of a level runs the code of all below it.
+    operator = ">=" if comparison.operator == "=" else comparison.operator
+    holds = _compare((facts.cpu_level,), operator, (int(level),))
+    return Judgement(holds=holds, words=f"the processor is {CPU_PREFIX}{facts.cpu_level}")
+
+
+_JUDGES: Mapping[str, Callable[[Comparison, JudgedGpu, ContainerFacts], Judgement]] = {
+    "cpu": _judge_cpu,
+    "driver": _judge_driver,
+    "gfx": _judge_gfx,
+    "gpus": _judge_gpus,
+    "kernel": _judge_kernel,
+    "partition": _judge_partition,
+    "rocm": _judge_rocm,
+    "vram": _judge_vram,
+}
+
+
+def leading_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers with which a version begins: 6, 8, 0 of "6.8.0-45-generic"."""
+    numbers: list[int] = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))][:MOST_DIGITS]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def _compare(found: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> bool:
+    """Compare versions as far as the wanted one goes: 6.8.12 is 6.8."""
+    # A version that is shorter has zeros.
+    same_length = (*found, *(0,) * len(wanted))[: len(wanted)]
+    if operator in ("=", "!="):
+        return (same_length == wanted) is (operator == "=")
+    if same_length == wanted:
+        return operator in ("<=", ">=")
+    return (same_length < wanted) is operator.startswith("<")
+
+
+def _parse_version(comparison: Comparison) -> tuple[int, ...]:
+    parts = comparison.wanted.removeprefix("v").split(".")
+    if not all(_is_number(part) for part in parts):
+        subject = comparison.subject
+        raise _meaningless(comparison, f"{subject} is compared with numbers, as in {subject}>=6.8")
+    return tuple(map(int, parts))
+
+
+def _parse_size(comparison: Comparison) -> int:
+    unit = next((unit for unit in UNITS if comparison.wanted.endswith(unit)), "")
+    number = comparison.wanted.removesuffix(unit)
+    if not _is_number(number):
+        raise _meaningless(comparison, "vram is a number of MiB, or has a unit: 65536, 64GiB")
+    return int(number) * UNITS.get(unit, 1)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+def _meaningless(comparison: Comparison, words: str) -> Exception:
+    from amdgpu_discovery.unknown_gpus import shown
+
+    return not_judged(f"{shown(comparison.wanted, quoted=True)} means nothing here: {words}")

@@ -8,10 +8,9 @@ from collections.abc import Collection
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate.drm_sysfs import add_drm
 from amdgpu_discovery.simulate.kfd_sysfs import add_kfd, add_links
 from amdgpu_discovery.simulate.links import link_nodes
-from amdgpu_discovery.simulate.pci_sysfs import add_health, add_pci
+from amdgpu_discovery.simulate.pci_sysfs import add_drm, add_health, add_pci
 from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.processes import add_processes
 from amdgpu_discovery.simulate.profile import Profile, ProfileError

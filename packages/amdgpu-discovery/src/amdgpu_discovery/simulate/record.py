@@ -12,8 +12,8 @@ from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.numbering import join_gpus
-from amdgpu_discovery.simulate.minors import SHARED_MINORS
-from amdgpu_discovery.simulate.node_properties import USUAL_GPU_PROPERTIES
+from amdgpu_discovery.simulate.kfd_sysfs import USUAL_GPU_PROPERTIES
+from amdgpu_discovery.simulate.placement import SHARED_MINORS
 from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
 from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, read_number, read_numbers, record_gpu
 

@@ -14,8 +14,8 @@ from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attr
 from amdgpu_discovery.health.reading import GIVEN_UP, MOST_SECONDS
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import KfdNode, read_gpu_id, read_vram_bytes
+from amdgpu_discovery.simulate.kfd_sysfs import DERIVED_PROPERTIES, OPTIONAL_PROPERTIES
 from amdgpu_discovery.simulate.links import XGMI, XGMI_WEIGHT
-from amdgpu_discovery.simulate.node_properties import DERIVED_PROPERTIES, OPTIONAL_PROPERTIES
 from amdgpu_discovery.simulate.profile import GpuModel, SimulatedGpu
 from amdgpu_discovery.value import Value
 

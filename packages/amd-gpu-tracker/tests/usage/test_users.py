@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from amd_gpu_tracker.usage.bounds import with_few_users
 from amd_gpu_tracker.usage.documents import format_prometheus
-from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
+from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess, with_few_users
 
 GPU = GpuUsage(
     number=0,

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from amd_gpu_tracker.show.listing import Column, Listing, Page
-from amd_gpu_tracker.show.page import draw_page
+from amd_gpu_tracker.show.watch_screen import draw_page
 
 USAGE = Listing(
     columns=(
