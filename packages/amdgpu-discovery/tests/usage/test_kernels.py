@@ -10,7 +10,8 @@ import pytest
 
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.usage.drm_clients import DrmClient, parse_fdinfo
-from amdgpu_discovery.usage.reading import ProcessUse, read_usage
+from amdgpu_discovery.usage.kfd_processes import ProcessUse
+from amdgpu_discovery.usage.reading import read_usage
 
 KERNELS = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "kernels").iterdir()}
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.usage.kfd_processes import KfdUse
-    from amdgpu_discovery.usage.reading import ProcessUse
+    from amdgpu_discovery.usage.kfd_processes import ProcessUse
 
 # Less is what a process has that only looks, and what drivers and firmware keep.
 LEAST_VRAM = 256 * MEBIBYTE
@@ -53,14 +52,14 @@ class GpuLoad(Value):
 
 def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health]) -> dict[int, GpuLoad]:
     """Return by number how much of each GPU is used, by what sysfs says alone: `health`, by PCI address, and KFD."""
-    uses: dict[int, list[KfdUse]] = {}
-    for use in read_kfd_uses(host, [gpu.gpu_id for gpu in gpus if gpu.gpu_id]):
-        uses.setdefault(use.gpu_id, []).append(use)
+    uses: dict[int, list[ProcessUse]] = {}
+    for use in read_kfd_uses(host, gpus):
+        uses.setdefault(use.gpu, []).append(use)
     return {
         gpu.number: GpuLoad(
             totals=_totals(gpu, health),
-            kfd_vram=sum(use.vram_bytes for use in uses.get(gpu.gpu_id, ())),
-            compute_units=sum(use.compute_units for use in uses.get(gpu.gpu_id, ())),
+            kfd_vram=sum(use.vram_bytes for use in uses.get(gpu.number, ())),
+            compute_units=sum(use.compute_units for use in uses.get(gpu.number, ())),
         )
         for gpu in gpus
     }

@@ -15,19 +15,12 @@ from amdgpu_discovery.choices.grammar import (
     parse_choice,
 )
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
-from amdgpu_discovery.choices.sentences import (
-    depends_on_the_moment,
-    hive_too_small,
-    no_gpu_fits,
-    no_such_group,
-    too_few_gpus,
-)
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import belongs_to
-from amdgpu_discovery.unknown_gpus import no_gpu
+from amdgpu_discovery.unknown_gpus import SHOW_GPUS, no_gpu, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +42,9 @@ def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO
         fitting = [gpu for gpu in fitting if _FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group)]
         if not fitting:
             alone = any(_FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group) for gpu in gpus)
-            raise no_gpu_fits(choice.text, [each.text for each in (choice.conditions if alone else [condition])])
+            wanted = [shown(each.text) for each in (choice.conditions if alone else [condition])]
+            what = wanted[0] if len(wanted) == 1 else f"all of {', '.join(wanted)}"
+            raise RequestError(f"{shown(choice.text)}: no GPU of this host fits {what}", hint=SHOW_GPUS)
     _require_enough(choice, fitting, gpus)
     return fitting
 
@@ -67,18 +62,31 @@ def select_described(
         numbers = {gpu.number for gpu in select_gpus(gpus, request, unnumbered=unnumbered)}
         return [gpu for gpu in gpus if gpu.number in numbers]
     if choice.needs_tracker:
-        raise depends_on_the_moment(choice.text)
+        raise RequestError(
+            f"{shown(choice.text)} depends on which GPUs are in use, which does not count here",
+            hint="name GPUs, or write all with conditions, such as all+gfx942",
+        )
     return find_candidates(choice, gpus, rules)
 
 
 def _require_enough(choice: Choice, fitting: Sequence[Gpu], gpus: Sequence[Gpu]) -> None:
     if len(fitting) < choice.count:
-        raise too_few_gpus(choice.text, len(fitting), len(gpus), is_host=gpus[0].host_total == len(gpus))
+        raise _too_few(choice, len(fitting), gpus)
     if choice.in_one_hive:
         hives = [gpu.xgmi_hive for gpu in fitting]
         largest = max(map(hives.count, hives))
         if largest < choice.count:
-            raise hive_too_small(choice.text, largest)
+            that_fit = f"{largest} GPU{'' if largest == 1 else 's'} that fit"
+            raise RequestError(f"{shown(choice.text)}: the largest XGMI hive has {that_fit}")
+
+
+def _too_few(choice: Choice, fitting: int, gpus: Sequence[Gpu]) -> RequestError:
+    total = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+    if fitting < len(gpus):
+        whose = f"{fitting} of {total} {'fits' if fitting == 1 else 'fit'}"
+    else:
+        whose = f"this host has {total}" if gpus[0].host_total == len(gpus) else f"this process may use {total}"
+    return RequestError(f"{shown(choice.text)}: {whose}")
 
 
 def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules) -> list[Gpu]:
@@ -91,7 +99,11 @@ def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules)
 def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> tuple[int, ...]:
     request = rules.groups.get(condition.wanted)
     if request is None:
-        raise no_such_group(condition.wanted, sorted(rules.groups))
+        names = ", ".join(sorted(rules.groups))
+        raise RequestError(
+            f"there is no group {shown(condition.wanted, quoted=True)}",
+            hint=f"gpu-groups of the configuration has {names}" if names else "gpu-groups sets groups",
+        )
     try:
         return tuple(gpu.number for gpu in select_gpus(gpus, request))
     except RequestError as error:

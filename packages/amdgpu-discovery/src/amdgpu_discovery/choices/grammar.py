@@ -9,22 +9,11 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.choices.sentences import (
-    asks_for_no_gpu,
-    combined,
-    empty_condition,
-    is_no_cdi_name,
-    no_amount,
-    no_count,
-    no_group_name,
-    no_numa_node,
-    repeated,
-    too_many_conditions,
-    unknown_condition,
-)
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import HEXADECIMAL
 from amdgpu_discovery.models import known_models
 from amdgpu_discovery.selection import ALL, CDI_PREFIX, is_group_name, may_be_choice, parse_number, split_items
+from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 AUTO = "auto"
@@ -33,6 +22,7 @@ MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
 UNITS = {"mib": 1, "gib": 1024}
 # Far more than there are kinds of conditions; an image can write any number of them.
 MOST_CONDITIONS = 16
+KNOWN = "conditions are gfx942, gfx94X, MI300X, vram:64GiB, numa:0, xgmi, discrete, integrated, spx to cpx, group:NAME"
 
 GFX = "gfx"
 MODEL = "model"
@@ -98,13 +88,19 @@ def parse_choice(request: str) -> Choice | None:
     if not choices:
         return None
     others = [item for item in items if item != choices[0]]
+    choice = shown(choices[0], quoted=True)
     if others:
-        raise combined(choices[0], others[0])
+        raise RequestError(
+            f"{choice} cannot be combined with {shown(others[0], quoted=True)}: name GPUs, or say how many"
+        )
     # Items are each once; a comma behind the last one means nothing.
     if "," in request.strip().removesuffix(","):
-        raise repeated(choices[0])
+        raise RequestError(f"{choice} is written twice, but a choice stands alone", hint="as in auto:2")
     if CDI_PREFIX in request:
-        raise is_no_cdi_name(choices[0])
+        raise RequestError(
+            f"{choice} is not a CDI device: a CDI spec is static, and what a choice means depends on the moment",
+            hint=f"write {shown(choices[0])} without 'amd.com/gpu='",
+        )
     return _parse(choices[0])
 
 
@@ -117,7 +113,8 @@ def _is_choice(item: str) -> bool:
 def _parse(item: str) -> Choice:
     head, *conditions = [part.strip() for part in item.replace("&", "+").split("+")]
     if len(conditions) > MOST_CONDITIONS:
-        raise too_many_conditions(len(conditions), MOST_CONDITIONS)
+        message = f"a choice with {len(conditions)} conditions is too long"
+        raise RequestError(message, hint=f"at most {MOST_CONDITIONS} are read")
     word, colon, count = head.partition(":")
     return Choice(
         text=item,
@@ -130,15 +127,15 @@ def _parse(item: str) -> Choice:
 def _parse_count(item: str, text: str) -> int:
     count = _parse_digits(text)
     if count is None:
-        raise no_count(item)
+        raise RequestError(f"{shown(item, quoted=True)} does not say how many GPUs", hint="as in auto:2")
     if count == 0:
-        raise asks_for_no_gpu(item)
+        raise RequestError(f"{shown(item, quoted=True)} asks for no GPU", hint="write none")
     return count
 
 
 def _parse_condition(item: str, text: str) -> Condition:
     if not text:
-        raise empty_condition(item)
+        raise RequestError(f"{shown(item, quoted=True)} has an empty condition", hint=KNOWN)
     name, colon, wanted = text.partition(":")
     name, wanted = name.strip().lower(), wanted.strip()
     if name == VRAM:
@@ -148,7 +145,7 @@ def _parse_condition(item: str, text: str) -> Condition:
     if name == GROUP:
         return _parse_group(text, wanted)
     if colon:
-        raise unknown_condition(text)
+        raise _unknown(text)
     return _parse_word(text, name)
 
 
@@ -163,27 +160,31 @@ def _parse_word(text: str, word: str) -> Condition:
     digits = word.removeprefix("gfx").removesuffix("x")
     if word.startswith("gfx") and digits and not digits.strip(HEXADECIMAL):
         return Condition(kind=GFX, text=text, wanted=word)
-    raise unknown_condition(text)
+    raise _unknown(text)
+
+
+def _unknown(text: str) -> RequestError:
+    return RequestError(f"{shown(text, quoted=True)} is not a condition", hint=KNOWN)
 
 
 def _parse_vram(text: str, size: str) -> Condition:
     unit = size[-len("MiB") :].lower()
     amount = _parse_digits(size[: -len("MiB")].strip())
     if amount is None or unit not in UNITS:
-        raise no_amount(text)
+        raise RequestError(f"{shown(text, quoted=True)} is not an amount of memory", hint="as in vram:64GiB")
     return Condition(kind=VRAM, text=text, amount=amount, in_gib=unit == "gib")
 
 
 def _parse_numa(text: str, number: str) -> Condition:
     node = _parse_digits(number)
     if node is None:
-        raise no_numa_node(text)
+        raise RequestError(f"{shown(text, quoted=True)} is not a NUMA node", hint="as in numa:0")
     return Condition(kind=NUMA, text=text, amount=node)
 
 
 def _parse_group(text: str, name: str) -> Condition:
     if not is_group_name(name):
-        raise no_group_name(text)
+        raise RequestError(f"{shown(text, quoted=True)} names no group", hint="as in group:NAME")
     return Condition(kind=GROUP, text=text, wanted=name)
 
 

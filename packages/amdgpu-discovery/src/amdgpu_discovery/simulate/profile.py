@@ -6,10 +6,12 @@ from typing import Any
 
 from amdgpu_discovery.compute_modes import PARTITIONS_BY_MODE
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.value import Value
+from amdgpu_discovery.value import Value, parse_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from typing_extensions import Self
 
 # Of a card and a render node; None for a node that a device did not get.
@@ -22,7 +24,40 @@ class ProfileError(ToolkitError):
     exit_code = 6
 
 
-class GpuModel(Value):
+# Numbers that people know in hexadecimal, or in octal; JSON has them as text.
+HEXADECIMAL = frozenset(
+    (
+        *("device_id", "vendor_id", "subsystem_vendor", "subsystem_device", "revision", "pci_class"),
+        *("hive_id", "pci_unique_id", "kfd_unique_ids"),
+    )
+)
+OCTAL = frozenset(("card_mode", "render_mode"))
+
+
+class Part(Value):
+    """A part of a profile."""
+
+    @classmethod
+    def from_json(cls, fields: Any, types: Mapping[str, type[Value]] = {}) -> Self:
+        """Return the value of JSON's fields; ValueError for one of a wrong type, TypeError for an unknown one."""
+        kinds = cls._fields
+        return cls(
+            **{
+                name: parse_field(name, kinds.get(name, "Any"), _number(name, field), types)
+                for name, field in fields.items()
+            }
+        )
+
+
+def _number(name: str, field: Any) -> Any:
+    """Return a number of JSON's text; what is none stays as it is."""
+    if isinstance(field, list):
+        return [_number(name, item) for item in field]
+    base = 16 if name in HEXADECIMAL else 8 if name in OCTAL else 0
+    return int(field, base) if base and isinstance(field, str) else field
+
+
+class GpuModel(Part):
     """What all GPUs of one product have in common: the fields of KFD's and the PCI function's that say so."""
 
     product: str
@@ -58,7 +93,7 @@ class GpuModel(Value):
     attributes: dict[str, str] = {}  # noqa: RUF012
 
 
-class PciFunction(Value):
+class PciFunction(Part):
     """A PCI function with DRM nodes."""
 
     pci_address: str
@@ -113,7 +148,7 @@ class SimulatedGpu(PciFunction):
         return PARTITIONS_BY_MODE.get(self.compute_partition, 1)
 
 
-class CpuNode(Value):
+class CpuNode(Part):
     """One NUMA node with processors."""
 
     cores: int
@@ -135,7 +170,7 @@ class ForeignDrm(PciFunction):
     has_render: bool = False
 
 
-class OtherDrm(Value):
+class OtherDrm(Part):
     """A device with DRM nodes that is no PCI function: a virtual display, or the display of an ARM board."""
 
     # Its directory below /sys/devices.
@@ -144,7 +179,7 @@ class OtherDrm(Value):
     connectors: tuple[str, ...] = ()
 
 
-class SimulatedUse(Value):
+class SimulatedUse(Part):
     """What a process does with one GPU or partition."""
 
     # Position in the profile's `gpus`.
@@ -163,7 +198,7 @@ class SimulatedUse(Value):
     client_id: int = 0
 
 
-class SimulatedProcess(Value):
+class SimulatedProcess(Part):
     """A process of the host that uses GPUs. A host with processes has a /proc of its own, which only usage looks at."""
 
     pid: int
@@ -174,7 +209,7 @@ class SimulatedProcess(Value):
     uses: tuple[SimulatedUse, ...] = ()
 
 
-class Driver(Value):
+class Driver(Part):
     """How this version of the amdgpu driver behaves."""
 
     # Of the DKMS module; "" for the kernel's own, which has no version file.
@@ -192,7 +227,7 @@ class Driver(Value):
     absent_properties: tuple[str, ...] = ()
 
 
-class Access(Value):
+class Access(Part):
     """Permission bits and group that udev gives to nodes in /dev."""
 
     card_mode: int = 0o660
@@ -201,7 +236,7 @@ class Access(Value):
     render_group: int = 110
 
 
-class Profile(Value):
+class Profile(Part):
     """One host."""
 
     name: str

@@ -8,6 +8,8 @@ from typing import Any
 from amdgpu_discovery import plain_json
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.simulate.profile import (
+    HEXADECIMAL,
+    OCTAL,
     Access,
     CpuNode,
     Driver,
@@ -22,25 +24,15 @@ from amdgpu_discovery.simulate.profile import (
 )
 from amdgpu_discovery.value import Value, parse_field
 
-# Numbers that people know in hexadecimal, or in octal; JSON has them as text.
-HEXADECIMAL = frozenset(
-    (
-        *("device_id", "vendor_id", "subsystem_vendor", "subsystem_device", "revision", "pci_class"),
-        *("hive_id", "pci_unique_id", "kfd_unique_ids"),
-    )
-)
-OCTAL = frozenset(("card_mode", "render_mode"))
+PARTS = (Access, CpuNode, Driver, ForeignDrm, GpuModel, OtherDrm, SimulatedGpu, SimulatedProcess, SimulatedUse)
+TYPES: dict[str, type[Value]] = {part.__name__: part for part in PARTS}
+# What a document for people says also where it is as by default.
+ALWAYS = ("about", "origin", "driver", "access", "cpus", "foreign", "others")
 
 HERE = os.path.dirname(__file__)
 PROFILES = os.path.join(HERE, "profiles")
 # The GPUs that profiles name without describing them.
 MODELS = os.path.join(HERE, "gpu-models.json")
-
-
-def read_fields(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON's fields as those of a value of this type; ValueError for one of a wrong type."""
-    kinds = value_type._fields
-    return {name: parse_field(name, kinds.get(name, "Any"), _read(name, field), {}) for name, field in fields.items()}
 
 
 def plain_fields(value: Value) -> dict[str, Any]:
@@ -54,17 +46,9 @@ def plain_fields(value: Value) -> dict[str, Any]:
     }
 
 
-def _read(name: str, field: Any) -> Any:
-    if isinstance(field, list):
-        return [_read(name, item) for item in field]
-    if isinstance(field, str) and name in HEXADECIMAL:
-        return int(field, 16)
-    if isinstance(field, str) and name in OCTAL:
-        return int(field, 8)
-    return field
-
-
 def _plain(name: str, field: Any) -> Any:
+    if isinstance(field, Value):
+        return plain_fields(field)
     if isinstance(field, tuple):
         return [_plain(name, item) for item in field]
     if isinstance(field, int) and name in HEXADECIMAL:
@@ -81,25 +65,14 @@ def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profil
         raise ProfileError(message, hint="compare it with a recorded one") from error
 
 
-def parse_model(fields: dict[str, Any], *, name: str) -> GpuModel:
-    """Return the GPU model of that name; TypeError for an unknown or missing field, ValueError for a wrong type."""
-    return GpuModel(**{"product": name, **read_fields(GpuModel, fields)})
-
-
 def format_profile(profile: Profile) -> bytes:
     """Return a profile as a document for people: complete, but without what is as by default."""
     import json
 
     models = _models_by_name(profile)
+    names = (*ALWAYS, *(("processes",) if profile.processes else ()))
     document = {
-        "about": profile.about,
-        "origin": profile.origin,
-        "driver": plain_fields(profile.driver) if profile.driver else None,
-        "access": plain_fields(profile.access),
-        "cpus": [plain_fields(cpu) for cpu in profile.cpus],
-        "foreign": [plain_fields(device) for device in profile.foreign],
-        "others": [plain_fields(device) for device in profile.others],
-        **({"processes": [_plain_process(process) for process in profile.processes]} if profile.processes else {}),
+        **{name: _plain(name, getattr(profile, name)) for name in names},
         "models": {name: plain_fields(model) for name, model in models.items()},
         "gpus": [{**plain_fields(gpu), "model": _name_of(gpu.model, models)} for gpu in profile.gpus],
     }
@@ -110,38 +83,15 @@ def _profile(document: dict[str, Any], name: str, models: dict[str, Any]) -> Pro
     given = dict(document)
     models = {**models, **given.pop("models", {})}
     common = given.pop("every_gpu", {})
-    fields: dict[str, Any] = {"name": name}
-    fields["gpus"] = tuple(_gpu({**common, **gpu}, models) for gpu in given.pop("gpus", ()))
-    if "driver" in given:
-        driver = given.pop("driver")
-        fields["driver"] = None if driver is None else Driver(**read_fields(Driver, driver))
-    if "access" in given:
-        fields["access"] = Access(**read_fields(Access, given.pop("access")))
-    if "cpus" in given:
-        fields["cpus"] = tuple(CpuNode(**read_fields(CpuNode, cpu)) for cpu in given.pop("cpus"))
-    if "foreign" in given:
-        fields["foreign"] = tuple(ForeignDrm(**read_fields(ForeignDrm, device)) for device in given.pop("foreign"))
-    if "others" in given:
-        fields["others"] = tuple(OtherDrm(**read_fields(OtherDrm, device)) for device in given.pop("others"))
-    if "processes" in given:
-        fields["processes"] = tuple(_process(dict(process)) for process in given.pop("processes"))
-    return Profile(**fields, **read_fields(Profile, given))
+    gpus = [_with_model({**common, **gpu}, models) for gpu in given.pop("gpus", ())]
+    return Profile.from_json({**given, "name": name, "gpus": gpus}, TYPES)
 
 
-def _gpu(fields: dict[str, Any], models: dict[str, Any]) -> SimulatedGpu:
-    name = fields.pop("model", "nothing")
+def _with_model(gpu: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
+    name = gpu.get("model", "nothing")
     if name not in models:
         raise ValueError(f"a GPU has model {name}, which is not described")
-    return SimulatedGpu(**read_fields(SimulatedGpu, fields), model=parse_model(models[name], name=name))
-
-
-def _process(fields: dict[str, Any]) -> SimulatedProcess:
-    uses = tuple(SimulatedUse(**read_fields(SimulatedUse, use)) for use in fields.pop("uses", ()))
-    return SimulatedProcess(**read_fields(SimulatedProcess, fields), uses=uses)
-
-
-def _plain_process(process: SimulatedProcess) -> dict[str, Any]:
-    return {**plain_fields(process), "uses": [plain_fields(use) for use in process.uses]}
+    return {**gpu, "model": {"product": name, **models[name]}}
 
 
 def _models_by_name(profile: Profile) -> dict[str, GpuModel]:
@@ -165,13 +115,13 @@ def profile_names() -> list[str]:
 
 def load_profile(name: str) -> Profile:
     """Return the profile of that name, or the one in a file if `name` has a slash or ends in .json; ProfileError."""
-    if "/" in name or name.endswith(".json"):
-        return parse_profile(
-            _read_file(name), name=os.path.basename(name).removesuffix(".json"), models=_read_file(MODELS)
-        )
-    if name not in profile_names():
-        raise ProfileError(f"there is no profile {name}", hint=f"choose from {', '.join(profile_names())}")
-    return parse_profile(_read_file(os.path.join(PROFILES, f"{name}.json")), name=name, models=_read_file(MODELS))
+    path = name
+    if not ("/" in name or name.endswith(".json")):
+        if name not in profile_names():
+            raise ProfileError(f"there is no profile {name}", hint=f"choose from {', '.join(profile_names())}")
+        path = os.path.join(PROFILES, f"{name}.json")
+    own_name = os.path.basename(path).removesuffix(".json")
+    return parse_profile(_read_file(path), name=own_name, models=_read_file(MODELS))
 
 
 def gpu_model_names() -> list[str]:
@@ -184,7 +134,7 @@ def gpu_model(name: str) -> GpuModel:
     models = _read_file(MODELS)
     if name not in models:
         raise ProfileError(f"there is no GPU model {name}", hint=f"choose from {', '.join(sorted(models))}")
-    return parse_model(models[name], name=name)
+    return GpuModel.from_json({"product": name, **models[name]})
 
 
 def _read_file(path: str) -> Any:

@@ -13,33 +13,45 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
 KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
 
 
-class KfdUse(Value):
-    """What a process uses of a GPU for computing.
+class ProcessUse(Value):
+    """What one process uses of one GPU.
 
     Attributes:
-        pid: Id of the process, in the first pid namespace.
-        gpu_id: KFD's number of the GPU or partition.
-        vram_bytes: Memory that it has allocated.
+        pid: Id of the process; 0 for what KFD alone counts where the caller is in another pid namespace than KFD's.
+        gpu: Number of the GPU.
+        vram_bytes: Video memory.
+        gtt_bytes: System memory that the GPU uses for it.
         compute_units: Compute units that have work of this process at the moment of reading.
         sdma_us: For how many microseconds the copy engines have worked for it.
+        engines: Names of engines, each with the nanoseconds for which it has worked for this process.
+        is_partition_told: Whether the kernel tells which partition of the PCI function it is; a container may give any
+            name to a render node.
     """
 
     pid: int
-    gpu_id: int
-    vram_bytes: int
-    compute_units: int
-    sdma_us: int
+    gpu: int
+    vram_bytes: int = 0
+    gtt_bytes: int = 0
+    compute_units: int = 0
+    sdma_us: int = 0
+    engines: tuple[tuple[str, int], ...] = ()
+    is_partition_told: bool = True
 
 
-def read_kfd_uses(host: Host, gpu_ids: Sequence[int]) -> list[KfdUse]:
-    """Return what processes use of these GPUs, by process id; a process that ends meanwhile uses nothing."""
+def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:
+    """Return what processes use of these GPUs for computing, by process id in the first pid namespace.
+
+    A process that ends meanwhile uses nothing.
+    """
+    number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     pids = sorted(int(name) for name in host.names(KFD_PROCESSES) if name.isdecimal())
-    pairs = [(pid, gpu_id) for pid in pids for gpu_id in gpu_ids]
+    pairs = [(pid, gpu_id) for pid in pids for gpu_id in number_by_id]
     vram = _read(host, [f"{KFD_PROCESSES}/{pid}/vram_{gpu_id}" for pid, gpu_id in pairs])
     units = _read(host, [f"{KFD_PROCESSES}/{pid}/stats_{gpu_id}/cu_occupancy" for pid, gpu_id in pairs])
     used = [
@@ -50,7 +62,7 @@ def read_kfd_uses(host: Host, gpu_ids: Sequence[int]) -> list[KfdUse]:
     # For each of these the kernel asks the queues, so those that use nothing are not asked.
     copying = _read(host, [f"{KFD_PROCESSES}/{pid}/sdma_{gpu_id}" for pid, gpu_id, _, _ in used])
     return [
-        KfdUse(pid=pid, gpu_id=gpu_id, vram_bytes=in_vram, compute_units=at_work, sdma_us=copied)
+        ProcessUse(pid=pid, gpu=number_by_id[gpu_id], vram_bytes=in_vram, compute_units=at_work, sdma_us=copied)
         for (pid, gpu_id, in_vram, at_work), copied in zip(used, copying, strict=True)
     ]
 

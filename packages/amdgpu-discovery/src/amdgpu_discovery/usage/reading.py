@@ -11,52 +11,29 @@ import time
 
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.usage.drm_clients import DrmScan, scan_drm_clients
-from amdgpu_discovery.usage.kfd_processes import read_kfd_uses
+from amdgpu_discovery.usage.kfd_processes import ProcessUse, read_kfd_uses
 from amdgpu_discovery.usage.totals import GpuTotals, read_totals
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.usage.drm_clients import NodeUse
-    from amdgpu_discovery.usage.kfd_processes import KfdUse
 
     # Process and number of a GPU.
     Pair = tuple[int, int]
+
+    from amdgpu_discovery.usage.kfd_processes import ProcessUse
+
 
 # They open nodes for others, who get the descriptors from them.
 SESSION_MANAGERS = ("systemd", "elogind", "seatd")
 LARGEST_NAME = 256
 # PROC_PID_INIT_INO of include/linux/proc_ns.h.
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
-
-
-class ProcessUse(Value):
-    """What one process uses of one GPU.
-
-    Attributes:
-        pid: Id of the process; 0 for what KFD alone counts where the caller is in another pid namespace than KFD's.
-        gpu: Number of the GPU.
-        vram_bytes: Video memory.
-        gtt_bytes: System memory that the GPU uses for it.
-        compute_units: Compute units that have work of this process at the moment of reading.
-        sdma_us: For how many microseconds the copy engines have worked for it.
-        engines: Names of engines, each with the nanoseconds for which it has worked for this process.
-        is_partition_told: Whether the kernel tells which partition of the PCI function it is; a container may give any
-            name to a render node.
-    """
-
-    pid: int
-    gpu: int
-    vram_bytes: int = 0
-    gtt_bytes: int = 0
-    compute_units: int = 0
-    sdma_us: int = 0
-    engines: tuple[tuple[str, int], ...] = ()
-    is_partition_told: bool = True
 
 
 class UsageReading(Value):
@@ -116,8 +93,7 @@ def read_process_uses(host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc") -
 def _read_processes(
     host: Host, gpus: Sequence[Gpu], proc: str, only: Container[int] | None
 ) -> tuple[tuple[ProcessUse, ...], DrmScan]:
-    number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
-    computing = _by_number(read_kfd_uses(host, list(number_by_id)), number_by_id)
+    computing = read_kfd_uses(host, gpus)
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
     known = {use.pid for use in computing} if has_pids_of_kfd else set()
     scan = scan_drm_clients(proc, first=known, only=only) if _has_processes_of(host, proc) else DrmScan()
@@ -192,19 +168,6 @@ def _without_found(outside: Iterable[ProcessUse], drawing: Iterable[ProcessUse])
     return [use for use in left if use.vram_bytes or use.gpu not in found]
 
 
-def _by_number(uses: Iterable[KfdUse], number_by_id: Mapping[int, int]) -> list[ProcessUse]:
-    return [
-        ProcessUse(
-            pid=use.pid,
-            gpu=number_by_id[use.gpu_id],
-            vram_bytes=use.vram_bytes,
-            compute_units=use.compute_units,
-            sdma_us=use.sdma_us,
-        )
-        for use in uses
-    ]
-
-
 def _on_gpus(uses: Iterable[NodeUse], gpus: Sequence[Gpu], proc: str, computing: Container[Pair]) -> list[ProcessUse]:
     """Return what processes use through DRM, each client once; `computing` are those that KFD knows."""
     holders: dict[tuple[int, str], list[NodeUse]] = {}
@@ -268,3 +231,55 @@ def _add(total: ProcessUse, use: NodeUse) -> ProcessUse:
         gtt_bytes=total.gtt_bytes + use.client.gtt_bytes,
         engines=tuple(sorted(times.items())),
     )
+
+
+def find_gpu_busy(before: UsageReading, after: UsageReading) -> dict[int, int | None]:
+    """Return by GPU for how many percent of the time between two readings it worked, None where nothing tells."""
+    return {gpu.number: _gpu_busy(before, after, position) for position, gpu in enumerate(after.gpus)}
+
+
+def find_process_busy(before: UsageReading, after: UsageReading) -> dict[tuple[int, int], int]:
+    """Return by process and GPU for how many percent of the time it kept the GPU at work."""
+    earlier = {(use.pid, use.gpu): use for use in before.processes}
+    units = {gpu.number: gpu.cu_count for gpu in after.gpus}
+    elapsed = after.taken - before.taken
+    return {
+        (use.pid, use.gpu): max(
+            _of_engines([earlier[use.pid, use.gpu]], [use], elapsed) if (use.pid, use.gpu) in earlier else 0,
+            _of_units([use], units[use.gpu]),
+        )
+        for use in after.processes
+    }
+
+
+def _gpu_busy(before: UsageReading, after: UsageReading, position: int) -> int | None:
+    gpu = after.gpus[position]
+    told = [reading.totals[position].busy_percent for reading in (before, after) if position < len(reading.totals)]
+    known = [percent for percent in told if percent is not None]
+    if known:
+        return round(sum(known) / len(known))
+    earlier, later = ([use for use in each.processes if use.gpu == gpu.number] for each in (before, after))
+    if gpu.partition_total > 1:
+        # The power management measures the whole GPU. What KFD counts of a partition is its own.
+        return _of_units(later, gpu.cu_count)
+    return _of_engines(earlier, later, after.taken - before.taken) if any(use.engines for use in later) else None
+
+
+def _of_units(uses: Iterable[ProcessUse], unit_count: int) -> int:
+    """Return how many percent of the compute units have work."""
+    return min(100, round(100 * sum(use.compute_units for use in uses) / unit_count)) if unit_count else 0
+
+
+def _of_engines(before: Iterable[ProcessUse], after: Iterable[ProcessUse], elapsed: float) -> int:
+    """Return how many percent of the time the busiest engine worked; engines work at the same time."""
+    earlier, later = _times(before), _times(after)
+    worked = [later[engine] - earlier.get(engine, later[engine]) for engine in later]
+    return min(100, max(0, round(max(worked, default=0) / elapsed / 1e7))) if elapsed > 0 else 0
+
+
+def _times(uses: Iterable[ProcessUse]) -> dict[str, int]:
+    times: dict[str, int] = {}
+    for use in uses:
+        for engine, nanoseconds in use.engines:
+            times[engine] = times.get(engine, 0) + nanoseconds
+    return times
