@@ -80,7 +80,7 @@ def test_services_come_to_the_same_by_compose_and_by_the_reader_without_it(proje
     (project / compose_services.ENV_FILE).write_text(ENV_FILE_TEXT)
     (project / ".env").write_text(compose_services.DEFAULTS)
     # Of these forms 2.26 leaves some out; how it reads them is that of later versions.
-    monkeypatch.setattr("amd_ctk.explain.compose_parts.FIRST_COMPOSE_WITH_GPUS", (2, 26))
+    monkeypatch.setattr("amd_ctk.explain.compose_program.FIRST_COMPOSE_WITH_GPUS", (2, 26))
     file, wrong, read_by_both = project / "compose.yaml", [], 0
 
     for service in (*compose_services.make_services(31, 150), *compose_services.make_doubly_asking()):

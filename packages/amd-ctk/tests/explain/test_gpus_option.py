@@ -27,7 +27,7 @@ def translate(host, amd_ctk, monkeypatch):
         if "nvidia" in specs:
             Path(made.path("/etc/cdi/nvidia.json")).write_text(NVIDIA, encoding="utf-8")
         found = translate_gpus(Container(engine=engine, gpus=(gpus,), image_environment=("A=1",)), made)
-        return found.container.variables, found.container.devices, bool(found.refusals)
+        return found.variables, found.devices, bool(found.refusals)
 
     return ask
 
@@ -108,7 +108,7 @@ def test_with_cdi_off_docker_makes_a_variable_of_gpus(write_daemon_json, amd_ctk
     amd_ctk("cdi", "generate")
     monkeypatch.setattr(engine_view, "find_version", lambda *_: (29, 3))
 
-    found = translate_gpus(Container(engine="docker", gpus=("all",)), made).container
+    found = translate_gpus(Container(engine="docker", gpus=("all",)), made)
 
     assert (found.variables, found.devices) == (["AMD_VISIBLE_DEVICES=all"], ())
 

@@ -16,7 +16,7 @@ from amdgpu_discovery.host import Host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from amd_ctk.prefixes import Prefixed
 
@@ -58,7 +58,9 @@ def explain(
     """
     if job := _find_job(words or []):
         chosen = {"--env": env, "--device": device, "--privileged": privileged, "--user": user}
-        _require_none({**chosen, "--container": container, "--bundle": bundle})
+        chosen |= {"--container": container, "--bundle": bundle}
+        if option := next((option for option, value in chosen.items() if value), ""):
+            raise typer.BadParameter(f"{option} describes a container; leave it out to explain 'amd-ctk run'")
         _explain_job(host_of(context), job, as_json=as_json)
         return
     from amd_ctk.explain.container import Container
@@ -85,12 +87,6 @@ def _find_job(words: Sequence[str]) -> Prefixed | None:
     command = without_prefixes(words)
     program, *rest = command.words
     return command if os.path.basename(program) == "amd-ctk" and rest[:1] == ["run"] else None
-
-
-def _require_none(chosen: Mapping[str, object]) -> None:
-    for option, value in chosen.items():
-        if value:
-            raise typer.BadParameter(f"{option} describes a container; leave it out to explain 'amd-ctk run'")
 
 
 def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:

@@ -6,8 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from amd_ctk.explain.compose_parts import as_list, as_version_reads, find_remote
-from amd_ctk.explain.compose_program import Resolved, is_of_another, resolve
+from amd_ctk.explain.compose_program import (
+    Resolved,
+    as_list,
+    as_version_reads,
+    find_remote,
+    is_of_another,
+    resolve,
+)
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
@@ -58,12 +64,14 @@ def _describe_resolved(resolved: Resolved, path: str, name: str) -> Container:
 
 
 def _describe(service: dict[str, Any], variables: Iterable[str]) -> Container:
+    reserved = _reserved(service)
+    by_name = [wanted for wanted in reserved if wanted.get("driver") == "cdi"]
     return Container(
         engine="docker",
         environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
-        devices=(*_devices(service), *_reserved_by_name(service)),
+        devices=(*_devices(service), *(str(name) for one in by_name for name in as_list(one.get("device_ids")))),
         device_rules=tuple(map(str, as_list(service.get("device_cgroup_rules")))),
-        gpus=_gpus(service),
+        gpus=tuple(_request(wanted) for wanted in reserved if wanted.get("driver") != "cdi"),
         runtime=str(service.get("runtime") or ""),
         privileged=service.get("privileged") in (True, "true"),
         capabilities=tuple(str(name).upper().removeprefix("CAP_") for name in as_list(service.get("cap_add"))),
@@ -167,18 +175,8 @@ def _mapping(device: object) -> tuple[str, str, str]:
     return source, target, str(device.get("permissions") or "")
 
 
-def _reserved_by_name(service: dict[str, Any]) -> Iterator[str]:
-    for wanted in _reserved(service):
-        if wanted.get("driver") == "cdi":
-            yield from map(str, as_list(wanted.get("device_ids")))
-
-
-def _gpus(service: dict[str, Any]) -> tuple[str, ...]:
-    """Return what Docker makes of `gpus:` and of reserved devices, as behind each `--gpus`."""
-    return tuple(_request(wanted) for wanted in _reserved(service) if wanted.get("driver") != "cdi")
-
-
 def _request(reserved: dict[str, Any]) -> str:
+    """Return what Docker makes of `gpus:` and of a reserved device, as behind `--gpus`."""
     if ids := as_list(reserved.get("device_ids")):
         return f'"device={",".join(map(str, ids))}"'
     count = reserved.get("count", "all")

@@ -140,12 +140,9 @@ def _take_value(text: str, place: int, find: Callable[[str], str | None]) -> tup
         raise ExplainError(f"the quoted value {shown(text[place:].partition(chr(10))[0])} has no end")
     value = text[place + 1 : end].replace(f"\\{quote}", quote)
     if quote == '"':
-        value = expand_text(ESCAPE.sub(_unescaped, value), find)
+        value = ESCAPE.sub(lambda match: ESCAPED[match[1]] if match[1] else chr(int(match[2], 8) % 256), value)
+        value = expand_text(value, find)
     return value, end + 1
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return ESCAPED[match[1]] if match[1] else chr(int(match[2], 8) % 256)
 
 
 def finder(*mappings: Mapping[str, str]) -> Callable[[str], str | None]:

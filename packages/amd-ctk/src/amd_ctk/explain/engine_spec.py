@@ -6,8 +6,8 @@ A test holds it against what Docker and Podman of several releases write for the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
 from amd_ctk.explain.container import PODMAN, Container
@@ -23,6 +23,9 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
+# Of JSON: a spec, a node, a rule.
+Tree = dict[str, Any]
+Made = TypeVar("Made")
 INCOMPATIBLE = "docker refuses --privileged: privileged mode is incompatible with user namespaces"
 # Of a node in a spec.
 ACCESS = ("fileMode", "uid", "gid")
@@ -36,15 +39,166 @@ LONGEST_NUMBER = 20
 
 
 class CdiEdits(Value):
-    """The nodes of a CDI device with their access, its variables, and whether hooks check the image and claim GPUs."""
+    """The nodes of a CDI device with their access, its variables, and its hooks."""
 
-    nodes: tuple[dict[str, Any], ...] = ()
+    nodes: tuple[Tree, ...] = ()
     environment: tuple[str, ...] = ()
+    hooks: tuple[Tree, ...] = ()
+
+
+class EngineSpec(Value):
+    """A spec, why the engine does not start the container, and whether hooks in it check the image and claim GPUs."""
+
+    spec: Tree
+    refusals: tuple[ToolkitError, ...] = ()
     checks_image: bool = False
     is_claimed: bool = False
 
 
-def find_cdi_edits(asked: str, host: Host, *, latest: str = "") -> CdiEdits:
+def build_spec(container: Container, host: Host) -> EngineSpec:
+    """Return the spec that an engine would hand to the runtime."""
+    refusals: list[ToolkitError] = []
+    nodes, rules = _give_nodes(container, host, refusals)
+    cdi = _find_cdi(container, host, refusals)
+    rules += [_rule(node, node["access"]) for edits in cdi for node in edits.nodes]
+    variables = [entry for edits in cdi for entry in edits.environment]
+    hooks = [hook for edits in cdi for hook in edits.hooks]
+    is_mapped = not container.user_namespace and maps_users(container.engine, host)
+    namespace = is_mapped or container.user_namespace not in ("", "host")
+    if is_mapped and container.privileged:
+        refusals.append(ToolkitError(INCOMPATIBLE, hint="add --userns=host"))
+    spec = {
+        "process": {
+            "env": _joined(container.variables, variables),
+            "capabilities": {"bounding": _capabilities(container)},
+            "user": _user(container),
+        },
+        "linux": {
+            "devices": _with_cdi(nodes, cdi),
+            "resources": {"devices": [{"allow": container.privileged, "access": "rwm"}, *rules]},
+            "namespaces": [{"type": "user"}] if namespace else [],
+        },
+    }
+    return EngineSpec(
+        spec=spec,
+        refusals=tuple(refusals),
+        checks_image=any(is_claim_hook(hook) or is_check_hook(hook) for hook in hooks),
+        is_claimed=any(map(is_claim_hook, hooks)),
+    )
+
+
+def _capabilities(container: Container) -> list[str]:
+    every = container.privileged or not {"ALL", "SYS_ADMIN"}.isdisjoint(container.capabilities)
+    return ["CAP_SYS_ADMIN"] if every else []
+
+
+def _user(container: Container) -> Tree:
+    """Return the user and the groups as far as they are numbers; which numbers names have is in the image."""
+    uid, _, gid = container.user.partition(":")
+    found: Tree = {"uid": number_of_id(uid)} if number_of_id(uid) is not None else {}
+    if number_of_id(gid or "x") is not None or uid in ("", "root", "0"):
+        found["gid"] = number_of_id(gid)
+    groups = [number for number in map(number_of_id, container.groups) if number is not None]
+    return {**found, "additionalGids": groups} if groups else found
+
+
+def number_of_id(word: str) -> int | None:
+    """Return the number that a user or group is, None for a name that only the image knows."""
+    if word in ("", "root"):
+        return 0
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else None
+
+
+def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:
+    """Return the nodes of the host and the rules that a container is given without CDI."""
+    engine, asked = container.engine, [device for device in container.devices if not is_cdi_name(device)]
+    nodes: list[Tree] = []
+    rules: list[Tree] = []
+    mapped = () if container.privileged else asked
+    for found, access in _tried(lambda device: _find_device(device, engine, host), mapped, refusals):
+        paths = {node["path"] for node in found} if engine == PODMAN else set()
+        nodes = [*(node for node in nodes if node["path"] not in paths), *found]
+        rules += [_rule(node, access) for node in found]
+    rules += _tried(lambda rule: _parse_rule(rule, engine), container.device_rules, refusals)
+    return (_find_every_node(asked, engine, host), []) if container.privileged else (nodes, rules)
+
+
+def _tried(act: Callable[[str], Made], words: Iterable[str], refusals: list[ToolkitError]) -> Iterator[Made]:
+    """Yield what is made of each word, and note the refusals of the others."""
+    for word in words:
+        try:
+            yield act(word)
+        except ToolkitError as error:
+            refusals.append(error)
+
+
+def _find_every_node(asked: Iterable[str], engine: str, host: Host) -> list[Tree]:
+    """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names.
+
+    Those that the runtime made for user namespaces are nodes in /dev, too.
+    Podman 4 gives a privileged container no node under another name.
+    """
+    nodes = [node for path in (KFD_PATH, DRI, PRIVATE_NODES) for node in find_nodes(path, host)]
+    mappings = (parse_mapping(device, engine) for device in asked)
+    moved = [mapping for mapping in mappings if mapping.source != mapping.target]
+    if moved and engine == PODMAN and () < find_version(engine, host) < (5,):
+        moved = []
+    return [*nodes, *(node for mapping in moved for node in find_mapped(mapping, engine, host))]
+
+
+def _find_device(asked: str, engine: str, host: Host) -> tuple[list[Tree], str]:
+    """Return the nodes that are passed for `--device`, and what may be done with them; ToolkitError for none."""
+    mapping = parse_mapping(asked, engine)
+    nodes = find_mapped(mapping, engine, host)
+    if not nodes:
+        raise ToolkitError(f"--device {mapping.source}: this host has no such device")
+    return nodes, mapping.access
+
+
+def _parse_rule(text: str, engine: str) -> Tree:
+    """Return a rule as behind --device-cgroup-rule; for a * Docker writes -1, and Podman nothing. ToolkitError."""
+    found = (PODMAN_RULE if engine == PODMAN else RULE).fullmatch(text)
+    if not found:
+        raise ToolkitError(f"--device-cgroup-rule {text!r}: this is not a rule", hint="write it as 'c 226:* rwm'")
+    kind, *numbers, access = found.groups()
+    read = {
+        key: -1 if word in ("*", None) else int(word[:LONGEST_NUMBER])
+        for key, word in zip(("major", "minor"), numbers, strict=True)
+    }
+    named = {key: number for key, number in read.items() if number >= 0 or engine != PODMAN}
+    return {"allow": True, "type": kind, **named, "access": access}
+
+
+def _rule(node: Tree, access: str) -> Tree:
+    return {"allow": True, "type": node["type"], "major": node["major"], "minor": node["minor"], "access": access}
+
+
+def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) -> list[CdiEdits]:
+    names = [*filter(is_cdi_name, container.devices)]
+    if not names:
+        return []
+    # Asked once: an engine that hangs is waited for.
+    version = find_version(container.engine, host)
+    if refusal := find_cdi_refusal(container.engine, version, host):
+        refusals.append(refusal)
+        return []
+    latest = latest_version(container.engine.capitalize(), version) if version else ""
+    return list(_tried(lambda name: _find_edits(name, host, latest), names, refusals))
+
+
+def _with_cdi(devices: Iterable[Tree], cdi: Iterable[CdiEdits]) -> list[Tree]:
+    """Return the nodes with those of CDI devices, each of which replaces the ones at its path."""
+    added = {node["path"]: {key: node[key] for key in node if key != "access"} for edits in cdi for node in edits.nodes}
+    return [*(device for device in devices if device["path"] not in added), *added.values()]
+
+
+def _joined(environment: Iterable[str], more: Iterable[str]) -> list[str]:
+    """Return an environment with the variables of CDI devices, which replace those of their names."""
+    later = {entry.partition("=")[0]: entry for entry in more}
+    return [*(entry for entry in environment if entry.partition("=")[0] not in later), *later.values()]
+
+
+def _find_edits(asked: str, host: Host, latest: str) -> CdiEdits:
     """Return what the device of a qualified name adds; ToolkitError where the engine does not find the name.
 
     `latest` is the latest version of a spec that the engine reads, "" where that is not known.
@@ -78,16 +232,14 @@ def _read_edits(path: str, name: str, host: Host) -> CdiEdits:
         raise ToolkitError(f"the CDI spec {path} cannot be read: {error}") from error
     owners = [spec, *(device for device in spec["devices"] if device["name"] == name)]
     edits = [owner.get("containerEdits") or {} for owner in owners]
-    hooks = [hook for part in edits for hook in part.get("hooks") or ()]
     return CdiEdits(
         nodes=tuple(node for part in edits for node in _nodes(part.get("deviceNodes") or (), host)),
         environment=tuple(entry for part in edits for entry in part.get("env") or ()),
-        checks_image=any(is_claim_hook(hook) or is_check_hook(hook) for hook in hooks),
-        is_claimed=any(is_claim_hook(hook) for hook in hooks),
+        hooks=tuple(hook for part in edits for hook in part.get("hooks") or ()),
     )
 
 
-def _nodes(listed: Iterable[dict[str, Any]], host: Host) -> Iterator[dict[str, Any]]:
+def _nodes(listed: Iterable[Tree], host: Host) -> Iterator[Tree]:
     for node in listed:
         path, permissions = node["path"], {"access": node.get("permissions") or EVERY_ACCESS}
         if isinstance(node.get("major"), int) and isinstance(node.get("minor"), int):
@@ -98,167 +250,3 @@ def _nodes(listed: Iterable[dict[str, Any]], host: Host) -> Iterator[dict[str, A
             for found in find_nodes(str(node.get("hostPath") or path), host):
                 kept = {key: value for key, value in found.items() if key not in ACCESS}
                 yield {**kept, "path": path, **permissions}
-
-
-class EngineSpec(Value):
-    """A spec, why the engine does not start the container, and whether hooks in it check the image and claim GPUs."""
-
-    spec: dict[str, Any]
-    refusals: tuple[ToolkitError, ...] = ()
-    checks_image: bool = False
-    is_claimed: bool = False
-
-
-class _Given(Value):
-    """Nodes and rules that a container is given, and what its engine finds wrong."""
-
-    devices: tuple[dict[str, Any], ...] = ()
-    rules: tuple[dict[str, Any], ...] = ()
-    refusals: tuple[ToolkitError, ...] = ()
-
-
-def build_spec(container: Container, host: Host) -> EngineSpec:
-    """Return the spec that an engine would hand to the runtime."""
-    given = _give_nodes(container, host)
-    cdi, refusals = _find_cdi(container, host)
-    devices = _with_cdi(given.devices, cdi)
-    rules = [
-        {"allow": container.privileged, "access": "rwm"},
-        *given.rules,
-        *(_rule(node, node["access"]) for edits in cdi for node in edits.nodes),
-    ]
-    variables = [entry for edits in cdi for entry in edits.environment]
-    is_mapped = not container.user_namespace and maps_users(container.engine, host)
-    namespace = is_mapped or container.user_namespace not in ("", "host")
-    if is_mapped and container.privileged:
-        refusals.append(ToolkitError(INCOMPATIBLE, hint="add --userns=host"))
-    spec = {
-        "process": {
-            "env": _joined(container.variables, variables),
-            "capabilities": {"bounding": _capabilities(container)},
-            "user": _user(container),
-        },
-        "linux": {
-            "devices": devices,
-            "resources": {"devices": rules},
-            "namespaces": [{"type": "user"}] if namespace else [],
-        },
-    }
-    checks_image = any(edits.checks_image for edits in cdi)
-    is_claimed = any(edits.is_claimed for edits in cdi)
-    return EngineSpec(
-        spec=spec, refusals=(*given.refusals, *refusals), checks_image=checks_image, is_claimed=is_claimed
-    )
-
-
-def _capabilities(container: Container) -> list[str]:
-    every = container.privileged or not {"ALL", "SYS_ADMIN"}.isdisjoint(container.capabilities)
-    return ["CAP_SYS_ADMIN"] if every else []
-
-
-def _user(container: Container) -> dict[str, Any]:
-    """Return the user and the groups as far as they are numbers; which numbers names have is in the image."""
-    uid, _, gid = container.user.partition(":")
-    found: dict[str, Any] = {"uid": number_of_id(uid)} if number_of_id(uid) is not None else {}
-    if number_of_id(gid or "x") is not None or uid in ("", "root", "0"):
-        found["gid"] = number_of_id(gid)
-    groups = [number for number in map(number_of_id, container.groups) if number is not None]
-    return {**found, "additionalGids": groups} if groups else found
-
-
-def number_of_id(word: str) -> int | None:
-    """Return the number that a user or group is, None for a name that only the image knows."""
-    if word in ("", "root"):
-        return 0
-    return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else None
-
-
-def _give_nodes(container: Container, host: Host) -> _Given:
-    """Return the nodes of the host and the rules that a container is given without CDI."""
-    asked = [device for device in container.devices if not is_cdi_name(device)]
-    given = _Given()
-    for device in () if container.privileged else asked:
-        given = _add_device(given, device, container.engine, host)
-    for rule in container.device_rules:
-        given = _add_rule(given, rule, container.engine)
-    if container.privileged:
-        return _give_every_node(asked, container.engine, host).replace(refusals=given.refusals)
-    return given
-
-
-def _give_every_node(asked: Iterable[str], engine: str, host: Host) -> _Given:
-    """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names.
-
-    Those that the runtime made for user namespaces are nodes in /dev, too.
-    Podman 4 gives a privileged container no node under another name.
-    """
-    nodes = [node for path in (KFD_PATH, DRI, PRIVATE_NODES) for node in find_nodes(path, host)]
-    mappings = (parse_mapping(device, engine) for device in asked)
-    moved = [mapping for mapping in mappings if mapping.source != mapping.target]
-    if moved and engine == PODMAN and () < find_version(engine, host) < (5,):
-        moved = []
-    return _Given(devices=(*nodes, *(node for mapping in moved for node in find_mapped(mapping, engine, host))))
-
-
-def _add_device(given: _Given, asked: str, engine: str, host: Host) -> _Given:
-    try:
-        mapping = parse_mapping(asked, engine)
-        nodes = find_mapped(mapping, engine, host)
-    except ToolkitError as error:
-        return given.replace(refusals=(*given.refusals, error))
-    if not nodes:
-        refusal = ToolkitError(f"--device {mapping.source}: this host has no such device")
-        return given.replace(refusals=(*given.refusals, refusal))
-    paths = {node["path"] for node in nodes} if engine == PODMAN else set()
-    kept = (device for device in given.devices if device["path"] not in paths)
-    rules = (_rule(node, mapping.access) for node in nodes)
-    return given.replace(devices=(*kept, *nodes), rules=(*given.rules, *rules))
-
-
-def _add_rule(given: _Given, text: str, engine: str) -> _Given:
-    """Add a rule as behind --device-cgroup-rule; for a * Docker writes -1, and Podman nothing."""
-    found = (PODMAN_RULE if engine == PODMAN else RULE).fullmatch(text)
-    if not found:
-        refusal = ToolkitError(f"--device-cgroup-rule {text!r}: this is not a rule", hint="write it as 'c 226:* rwm'")
-        return given.replace(refusals=(*given.refusals, refusal))
-    kind, *numbers, access = found.groups()
-    read = {
-        key: -1 if word in ("*", None) else int(word[:LONGEST_NUMBER])
-        for key, word in zip(("major", "minor"), numbers, strict=True)
-    }
-    named = {key: number for key, number in read.items() if number >= 0 or engine != PODMAN}
-    return given.replace(rules=(*given.rules, {"allow": True, "type": kind, **named, "access": access}))
-
-
-def _rule(node: dict[str, Any], access: str = EVERY_ACCESS) -> dict[str, Any]:
-    return {"allow": True, "type": node["type"], "major": node["major"], "minor": node["minor"], "access": access}
-
-
-def _find_cdi(container: Container, host: Host) -> tuple[list[CdiEdits], list[ToolkitError]]:
-    found: list[CdiEdits] = []
-    refusals: list[ToolkitError] = []
-    names = [*filter(is_cdi_name, container.devices)]
-    # Asked once: an engine that hangs is waited for.
-    version = find_version(container.engine, host) if names else ()
-    refusal = find_cdi_refusal(container.engine, version, host) if names else None
-    if refusal:
-        return [], [refusal]
-    latest = latest_version(container.engine.capitalize(), version) if version else ""
-    for asked in names:
-        try:
-            found.append(find_cdi_edits(asked, host, latest=latest))
-        except ToolkitError as error:
-            refusals.append(error)
-    return found, refusals
-
-
-def _with_cdi(devices: Iterable[dict[str, Any]], cdi: Iterable[CdiEdits]) -> list[dict[str, Any]]:
-    """Return the nodes with those of CDI devices, each of which replaces the ones at its path."""
-    added = {node["path"]: {key: node[key] for key in node if key != "access"} for edits in cdi for node in edits.nodes}
-    return [*(device for device in devices if device["path"] not in added), *added.values()]
-
-
-def _joined(environment: Iterable[str], more: Iterable[str]) -> list[str]:
-    """Return an environment with the variables of CDI devices, which replace those of their names."""
-    later = {entry.partition("=")[0]: entry for entry in more}
-    return [*(entry for entry in environment if entry.partition("=")[0] not in later), *later.values()]

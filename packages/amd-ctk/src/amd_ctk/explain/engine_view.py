@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.engines import docker
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
-from amd_ctk.explain.gpus_option import GpusRequest, parse_gpus
+from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_ctk.explain.running import ask_engine
-from amd_ctk.explain.separated import split_values
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -123,7 +123,8 @@ def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> Toolk
     if engine != DOCKER:
         return None
     # Where the engine is not known it is taken for a new one.
-    if docker.has_cdi_on(version or SINCE_CDI, _read_cdi_setting(docker.DOCKER, host)):
+    setting = _read_setting(docker.DOCKER, docker.LAYOUT.cdi or (), host)
+    if docker.has_cdi_on(version or SINCE_CDI, setting if isinstance(setting, bool) else None):
         return None
     if () < version < docker.FIRST_WITH_CDI:
         return ToolkitError(f"Docker {_dotted(version)} has no CDI", hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
@@ -138,11 +139,6 @@ def maps_users(engine: str, host: Host) -> bool:
     return isinstance(setting, str) and bool(setting)
 
 
-def _read_cdi_setting(engine: Engine, host: Host) -> bool | None:
-    setting = _read_setting(engine, docker.LAYOUT.cdi or (), host)
-    return setting if isinstance(setting, bool) else None
-
-
 def _read_setting(engine: Engine, keys: tuple[str, ...], host: Host) -> object:
     try:
         found: object = engine.read(host.read(engine.config_path).decode()).get(keys)
@@ -151,71 +147,59 @@ def _read_setting(engine: Engine, keys: tuple[str, ...], host: Host) -> object:
     return found
 
 
-class Translated(Value):
-    """A container as its engine passes `--gpus` on, what to say of that, and why the engine may refuse it."""
-
-    container: Container
-    notes: tuple[str, ...] = ()
-    refusals: tuple[ToolkitError, ...] = ()
-
-
-def translate_gpus(container: Container, host: Host) -> Translated:
-    """Return what the engine of this machine, or where that is not known a new one, makes of each `--gpus`."""
+def translate_gpus(container: Container, host: Host) -> Container:
+    """Return a container as the engine of this machine, or where that is not known a new one, passes `--gpus` on."""
     version = find_version(container.engine, host) if container.gpus else ()
-    found = Translated(container=container)
     for asked in container.gpus:
-        made = (
-            _translate_for_podman(found.container, asked, version)
-            if container.engine == PODMAN
-            else _translate_for_docker(found.container, asked, version, host)
-        )
-        notes = tuple(note for note in made.notes if note not in found.notes)
-        found = made.replace(notes=(*found.notes, *notes), refusals=(*found.refusals, *made.refusals))
-    return found
+        try:
+            container = (
+                _translate_for_podman(container, asked, version)
+                if container.engine == PODMAN
+                else _translate_for_docker(container, asked, version, host)
+            )
+        except ToolkitError as error:
+            container = container.replace(refusals=(*container.refusals, error))
+    return container
 
 
-def _translate_for_podman(container: Container, asked: str, version: tuple[int, ...]) -> Translated:
+def _translate_for_podman(container: Container, asked: str, version: tuple[int, ...]) -> Container:
     if not version:
         note = (
             f"--gpus {asked} is --device amd.com/gpu={asked} since Podman 6.1; Podman 5 looks for"
             " GPUs of NVIDIA, and Podman 4 ignores it: use --device amd.com/gpu=0"
         )
-        return Translated(container=container, notes=(note,))
+        return _noted(container, note)
     if version < (5,):
-        note = f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0"
-        return Translated(container=container, notes=(note,))
-    kind = "nvidia.com/gpu" if version < (6, 1) else "amd.com/gpu"
-    try:
-        devices = tuple(f"{kind}={name}" for name in split_values(asked, "gpus"))
-    except ToolkitError as error:
-        return Translated(container=container, refusals=(error,))
-    note = f"--gpus {asked} is --device {' --device '.join(devices)} in Podman {_dotted(version)}"
-    notes = (note,) if devices else ()
-    return Translated(container=container.replace(devices=(*container.devices, *devices)), notes=notes)
+        return _noted(container, f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0")
+    kind = "nvidia.com/gpu" if version < (6, 1) else CDI_KIND
+    devices = [f"{kind}={name}" for name in split_values(asked, "gpus")]
+    return _with_devices(container, asked, devices, f"in Podman {_dotted(version)}") if devices else container
 
 
-def _translate_for_docker(container: Container, asked: str, version: tuple[int, ...], host: Host) -> Translated:
-    try:
-        request = parse_gpus(asked)
-        _require_driver(request, asked, version, host)
-    except ToolkitError as error:
-        return Translated(container=container, refusals=(error,))
+def _translate_for_docker(container: Container, asked: str, version: tuple[int, ...], host: Host) -> Container:
+    request = parse_gpus(asked)
+    _require_driver(request, asked, version, host)
     if request.driver == CDI_DRIVER:
-        note = f"--gpus {asked} is --device {' --device '.join(request.devices)} since Docker 25"
-        named = (*container.devices, *request.devices)
-        return Translated(container=container.replace(devices=named), notes=(note,))
+        return _with_devices(container, asked, request.devices, "since Docker 25")
     devices = _devices_of(request)
     if version >= SINCE_CDI and not find_cdi_refusal(DOCKER, version, host) and _resolves_by_cdi(host):
-        names = tuple(f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(","))
-        note = f"--gpus {asked} is --device {' --device '.join(names)} in Docker {_dotted(version)}"
-        return Translated(container=container.replace(devices=(*container.devices, *names)), notes=(note,))
-    # Docker adds it to what it has made of image and command line, so that the image's own stays too.
-    environment = (*container.variables, f"AMD_VISIBLE_DEVICES={devices}")
+        names = [f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(",")]
+        return _with_devices(container, asked, names, f"in Docker {_dotted(version)}")
     notes = [f"--gpus {asked} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
     if not version:
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
-    translated = container.replace(environment=environment, image_environment=())
-    return Translated(container=translated, notes=tuple(notes))
+    # Docker adds it to what it has made of image and command line, so that the image's own stays too.
+    environment = (*container.variables, f"AMD_VISIBLE_DEVICES={devices}")
+    return _noted(container, *notes).replace(environment=environment, image_environment=())
+
+
+def _with_devices(container: Container, asked: str, names: Sequence[str], since: str) -> Container:
+    note = f"--gpus {asked} is --device {' --device '.join(names)} {since}"
+    return _noted(container, note).replace(devices=(*container.devices, *names))
+
+
+def _noted(container: Container, *notes: str) -> Container:
+    return container.replace(notes=tuple(dict.fromkeys((*container.notes, *notes))))
 
 
 def _require_driver(request: GpusRequest, asked: str, version: tuple[int, ...], host: Host) -> None:

@@ -9,9 +9,9 @@ from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, check_image, find_given, find_located, find_refusals, preview_start, starting
+from amd_ctk.explain.rocm_inside import look_inside
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
-from amd_ctk.explain.visible_inside import look_inside
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
@@ -49,8 +49,7 @@ class Explanation(Value):
 
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError where the host cannot be read."""
-    translated = translate_gpus(container, host)
-    container = translated.container
+    container = translate_gpus(container, host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
     problems = [*container.problems]
@@ -60,11 +59,9 @@ def explain_container(container: Container, host: Host) -> Explanation:
         explanation = _explain_without_runtime(built, host, view, container)
         problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
     # The engine looks at devices before it calls the runtime.
-    plan = explanation.plan.replace(
-        refusals=(*container.refusals, *translated.refusals, *built.refusals, *explanation.plan.refusals)
-    )
+    plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))
     listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
-    notes = [*container.notes, *translated.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
+    notes = [*container.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
     asks = _asks(container) or bool(container.gpus) or bool(container.problems)
     lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus))
     return explanation.replace(
@@ -90,7 +87,8 @@ def _explain(
         plan = with_host_nodes(plan, find_located(host))
     usable = find_usable(plan, container) if container else UsableGpus(gpus=tuple(plan.gpus))
     # Without the filters that are taken out.
-    inside = look_inside(usable.gpus, _environment(plan.spec))
+    entries = plan.spec.get("process", {}).get("env") or []
+    inside = look_inside(usable.gpus, dict(entry.partition("=")[::2] for entry in entries))
     lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host), is_read=is_read)
     return Explanation(
         lines=tuple(lines),
@@ -111,12 +109,16 @@ def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
 
 
 def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, container: Container) -> Explanation:
-    plan = Plan(spec=built.spec, refusals=(view.refusal,) if view.refusal else ())
-    plan = plan.replace(given=tuple(_given(plan, host)))
+    located = find_located(host)
+    try:
+        given = find_given(built.spec, host, located, Grant(gpus=()))
+    except ToolkitError:
+        given = []
+    plan = Plan(spec=built.spec, given=tuple(given), refusals=(view.refusal,) if view.refusal else ())
     if built.checks_image:
         plan = _check_image(plan, host)
     if built.is_claimed and plan.given and may_be_tracking(host):
-        refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=find_located(host)))
+        refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=located))
         plan = plan.replace(refusals=(*plan.refusals, *refusals))
     return _explain(plan, built.spec, host, container, is_read=False)
 
@@ -128,18 +130,6 @@ def _check_image(plan: Plan, host: Host) -> Plan:
     except RequirementError as error:
         return plan.replace(refusals=(*plan.refusals, error))
     return plan.replace(notes=(*plan.notes, *notes))
-
-
-def _given(plan: Plan, host: Host) -> list[GpuLocation]:
-    try:
-        return find_given(plan.spec, host, find_located(host), Grant(gpus=plan.granted.gpus))
-    except ToolkitError:
-        return []
-
-
-def _environment(spec: dict[str, Any]) -> dict[str, str]:
-    entries = (entry.partition("=") for entry in spec.get("process", {}).get("env") or [])
-    return {name: value for name, _, value in entries}
 
 
 def _asks(container: Container) -> bool:

@@ -98,7 +98,9 @@ def _environment(container: Tree, documents: list[Tree], version: tuple[int, ...
         for one in documents
         if one.get("kind") == "ConfigMap"
     }
-    shared, own = tuple(_from_maps(container, maps)), tuple(_own_variables(container, maps))
+    shared = tuple(_from_maps(container, maps))
+    values = ((entry.get("name"), _value_of(entry, maps)) for entry in _objects(container, "env"))
+    own = tuple(f"{name}={value}" for name, value in values if value is not None)
     return (*own, *shared) if () < version < SINCE_OWN_VARIABLES_COUNT else (*shared, *own)
 
 
@@ -109,13 +111,6 @@ def _from_maps(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
             yield from (f"{name}={value}" for name, value in maps[str(wanted.get("name"))].items())
         elif wanted and wanted.get("optional") is not True:
             raise ExplainError(f"configmap {one_line(str(wanted.get('name')))} not found", hint="add it to the file")
-
-
-def _own_variables(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
-    for entry in _objects(container, "env"):
-        value = _value_of(entry, maps)
-        if value is not None:
-            yield f"{entry.get('name')}={value}"
 
 
 def _value_of(entry: Tree, maps: dict[str, Tree]) -> str | None:
@@ -170,8 +165,9 @@ def _user(context: Tree) -> str:
 
 def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
     """Yield what can change which GPUs a container gets and is not read here."""
-    sources = (f"env {entry.get('name')}: {key}" for entry in _objects(container, "env") for key in _others(entry))
-    yield from map(one_line, sources)
+    for entry in _objects(container, "env"):
+        others = [key for key in _object(entry, "valueFrom") if key != "configMapKeyRef"]
+        yield from (one_line(f"env {entry.get('name')}: {key}") for key in others)
     if any(_object(source, "secretRef") for source in _objects(container, "envFrom")):
         yield "envFrom: secretRef"
     for path, kind, _ in _host_paths(container, pod):
@@ -179,10 +175,6 @@ def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
             yield f"hostPath: {path}"
     if pod.get("hostUsers") is False:
         yield "hostUsers: false"
-
-
-def _others(entry: Tree) -> list[str]:
-    return [str(key) for key in _object(entry, "valueFrom") if key != "configMapKeyRef"]
 
 
 def _object(tree: Tree, *keys: str) -> Tree:

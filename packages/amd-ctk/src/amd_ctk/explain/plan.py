@@ -64,7 +64,7 @@ def preview_start(spec: dict[str, Any], host: Host, settings: Settings, *, conta
     # As it would be written.
     edited = _copy(spec)
     remove_edits(edited)
-    decided = StartPlan(request=_permitted_request(spec, settings))
+    decided = StartPlan(request=requested_gpus(spec, settings) if is_permitted(spec, settings) else None)
     try:
         decided = plan_start(spec, host, settings, skip_drained=skip_drained, refuse_old_numbers=refuse_old_numbers)
         return _preview(decided, edited, host, settings, container_id)
@@ -74,10 +74,6 @@ def preview_start(spec: dict[str, Any], host: Host, settings: Settings, *, conta
         refusals = (error, *_further_refusals(error, decided.request, host))
         notes = () if decided.request else decided.notes
         return Plan(request=decided.request, spec=deepcopy(spec), notes=notes, refusals=refusals)
-
-
-def _permitted_request(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:
-    return requested_gpus(spec, settings) if is_permitted(spec, settings) else None
 
 
 def _copy(spec: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +96,8 @@ def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Set
         decided,
         host,
         settings,
-        bind=lambda closed: _private_nodes(closed, host),
+        # As if the runtime had made them.
+        bind=lambda closed: {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed},
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
     )
@@ -184,8 +181,3 @@ def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation],
     gpus = located or (find_located(host) if names_gpus(spec) else [])
     numbers = {gpu.number for gpu in granted.gpus}
     return [gpu for gpu in gpus_in_spec(spec, gpus) if gpu.number not in numbers]
-
-
-def _private_nodes(closed: Sequence[DeviceNode], host: Host) -> dict[str, str]:
-    """Return the private nodes that the runtime would have made."""
-    return {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed}

@@ -1,4 +1,7 @@
-"""Options of `docker run` and `podman run`, and how both engines read them from words."""
+"""Options of `docker run` and `podman run`, and how both engines read them from words.
+
+Also what `--gpus` of Docker says: a request for devices of a driver, as Docker's client reads it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from amd_ctk.explain.container import DOCKER, PODMAN, ExplainError
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.value import Value
 
 EITHER = ""
 FLAG, VALUE = False, True
@@ -74,6 +79,24 @@ BOOLEANS = {
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 
+# Values apart by commas, as Go's encoding/csv reads a line of them: a part in quotes may have commas of its own.
+QUOTED = re.compile(r'"((?:[^"]|"")*)"(,|$)')
+PLAIN = re.compile(r'([^,"]*)(,|$)')
+# Of --gpus.
+KEYS = ("driver", "count", "device", "capabilities", "options")
+COUNT = re.compile(r"[+-]?[0-9]{1,18}")
+EVERY = -1
+HINT = "write it as --gpus all, or as --gpus driver=cdi,device=amd.com/gpu=0"
+
+
+class GpusRequest(Value):
+    """A driver, "" where Docker chooses one, and how many devices (-1: all) or which."""
+
+    driver: str = ""
+    count: int = 0
+    devices: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+
 
 def read_run_options(engine: str, words: Sequence[str]) -> tuple[dict[str, list[str]], str]:
     """Return the values of each option by its long name, and the image; ExplainError where the engine ends there."""
@@ -92,6 +115,42 @@ def read_run_options(engine: str, words: Sequence[str]) -> tuple[dict[str, list[
 def is_on(options: dict[str, list[str]], name: str) -> bool:
     """Return whether a flag is set."""
     return BOOLEANS.get(options.get(name, ["false"])[-1], False)
+
+
+def split_values(text: str, option: str) -> list[str]:
+    """Return the parts of the value of an option; ExplainError for quotes that the engine refuses."""
+    parts: list[str] = []
+    position, more = 0, bool(text)
+    while more:
+        found = (QUOTED if text.startswith('"', position) else PLAIN).match(text, position)
+        if not found:
+            problem = f'invalid argument {text!r} for "--{option}" flag: a quote in the wrong place'
+            raise ExplainError(problem, hint="put quotes around a whole part, as in '\"device=0,1\"'")
+        parts.append(found[1].replace('""', '"') if text.startswith('"', position) else found[1])
+        position, more = found.end(), found[2] == ","
+    return parts
+
+
+def parse_gpus(text: str) -> GpusRequest:
+    """Return what a value of `--gpus` asks for; ToolkitError with the client's reason where it refuses it."""
+    if not text:
+        raise _refused(text, "EOF")
+    found: dict[str, str] = {}
+    for part in split_values(text, "gpus"):
+        key, equals, value = part.partition("=")
+        if key in found:
+            raise _refused(text, f"gpu request key '{key}' can be specified only once")
+        if equals and key not in KEYS:
+            raise _refused(text, f"unexpected key '{key}' in '{part}'")
+        found[key] = value
+        if not equals:
+            found["count"] = key
+    count = _parse_count(text, found["count"]) if "count" in found else 0 if "device" in found else 1
+    devices = tuple(found["device"].split(",")) if "device" in found else ()
+    if count and devices:
+        raise _refused(text, "cannot set both Count and DeviceIDs on device request")
+    capabilities = tuple(found["capabilities"].split(",")) if "capabilities" in found else ()
+    return GpusRequest(driver=found.get("driver", ""), count=count, devices=devices, capabilities=capabilities)
 
 
 def _read_word(engine: str, word: str, rest: list[str]) -> Iterator[tuple[str, str]]:
@@ -129,3 +188,15 @@ def _take(rest: list[str], option: str) -> str:
     if not rest:
         raise ExplainError(f"flag needs an argument: {option}", hint="put the image after the options")
     return rest.pop(0)
+
+
+def _parse_count(text: str, word: str) -> int:
+    if word == "all":
+        return EVERY
+    if not COUNT.fullmatch(word):
+        raise _refused(text, "count must be an integer")
+    return int(word)
+
+
+def _refused(text: str, why: str) -> ToolkitError:
+    return ToolkitError(f"docker refuses --gpus {text!r}: {why}", hint=HINT)

@@ -50,7 +50,8 @@ def ask_engines(name: str) -> EngineAnswers:
     if name.startswith("-"):
         return EngineAnswers()
     with ThreadPoolExecutor(max_workers=len(ENGINES)) as pool:
-        answers = list(pool.map(_ask, ENGINES, [name] * len(ENGINES)))
+        words = ("inspect", "--type", "container", "--format")
+        answers = list(pool.map(lambda engine: ask_engine(engine, *words, FORMATS[engine], name), ENGINES))
     return EngineAnswers(
         told=tuple(filter(None, map(_read_told, answers))),
         late=", ".join(answer.problem for answer in answers if answer.is_late),
@@ -73,10 +74,6 @@ def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContaine
         if len(found) == 1:
             return found[0]
     return None
-
-
-def _ask(engine: str, name: str) -> Answer:
-    return ask_engine(engine, "inspect", "--type", "container", "--format", FORMATS[engine], name)
 
 
 def _read_told(answer: Answer) -> Told | None:

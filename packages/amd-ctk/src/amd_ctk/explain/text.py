@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
-from amd_ctk.listing import to_json
+from amd_ctk.listing import format_columns, to_json
 from amd_device_spec.oci import OPEN_MODE
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
@@ -25,7 +25,8 @@ def format_explanation(explanation: Explanation) -> str:
     lines = [f"{line.subject:<{width}}  {line.words}" for line in explanation.lines]
     if explanation.starts:
         lines += _format_gpus(explanation)
-        lines += [_format_changes(explanation.plan)]
+        changes = list(_changes(explanation.plan))
+        lines += ["; ".join([*changes, "nothing else is changed"]) if changes else "config.json is not changed"]
     else:
         lines += ["The container does not start:"]
         lines += [f"  {line}" for error in explanation.plan.refusals for line in str(error).splitlines()]
@@ -69,15 +70,10 @@ def _format_gpus(explanation: Explanation) -> list[str]:
     gpus = explanation.plan.gpus
     if not gpus:
         return ["The container gets no GPU"]
-    rows = [HEADER, *(_row(gpu, explanation) for gpu in _in_order(explanation))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _in_order(explanation: Explanation) -> list[GpuLocation]:
-    """Return the GPUs as HIP counts them, then those that it does not see."""
+    # As HIP counts them, then those that it does not see.
     seen = explanation.hip_gpus
-    return [*seen, *(gpu for gpu in explanation.plan.gpus if gpu not in seen)]
+    in_order = [*seen, *(gpu for gpu in gpus if gpu not in seen)]
+    return format_columns([HEADER, *(_row(gpu, explanation) for gpu in in_order)]).split("\n")
 
 
 def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
@@ -108,11 +104,6 @@ def _hip_index(gpu: GpuLocation, explanation: Explanation) -> int | None:
 
 def _unique_id(gpu: GpuLocation) -> str:
     return f"GPU-{gpu.unique_id:016x}" if gpu.unique_id else ""
-
-
-def _format_changes(plan: Plan) -> str:
-    changes = list(_changes(plan))
-    return "; ".join([*changes, "nothing else is changed"]) if changes else "config.json is not changed"
 
 
 def _changes(plan: Plan) -> Iterator[str]:

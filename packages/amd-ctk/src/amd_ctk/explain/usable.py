@@ -8,7 +8,8 @@ from typing import Any
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.host_nodes import DRI
-from amd_ctk.explain.node_access import (
+from amd_ctk.explain.plan import Plan
+from amd_ctk.explain.rocm_inside import (
     CAP_DAC_OVERRIDE,
     NodeAccess,
     ProcessUser,
@@ -17,7 +18,6 @@ from amd_ctk.explain.node_access import (
     find_missing,
     mode_allows,
 )
-from amd_ctk.explain.plan import Plan
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
@@ -99,13 +99,13 @@ def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: 
     # A user namespace has other numbers, and the groups of a caller are not known.
     if container.user_namespace not in ("", "host") or KEEP_GROUPS in container.groups:
         return []
-    nodes = [_node_of(device) for device in devices if device.keys() >= set(ACCESS)]
+    nodes = [
+        NodeAccess(path=device["path"], mode=device["fileMode"], uid=device["uid"], gid=device["gid"])
+        for device in devices
+        if device.keys() >= set(ACCESS)
+    ]
     user = _read_user(container, plan)
     return [node for node in nodes if not mode_allows(node, user)]
-
-
-def _node_of(device: dict[str, Any]) -> NodeAccess:
-    return NodeAccess(path=device["path"], mode=device["fileMode"], uid=device["uid"], gid=device["gid"])
 
 
 def _read_user(container: Container, plan: Plan) -> ProcessUser:

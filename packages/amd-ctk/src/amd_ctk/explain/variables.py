@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.explain.plan import Plan
-from amd_ctk.explain.visible_inside import FILTERS, Inside
+from amd_ctk.explain.rocm_inside import Inside
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
@@ -25,14 +25,14 @@ class Meaning(Value):
 
 
 def describe_variables(
-    spec: dict[str, Any], plan: Plan, inside: Inside, *, located: Sequence[GpuLocation], is_read: bool = True
+    spec: dict[str, Any], plan: Plan, inside: Inside, *, located: Sequence[GpuLocation], is_read: bool
 ) -> Iterator[Meaning]:
     """Yield a line for each variable that is about GPUs; `is_read` is false where another runtime is called."""
     entries = [entry.partition("=")[::2] for entry in spec.get("process", {}).get("env") or []]
     last = max((place for place, (name, _) in enumerate(entries) if name == VISIBLE_DEVICES), default=-1)
     for place, (name, value) in enumerate(entries):
-        words = _describe_in_job(name, value, plan)
-        if words := words or _describe(name, value, plan, inside, located, is_read=is_read, is_last=place == last):
+        words = _describe_in_job(name, value, plan) or inside.words_by_variable.get(name, "")
+        if words := words or _describe(name, value, plan, located, is_read=is_read, is_last=place == last):
             yield Meaning(subject=f"{shown(name)}={shown(value)}", words=words)
     if last < 0 and not plan.granted.gpus and is_read:
         yield Meaning(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
@@ -51,23 +51,16 @@ def name_gpus(gpus: Sequence[GpuLocation]) -> str:
 
 
 def _describe(
-    name: str,
-    value: str,
-    plan: Plan,
-    inside: Inside,
-    located: Sequence[GpuLocation],
-    *,
-    is_read: bool,
-    is_last: bool,
+    name: str, value: str, plan: Plan, located: Sequence[GpuLocation], *, is_read: bool, is_last: bool
 ) -> str:
-    if name in FILTERS:
-        return inside.words_by_variable.get(name, "")
     if name == OVERRIDE:
-        return f"makes ROCm take every GPU inside for {_target_of(value)}"
+        target = parse_override(value) or f"{shown(value, quoted=True)}, which is not a version"
+        return f"makes ROCm take every GPU inside for {target}"
     if name != VISIBLE_DEVICES and not name.startswith(SWARM_PREFIX):
         return ""
     if not is_read:
-        problems = _problems_of(value, located) if name == VISIBLE_DEVICES else ""
+        is_list = name == VISIBLE_DEVICES and not (asks_for_nothing(value) or may_be_choice(value))
+        problems = _resolve(value, located)[1] if is_list else ""
         return f"is not read; {problems}" if problems else "is not read"
     if name == VISIBLE_DEVICES:
         return _describe_visible(value, plan, located) if is_last else f"not counted: the last {VISIBLE_DEVICES} counts"
@@ -111,26 +104,17 @@ def _describe_resource(kind: str, value: str, plan: Plan, located: Sequence[GpuL
     return _name_what_resolves(value, located)
 
 
-def _problems_of(value: str, located: Sequence[GpuLocation]) -> str:
-    """Return the problems of a request, for any reader."""
-    if asks_for_nothing(value) or may_be_choice(value):
-        return ""
-    try:
-        return "; ".join(problem.message for problem in resolve(located, value).problems)
-    except RequestError as error:
-        return error.message
-
-
 def _name_what_resolves(value: str, located: Sequence[GpuLocation]) -> str:
+    gpus, problems = _resolve(value, located)
+    if not problems:
+        return name_gpus(gpus)
+    return f"{name_gpus(gpus)}; {problems}" if gpus else problems
+
+
+def _resolve(value: str, located: Sequence[GpuLocation]) -> tuple[Sequence[GpuLocation], str]:
+    """Return the GPUs of a request, and its problems."""
     try:
         resolution = resolve(located, value)
     except RequestError as error:
-        return error.message
-    problems = "; ".join(problem.message for problem in resolution.problems)
-    if not problems:
-        return name_gpus(resolution.gpus)
-    return f"{name_gpus(resolution.gpus)}; {problems}" if resolution.gpus else problems
-
-
-def _target_of(version: str) -> str:
-    return parse_override(version) or f"{shown(version, quoted=True)}, which is not a version"
+        return (), error.message
+    return resolution.gpus, "; ".join(problem.message for problem in resolution.problems)

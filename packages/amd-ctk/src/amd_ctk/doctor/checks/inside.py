@@ -17,8 +17,7 @@ from amd_ctk.doctor.inside.tried import (
     nodes_with,
     permitted_nodes,
 )
-from amd_ctk.explain.node_access import closed_fix, closed_words, find_missing, mode_allows
-from amd_ctk.explain.visible_inside import FILTERS, look_inside
+from amd_ctk.explain.rocm_inside import FILTERS, closed_fix, closed_words, find_missing, look_inside, mode_allows
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.device_nodes import KFD_PATH

@@ -10,8 +10,8 @@ from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.image_files import look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
+from amd_ctk.explain.rocm_inside import FILTERS
 from amd_ctk.explain.running import EngineAnswers, find_running
-from amd_ctk.explain.visible_inside import FILTERS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker import Processes, ProcessId
 from amdgpu_discovery.device_nodes import KFD_NUMBER

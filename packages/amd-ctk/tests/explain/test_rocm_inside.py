@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.explain.visible_inside import look_inside
+from amd_ctk.explain.rocm_inside import look_inside
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
 
