@@ -10,7 +10,7 @@ import tarfile
 
 import pytest
 
-from amd_ctk.image.compression import Beginning
+from amd_ctk.image.sources import Beginning
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 

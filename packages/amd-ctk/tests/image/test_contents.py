@@ -7,14 +7,14 @@ import tracemalloc
 import pytest
 
 from amd_ctk.image import bounds, contents
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.contents import LayerContents, targets_of
 from amd_ctk.image.reference import parse_reference, read_image
 
 
 def refusal(layout):
     with pytest.raises(ImageError) as caught:
-        read_image(parse_reference(f"oci:{layout.directory}"), Progress())
+        read_image(parse_reference(f"oci:{layout.directory}"), Reading())
     return str(caught.value)
 
 
@@ -27,7 +27,7 @@ def test_a_file_with_code_that_is_deeper_than_any_is_refused(layout, reader, mak
 def test_other_files_may_be_as_deep_as_they_like(layout, reader, make_layer):
     layout.add(make_layer("d/" * 63 + "x_gfx900.co", "e/" * 1000 + "x", "e/" * 1000 + ".wh.x"), make_layer("d/d"))
 
-    assert targets_of(read_image(parse_reference(f"oci:{layout.directory}"), Progress()).layers) == []
+    assert targets_of(read_image(parse_reference(f"oci:{layout.directory}"), Reading()).layers) == []
 
 
 @pytest.mark.parametrize("name", ["d/{}_gfx900.co", "d/.wh.{}", "d{}/.wh..wh..opq"])

@@ -9,13 +9,13 @@ import zlib
 import pytest
 
 from amd_ctk.image import deep
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.contents import targets_of, unreadable_in
 from amd_ctk.image.reference import parse_reference, read_image
 
 
 def read(reference, **options):
-    return targets_of(read_image(parse_reference(reference), Progress(), **options).layers)
+    return targets_of(read_image(parse_reference(reference), Reading(**options)).layers)
 
 
 def refusal(reference):
@@ -114,7 +114,7 @@ def test_every_version_of_compressed_bundles_is_read(version, layout, reader, ma
 def test_a_bundle_that_cannot_be_read_is_named(bundle, layout, reader, make_layer):
     layout.add(make_layer(("lib/a.so", b"\x7fELF" + bundle), ("b_gfx90a.co", b"")))
 
-    layers = read_image(parse_reference(f"oci:{layout.directory}"), Progress(), deep=True).layers
+    layers = read_image(parse_reference(f"oci:{layout.directory}"), Reading(deep=True)).layers
 
     assert (targets_of(layers), unreadable_in(layers)) == (["gfx90a"], ["lib/a.so"])
 
@@ -124,7 +124,7 @@ def test_the_letters_of_the_magic_are_no_bundle(version, method, layout, reader,
     by_chance = b"CCOB" + struct.pack("<HH", version, method) + bytes(95)
     layout.add(make_layer(("a.so", b"\x7fELF and the text CCOB in it"), ("b.so", b"\x7fELF" + by_chance)))
 
-    assert unreadable_in(read_image(parse_reference(f"oci:{layout.directory}"), Progress(), deep=True).layers) == []
+    assert unreadable_in(read_image(parse_reference(f"oci:{layout.directory}"), Reading(deep=True)).layers) == []
 
 
 def test_bundles_without_end_are_refused(layout, reader, make_layer, monkeypatch):

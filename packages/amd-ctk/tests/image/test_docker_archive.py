@@ -13,13 +13,13 @@ import tracemalloc
 import pytest
 
 from amd_ctk.image import bounds, docker_archive
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.contents import targets_of
 from amd_ctk.image.docker_archive import read_archive
 
 
 def read(content):
-    return targets_of(read_archive(io.BytesIO(content), "x.tar", Progress(), deep=False).layers)
+    return targets_of(read_archive(io.BytesIO(content), "x.tar", Reading()).layers)
 
 
 def refusal(content):

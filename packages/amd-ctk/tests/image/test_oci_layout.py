@@ -7,7 +7,7 @@ import json
 import pytest
 
 from amd_ctk.image import oci_layout
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.oci_layout import parse_entries, read_entries
 from amd_ctk.image.reference import parse_reference, read_image
 
@@ -38,7 +38,7 @@ def nested(layout, make_layer):
 
 
 def read(reference, *, with_layers=True):
-    return read_image(parse_reference(reference), Progress(), with_layers=with_layers)
+    return read_image(parse_reference(reference), Reading(), with_layers=with_layers)
 
 
 def refusal(call, *arguments):

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from amd_ctk.image.check import best, judge_entries
 from amd_ctk.image.contents import Image
-from amd_ctk.image.pick import best, judge_entries
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 
 FACTS = ContainerFacts(

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from amd_ctk.image import registry, registry_programs
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.reference import find_image, parse_reference
 from amd_ctk.image.registry import read_registry_entries, read_registry_image
 from amd_ctk.image.registry_name import is_registry_name, parse_registry_name
@@ -143,7 +143,7 @@ def test_layers_are_read_by_skopeo_alone(program):
     program("podman", {**PODMAN_5, "manifest inspect app:1": '{"layers": []}'})
 
     with pytest.raises(ImageError) as caught:
-        read_registry_image("app:1", Progress(), deep=False, with_layers=True)
+        read_registry_image("app:1", Reading(), with_layers=True)
 
     assert str(caught.value) == (
         "only skopeo reads layers in a registry (install it, or 'podman pull app:1' and name podman:app:1)"
@@ -247,7 +247,7 @@ def test_skopeo_unpacks_no_layer_that_takes_half_of_the_room(program, tmp_path, 
     monkeypatch.setattr(registry.shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 1024 * 1024))
 
     with pytest.raises(ImageError) as caught:
-        read_registry_image("app:1", Progress(), deep=False, with_layers=True)
+        read_registry_image("app:1", Reading(), with_layers=True)
 
     assert (tmp_path / "blob").stat().st_size == 1024 * 1024
     assert str(caught.value) == (
@@ -262,7 +262,7 @@ def test_the_size_that_is_announced_is_that_of_layers_with_a_size(program, capfd
     program("skopeo", {"inspect --raw docker://app:1": manifest, f"inspect --config --raw docker://{at}": "{}"})
 
     with pytest.raises(ImageError):
-        read_registry_image("app:1", Progress(), deep=False, with_layers=True)
+        read_registry_image("app:1", Reading(), with_layers=True)
 
     assert capfd.readouterr().err == f"reading the layers of {at}: 1.0 GiB\n"
 

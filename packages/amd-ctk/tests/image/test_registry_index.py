@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.contents import Image
 from amd_ctk.image.registry import Found
 from amd_ctk.image.registry_index import Entry, parse_index_name, read_entries, write_index
@@ -100,6 +100,6 @@ def test_an_image_that_no_host_could_pick_is_not_joined(config, says, tmp_path, 
     monkeypatch.setenv("PATH", f"{tmp_path}")
 
     with pytest.raises(ImageError) as caught:
-        read_entries(["app:1"], Progress())
+        read_entries(["app:1"], Reading())
 
     assert str(caught.value) == f"app:1 cannot be in an index: {says}"

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_ctk.image import bounds, tar_layer
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.contents import clean, targets_of
 from amd_ctk.image.reference import parse_reference, read_image
 from amd_ctk.image.tar_layer import read_layer
 
 
 def read(reference, **options):
-    return targets_of(read_image(parse_reference(reference), Progress(), **options).layers)
+    return targets_of(read_image(parse_reference(reference), Reading(**options)).layers)
 
 
 def refusal(reference):
@@ -127,7 +127,7 @@ def test_an_archive_is_read_as_tarfile_reads_it(members, form):
     with tarfile.open(fileobj=buffer) as archive:
         expected = {clean(member.name) for member in archive if member.isreg() or member.islnk()}
 
-    layers = [read_layer(io.BytesIO(buffer.getvalue()), Progress(), deep=deep) for deep in (False, True)]
+    layers = [read_layer(io.BytesIO(buffer.getvalue()), Reading(deep=deep)) for deep in (False, True)]
 
     assert [layer.targets_by_path.keys() for layer in layers] == [expected - {""}] * 2
 

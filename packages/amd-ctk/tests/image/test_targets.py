@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_ctk.image import bounds, zstd
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image import bounds, sources
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.contents import LayerContents, clean, targets_in, targets_of
 from amd_ctk.image.reference import parse_reference, read_image
 from amd_ctk.image.tar_layer import read_layer
@@ -25,7 +25,7 @@ LIBRARY = "opt/rocm/lib/rocblas/library"
 
 
 def read(reference, **options):
-    return targets_of(read_image(parse_reference(reference), Progress(), **options).layers)
+    return targets_of(read_image(parse_reference(reference), Reading(**options)).layers)
 
 
 def refusal(reference):
@@ -93,7 +93,7 @@ def test_zstd_that_is_damaged_is_one_sentence(damage, layout, reader, make_layer
 
 
 def test_a_machine_without_libzstd_says_what_to_do(layout, reader, make_layer, monkeypatch):
-    monkeypatch.setattr(zstd, "LIBRARY", "libzstd.so.none")
+    monkeypatch.setattr(sources, "LIBRARY", "libzstd.so.none")
     layout.add(make_layer("x"), compress=lambda _: bytes.fromhex("28b52ffd0458") + bytes(64))
 
     assert refusal(f"oci:{layout.directory}") == (
@@ -359,7 +359,7 @@ def test_a_clean_path_leads_nowhere_but_down(path):
 @given(st.binary(max_size=2000))
 def test_bytes_that_are_no_layer_end_in_one_sentence_or_in_nothing(content):
     try:
-        layer = read_layer(io.BytesIO(content), Progress())
+        layer = read_layer(io.BytesIO(content), Reading())
     except ImageError as error:
         assert "\n" not in error.message
     else:

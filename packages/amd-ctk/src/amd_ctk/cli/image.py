@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from amd_ctk.cli.context import command_group, host_of
+from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from amd_ctk.image.check import ImageVerdict
+    from amd_ctk.image.check import ImageVerdict, JudgedImage
     from amd_ctk.image.contents import Image
-    from amd_ctk.image.pick import JudgedImage
     from amd_ctk.image.reference import Reference
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts
@@ -109,8 +110,7 @@ def pick(
     compare.
     """
     from amd_ctk.image.bounds import ImageError
-    from amd_ctk.image.check import read_host
-    from amd_ctk.image.pick import best
+    from amd_ctk.image.check import best, read_host
 
     if tags or template:
         raise ImageError("images are no longer picked by the form of their tags", hint=JOIN_THEM)
@@ -124,7 +124,7 @@ def pick(
     else:
         _print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
         _print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else WITHOUT_WORDS}"])
-        print(_printable(chosen.name) if chosen else "", end="\n" if chosen else "")
+        print(printable(chosen.name) if chosen else "", end="\n" if chosen else "")
     raise typer.Exit(0 if chosen else 1 if is_known else 2)
 
 
@@ -140,15 +140,12 @@ def index(
     Writes an OCI index that says what each image is for: its targets and its AMD_REQUIRE_*. 'amd-ctk image pick' then
     finds the one for a host.
     """
-    from amd_ctk.image.bounds import Progress
+    from amd_ctk.image.bounds import Reading
     from amd_ctk.image.registry_index import parse_index_name, read_entries, write_index
 
     shared = parse_index_name(name)
-    progress = Progress()
-    try:
-        entries = read_entries(images, progress, deep=deep)
-    finally:
-        progress.finish()
+    with Reading(deep=deep) as reading:
+        entries = read_entries(images, reading)
     for text, entry in zip(images, entries, strict=True):
         _print_notes([" ".join([f"{text}:", *(f"{key}={value}" for key, value in entry.annotations.items())])])
     print(write_index(shared, entries))
@@ -178,7 +175,7 @@ def _print_json(printed: dict[str, object]) -> None:
 
 def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> None:
     for reason in reasons:
-        print(f"does not fit: {_printable(reason)}")
+        print(f"does not fit: {printable(reason)}")
     if not reasons:
         found = "the image has no code for a GPU" if deep else f"no file name in the image names a target ({LOOK_DEEP})"
         print("fits" if is_known else f"not known: {found}, and it does not say what it is for")
@@ -186,20 +183,13 @@ def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> Non
 
 def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        print(_printable(note), file=sys.stderr, flush=True)
+        print(printable(note), file=sys.stderr, flush=True)
 
 
 def _unreadable_notes(paths: Sequence[str]) -> list[str]:
     """Return what is said of programs whose code cannot be read, of at most a few of them."""
     more = [f"{len(paths) - MOST_PATHS} more files have such code"] if len(paths) > MOST_PATHS else []
     return [f"{path}: compressed bundle: targets unknown" for path in paths[:MOST_PATHS]] + more
-
-
-def _printable(text: str) -> str:
-    # Images and indexes come from strangers.
-    from amdgpu_discovery.plain_text import printable
-
-    return printable(text)
 
 
 def _judge(host: Host, gpus: str, reference: Reference, *, deep: bool, with_layers: bool) -> tuple[Image, ImageVerdict]:
@@ -210,19 +200,16 @@ def _judge(host: Host, gpus: str, reference: Reference, *, deep: bool, with_laye
 
 
 def _read(reference: Reference, *, deep: bool, with_layers: bool = True) -> Image:
-    from amd_ctk.image.bounds import Progress
+    from amd_ctk.image.bounds import Reading
     from amd_ctk.image.reference import read_image
 
-    progress = Progress()
-    try:
-        return read_image(reference, progress, deep=deep, with_layers=with_layers)
-    finally:
-        progress.finish()
+    with Reading(deep=deep) as reading:
+        return read_image(reference, reading, with_layers=with_layers)
 
 
 def _judge_index(index: str, facts: ContainerFacts) -> list[JudgedImage]:
     from amd_ctk.image.bounds import ImageError
-    from amd_ctk.image.pick import judge_entries
+    from amd_ctk.image.check import judge_entries
 
     images = _read_index(index)
     if not images:
@@ -239,16 +226,11 @@ def _read_index(index: str) -> list[tuple[str, Image]]:
 
     if index.startswith("oci:"):
         return read_entries(index.removeprefix("oci:"))
-    if index.startswith(REGISTRY) or (is_registry_name(index) and not _is_file(index)):
+    # A file that does not exist is a slip in its name, and no image of a registry.
+    is_file = index.endswith(".json") or os.path.lexists(index)
+    if index.startswith(REGISTRY) or (is_registry_name(index) and not is_file):
         return read_registry_entries(index.removeprefix(REGISTRY))
     return parse_entries(parse_document(_read_text(index).encode(), index), index)
-
-
-def _is_file(index: str) -> bool:
-    import os
-
-    # One that does not exist is a slip in its name, and no image of a registry.
-    return index.endswith(".json") or os.path.lexists(index)
 
 
 def _read_text(path: str) -> str:

@@ -248,17 +248,14 @@ def constraint(
     deep: Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too.")] = False,
 ) -> None:
     """Print the constraint for nodes that fit an image."""
-    from amd_ctk.image.bounds import Progress
+    from amd_ctk.image.bounds import Reading
     from amd_ctk.image.check import told_targets
     from amd_ctk.image.contents import targets_of
     from amd_ctk.image.reference import find_image, parse_reference, read_image
-    from amd_ctk.swarm.labels import constraint_for
+    from amd_ctk.swarm.resources import constraint_for
 
-    progress = Progress()
-    try:
-        found = read_image(find_image(parse_reference(image)), progress, deep=deep)
-    finally:
-        progress.finish()
+    with Reading(deep=deep) as reading:
+        found = read_image(find_image(parse_reference(image)), reading)
     print(f"--constraint {constraint_for(targets_of(found.layers) or told_targets(found), gfx)}")
 
 

@@ -33,18 +33,29 @@ class ImageError(ToolkitError):
     exit_code = 2
 
 
-class Progress:
-    """One line that is written over; also counts what all layers of an image have cost."""
+class Reading:
+    """How an image is read, `deep` into its programs or not, and what all its layers have cost.
 
-    def __init__(self, *, is_quiet: bool = False) -> None:
-        self._is_shown = not is_quiet and sys.stderr.isatty()
+    It shows one line that is written over, and that the end of a `with` takes away.
+    """
+
+    def __init__(self, *, deep: bool = False) -> None:
+        self.deep = deep
         self.layer = ""
         self.names = 0
         self.kept = 0
         # Bytes of its files, and bytes that were decompressed to read them.
         self.size = 0
         self.taken = 0
+        self._is_shown = sys.stderr.isatty()
         self._began = time.process_time()
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
 
     def bound_time(self) -> None:
         """Raise ImageError where an image costs more than one of its size may: 1 MB of bzip2 may be 900 GB."""
@@ -57,17 +68,12 @@ class Progress:
             text = f"reading {self.layer}: {names} names, {size / GIBIBYTE:.1f} GiB"
             print(f"\r{text[:78]:<78}", end="", file=sys.stderr, flush=True)
 
-    def finish(self) -> None:
-        """Take the line away."""
-        if self._is_shown:
-            print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
-
 
 class Counter:
     """Bounds what a layer may cost, and shows how far reading is."""
 
-    def __init__(self, progress: Progress, *, is_shown: bool = True) -> None:
-        self._progress = progress
+    def __init__(self, reading: Reading, *, is_shown: bool = True) -> None:
+        self._reading = reading
         self._is_shown = is_shown
         self._names = 0
         self._size = 0
@@ -76,14 +82,14 @@ class Counter:
     def count(self, names: int) -> None:
         """Count names; ImageError where there are too many."""
         self._names += names
-        self._progress.names += names
-        if self._progress.names > MOST_NAMES:
+        self._reading.names += names
+        if self._reading.names > MOST_NAMES:
             raise ImageError(f"it has more than {MOST_NAMES} files, more than any image needs")
 
     def keep(self, size: int) -> None:
         """Count what is kept of the names of a layer; ImageError where all layers of an image keep too much."""
-        self._progress.kept += size
-        if self._progress.kept > LARGEST_KEPT:
+        self._reading.kept += size
+        if self._reading.kept > LARGEST_KEPT:
             raise ImageError("the names of files with code and of deletions in an image take more than 32 MiB")
 
     def bound(self, size: int) -> None:
@@ -93,17 +99,17 @@ class Counter:
 
     def take(self, size: int) -> None:
         """Count bytes that are decompressed; ImageError where that has taken too long."""
-        self._progress.taken += size
-        self._progress.bound_time()
+        self._reading.taken += size
+        self._reading.bound_time()
 
     def pass_by(self, size: int) -> None:
         """Count bytes that were read or skipped, and show it from time to time; ImageError where it is too much."""
         self._size += size
-        self._progress.size += size
-        if self._progress.size > LARGEST_IMAGE:
+        self._reading.size += size
+        if self._reading.size > LARGEST_IMAGE:
             raise ImageError("the files of an image are larger than 1 TiB")
-        self._progress.bound_time()
+        self._reading.bound_time()
         steps = (self._names // STEP, self._size // STEP_OF_SIZE)
         if self._is_shown and steps != self._shown:
             self._shown = steps
-            self._progress.show(self._names, self._size)
+            self._reading.show(self._names, self._size)

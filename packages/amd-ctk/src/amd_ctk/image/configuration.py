@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.contents import Image
 
 # OCI distribution specification: registries take manifests of at least this size, and engines refuse larger ones.
 LARGEST_DOCUMENT = 4 * 1024 * 1024
@@ -41,12 +42,22 @@ def texts_in(document: dict[str, Any], key: str) -> dict[str, str]:
     return {name: value for name, value in object_in(document, key).items() if isinstance(value, str)}
 
 
-def environment_of(configuration: dict[str, Any]) -> tuple[str, ...]:
-    """Return the environment that an image's configuration sets."""
-    entries = object_in(configuration, "config").get("Env")
-    return tuple(entry for entry in entries if isinstance(entry, str)) if isinstance(entries, list) else ()
+def describe(descriptor: dict[str, Any], manifest: dict[str, Any], configuration: dict[str, Any]) -> Image:
+    """Return an image without its layers, as far as these documents describe it; any may be empty."""
+    configured = object_in(configuration, "config")
+    entries = configured.get("Env")
+    return Image(
+        layers=(),
+        environment=tuple(entry for entry in entries if isinstance(entry, str)) if isinstance(entries, list) else (),
+        labels=texts_in(configured, "Labels"),
+        annotations={**texts_in(manifest, "annotations"), **texts_in(descriptor, "annotations")},
+        cpu=_cpu_of(descriptor),
+    )
 
 
-def labels_of(configuration: dict[str, Any]) -> dict[str, str]:
-    """Return the labels of an image's configuration."""
-    return texts_in(object_in(configuration, "config"), "Labels")
+def _cpu_of(descriptor: dict[str, Any]) -> str:
+    """Return the level of x86-64 that an index entry asks for, "" where it asks for none."""
+    platform = object_in(descriptor, "platform")
+    variant = platform.get("variant")
+    is_level = platform.get("architecture") == "amd64" and variant in ("v1", "v2", "v3", "v4")
+    return f"x86-64-{variant}" if is_level else ""

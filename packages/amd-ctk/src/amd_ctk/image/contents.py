@@ -75,32 +75,26 @@ class LayerContents:
         paths_by_form = _forms_of(paths)
         # A million hashes are looked up in a hundredth of a second.
         hidden = {paths_by_form[name] for name in self.hashes if name in paths_by_form}
-        removal = Removal(hidden | set(map(hash, self.deleted)), self.emptied)
-        return {path for path in paths if path in self._directories or removal.has_taken(path)}
+        taken_by_path = dict.fromkeys(hidden | set(map(hash, self.deleted)), True)
+        return {path for path in paths if path in self._directories or self._has_taken(path, taken_by_path)}
+
+    def _has_taken(self, path: str, taken_by_path: dict[int, bool]) -> bool:
+        """Return whether a path is gone, by itself or with a directory above it; by hashes, which are small.
+
+        Each directory is looked at once, however many files it has.
+        """
+        key = hash(path)
+        if key not in taken_by_path:
+            directory = path.rpartition("/")[0]
+            taken_by_path[key] = directory in self.emptied or (
+                directory != "" and self._has_taken(directory, taken_by_path)
+            )
+        return taken_by_path[key]
 
     def _bound(self, path: str, found: tuple[str, ...] = ()) -> None:
         self.kept += len(path) + SIZE_OF_STRING * (2 + len(found))
         if self.kept > LARGEST_KEPT:
             raise ImageError("the names of files with code and of deletions in a layer take more than 32 MiB")
-
-
-class Removal:
-    """What a layer takes from those below it: each directory is looked at once, however many files it has."""
-
-    def __init__(self, gone: set[int], emptied: set[str]) -> None:
-        self._gone = gone
-        self._emptied = emptied
-        self._taken_by_path: dict[int, bool] = {}
-
-    def has_taken(self, path: str) -> bool:
-        """Return whether a path is gone, by itself or with a directory above it; by hashes, which are small."""
-        key = hash(path)
-        if key not in self._taken_by_path:
-            directory = path.rpartition("/")[0]
-            self._taken_by_path[key] = (
-                key in self._gone or directory in self._emptied or (directory != "" and self.has_taken(directory))
-            )
-        return self._taken_by_path[key]
 
 
 class Image(Value):
@@ -118,7 +112,8 @@ class Image(Value):
 def targets_of(layers: Iterable[LayerContents]) -> list[str]:
     """Return the targets of an image, sorted; the lowest of its layers comes first."""
     targets = {target for found in code_in(layers).values() for target in found}
-    return sorted(targets - {UNREADABLE}, key=_order)
+    # gfx942 before gfx1100, as AMD lists them.
+    return sorted(targets - {UNREADABLE}, key=lambda target: (len(target), target))
 
 
 def unreadable_in(layers: Iterable[LayerContents]) -> list[str]:
@@ -166,8 +161,3 @@ def _forms_of(paths: Iterable[str]) -> dict[int, int]:
 def _field(name: str) -> bytes:
     # A name of a header has 100 bytes, and NUL behind it.
     return name.encode("utf-8", "surrogateescape").ljust(100, b"\0")
-
-
-def _order(target: str) -> tuple[int, str]:
-    # gfx942 before gfx1100, as AMD lists them.
-    return len(target), target

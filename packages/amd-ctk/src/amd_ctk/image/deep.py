@@ -13,7 +13,7 @@ from struct import unpack_from
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import TARGET, UNREADABLE
-from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
+from amd_ctk.image.sources import ZstdMissing, zstd_pieces
 
 MAGIC = b"CCOB"
 # Of the header, by its version.

@@ -9,11 +9,10 @@ from lzma import LZMAError
 from tarfile import ReadError
 from typing import IO, Any
 
-from amd_ctk.image.bounds import LARGEST_LAYER, MOST_LAYERS, Counter, ImageError, Progress
-from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, Readable, compression_of
-from amd_ctk.image.configuration import LARGEST_DOCUMENT, environment_of, labels_of, parse_document
+from amd_ctk.image.bounds import LARGEST_LAYER, MOST_LAYERS, Counter, ImageError, Reading
+from amd_ctk.image.configuration import LARGEST_DOCUMENT, describe, parse_document
 from amd_ctk.image.contents import Image, LayerContents
-from amd_ctk.image.sources import PIECE, open_source
+from amd_ctk.image.sources import PIECE, Readable, open_source
 from amd_ctk.image.tar_header import EXTENSIONS
 from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
@@ -34,10 +33,8 @@ LARGEST_DOCUMENTS = 16 * 1024 * 1024
 class ArchiveStream:
     """An archive of which no more is read than its members have, and some headers."""
 
-    def __init__(self, stream: Readable, progress: Progress) -> None:
-        start = stream.read(LONGEST_MAGIC) or b""
-        counter = Counter(progress, is_shown=False)
-        self._source = open_source(Beginning(start, stream, counter), compression_of(start), counter)
+    def __init__(self, stream: Readable, reading: Reading) -> None:
+        self._source = open_source(stream, Counter(reading, is_shown=False))
         self._read = 0
         self._bound = LARGEST_HEADERS
 
@@ -63,20 +60,20 @@ class ArchiveStream:
             raise ImageError("the files of an archive claim to be larger than 1 TiB")
 
 
-def read_archive_file(path: str, progress: Progress, *, deep: bool) -> Image:
+def read_archive_file(path: str, reading: Reading) -> Image:
     """Return the image in an archive; ImageError."""
     try:
         with open(path, "rb") as file:
-            return read_archive(file, path, progress, deep=deep)
+            return read_archive(file, path, reading)
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {reason(error)}") from error
 
 
-def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool) -> Image:
+def read_archive(stream: Readable, name: str, reading: Reading) -> Image:
     """Return the image in a stream; ImageError calls it `name`."""
     parts = Parts()
     try:
-        _read_members(ArchiveStream(stream, progress), parts, name, progress, deep=deep)
+        _read_members(ArchiveStream(stream, reading), parts, name, reading)
     except RecursionError as error:
         # tarfile calls itself for each header that describes the next one.
         raise ImageError(f"{name} is not an archive of an image: it has too many headers for one member") from error
@@ -85,7 +82,7 @@ def read_archive(stream: Readable, name: str, progress: Progress, *, deep: bool)
     return parts.combine(name)
 
 
-def _read_members(stream: ArchiveStream, parts: Parts, name: str, progress: Progress, *, deep: bool) -> None:
+def _read_members(stream: ArchiveStream, parts: Parts, name: str, reading: Reading) -> None:
     # Of which tarfile calls `read` alone.
     file: Any = stream
     with tarfile.open(fileobj=file, mode="r|", bufsize=PIECE, tarinfo=BoundedHeader) as archive:
@@ -95,7 +92,7 @@ def _read_members(stream: ArchiveStream, parts: Parts, name: str, progress: Prog
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
             # The next header begins at `offset`.
             stream.allow(max(archive.offset - member.offset_data, 0))
-            parts.add(archive, member, progress, deep=deep)
+            parts.add(archive, member, reading)
 
 
 class BoundedHeader(tarfile.TarInfo):
@@ -133,7 +130,7 @@ class Parts:
         self._targets_of_link: dict[str, str] = {}
         self._documents_size = 0
 
-    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, progress: Progress, *, deep: bool) -> None:
+    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, reading: Reading) -> None:
         """Read a member: a document, or a layer."""
         if member.issym() or member.islnk():
             # Podman and old versions of Docker write a layer that is there already as a link.
@@ -141,13 +138,14 @@ class Parts:
                 os.path.join(os.path.dirname(member.name) if member.issym() else "", member.linkname)
             )
         elif member.isreg() and member.name.endswith(NAMES) | member.name.startswith(BLOBS):
-            file = archive.extractfile(member)
-            start = file.read(1) if file else b""
-            if file and start in (b"{", b"["):
-                self._add_document(member, start, file)
-            elif file and start:
-                progress.layer = f"layer {len(self._layers) + 1}"
-                self._layers[member.name] = read_layer(Behind(start, file), progress, deep=deep)
+            # A BufferedReader, as a regular file always is.
+            file: Any = archive.extractfile(member)
+            start = file.peek(1)[:1]
+            if start in (b"{", b"["):
+                self._add_document(member, file)
+            elif start:
+                reading.layer = f"layer {len(self._layers) + 1}"
+                self._layers[member.name] = read_layer(file, reading)
 
     def combine(self, name: str) -> Image:
         """Return the image that the manifest describes; ImageError."""
@@ -157,14 +155,13 @@ class Parts:
         paths = paths if isinstance(paths, list) else []
         if len(paths) > MOST_LAYERS:
             raise ImageError(f"{name} has more than {MOST_LAYERS} layers")
-        layers = [self._layer(path, name) for path in paths]
-        return Image(layers=tuple(layers), environment=environment_of(configuration), labels=labels_of(configuration))
+        return describe({}, {}, configuration).replace(layers=tuple(self._layer(path, name) for path in paths))
 
-    def _add_document(self, member: tarfile.TarInfo, start: bytes, file: IO[bytes]) -> None:
+    def _add_document(self, member: tarfile.TarInfo, file: IO[bytes]) -> None:
         self._documents_size += member.size
         if member.size > LARGEST_DOCUMENT or self._documents_size > LARGEST_DOCUMENTS:
             raise ImageError("the documents of an archive are larger than any image needs")
-        self._documents[member.name] = start + file.read()
+        self._documents[member.name] = file.read()
 
     def _manifest(self, name: str) -> dict[str, Any]:
         if MANIFEST not in self._documents:
@@ -181,16 +178,3 @@ class Parts:
                 return self._layers[path]
             path = self._targets_of_link.get(path, path)
         raise ImageError(f"{name} lacks a layer that its manifest names")
-
-
-class Behind:
-    """A stream of which the first byte was read already."""
-
-    def __init__(self, start: bytes, file: IO[bytes]) -> None:
-        self._start = start
-        self._file = file
-
-    def read(self, size: int) -> bytes:
-        """Return at most `size` bytes."""
-        start, self._start = self._start, b""
-        return start + self._file.read(size - len(start))

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Any
 
-from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Progress
+from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Reading
 from amd_ctk.image.configuration import (
     LARGEST_DOCUMENT,
-    environment_of,
-    labels_of,
+    describe,
     object_in,
     objects_in,
     parse_document,
@@ -25,6 +24,8 @@ from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
 INDEX = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+# What annotations of ours begin with.
+OURS = "com.amd.gpu."
 TAG = "org.opencontainers.image.ref.name"
 # No tool writes an index in an index in an index.
 DEEPEST = 3
@@ -41,6 +42,16 @@ class IndexedImage(Value):
 
     reference: str
     descriptor: dict[str, Any]
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether the indexes say what the image is for."""
+        return any(name.startswith(OURS) for name in texts_in(self.descriptor, "annotations"))
+
+    @property
+    def image(self) -> Image:
+        """Return the image as far as the indexes describe it."""
+        return describe(self.descriptor, {}, {})
 
 
 class Walk:
@@ -89,14 +100,6 @@ def merge(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
     return {**inner, "annotations": annotations, "platform": platform}
 
 
-def cpu_of(descriptor: dict[str, Any]) -> str:
-    """Return the level of x86-64 that an index entry asks for, "" where it asks for none."""
-    platform = object_in(descriptor, "platform")
-    variant = platform.get("variant")
-    is_level = platform.get("architecture") == "amd64" and variant in ("v1", "v2", "v3", "v4")
-    return f"x86-64-{variant}" if is_level else ""
-
-
 class LayoutName(Value):
     """Where an image is: a layout, and the tag, the digest or both in its index ("" where it has none)."""
 
@@ -105,31 +108,26 @@ class LayoutName(Value):
     digest: str = ""
 
 
-def read_oci_layout(name: str, progress: Progress, *, deep: bool, with_layers: bool) -> Image:
+def read_oci_layout(name: str, reading: Reading, *, with_layers: bool) -> Image:
     """Return the image in `DIR`, `DIR:TAG` or one of these with `@DIGEST`; ImageError."""
     place = parse_place(name)
     layout = Layout(place.directory)
     manifest, descriptor = _resolve(layout, _find(layout, place, name), name)
-    configuration = layout.read_document(object_in(manifest, "config"))
-    return Image(
-        layers=tuple(_read_layers(layout, manifest, progress, deep=deep)) if with_layers else (),
-        environment=environment_of(configuration),
-        labels=labels_of(configuration),
-        annotations={**texts_in(manifest, "annotations"), **texts_in(descriptor, "annotations")},
-        cpu=cpu_of(descriptor),
-    )
+    image = describe(descriptor, manifest, layout.read_document(object_in(manifest, "config")))
+    return image.replace(layers=tuple(_read_layers(layout, manifest, reading))) if with_layers else image
 
 
 def read_entries(name: str) -> list[tuple[str, Image]]:
     """Return the images of a layout, or of one tag of it, as far as its indexes describe them; ImageError."""
     place = parse_place(name)
     layout = Layout(place.directory)
-    return images_of(Walk(layout.read_document).entries(layout.read_index(), f"oci:{place.directory}", place.tag))
+    entries = Walk(layout.read_document).entries(layout.read_index(), f"oci:{place.directory}", place.tag)
+    return [(entry.reference, entry.image) for entry in entries]
 
 
 def parse_entries(index: dict[str, Any], prefix: str) -> list[tuple[str, Image]]:
     """Return the images of an index by their references, which begin with `prefix`. Indexes in it are not read."""
-    return images_of(Walk().entries(index, prefix))
+    return [(entry.reference, entry.image) for entry in Walk().entries(index, prefix)]
 
 
 def parse_place(name: str) -> LayoutName:
@@ -141,17 +139,6 @@ def parse_place(name: str) -> LayoutName:
         rest, digest = name, ""
     directory, _, tag = (rest, "", "") if os.path.isdir(rest) else rest.rpartition(":")
     return LayoutName(directory=directory or rest, tag=tag if directory else "", digest=digest)
-
-
-def images_of(entries: list[IndexedImage]) -> list[tuple[str, Image]]:
-    """Return the images of entries by their references, as far as the entries describe them."""
-    return [
-        (
-            entry.reference,
-            Image(layers=(), annotations=texts_in(entry.descriptor, "annotations"), cpu=cpu_of(entry.descriptor)),
-        )
-        for entry in entries
-    ]
 
 
 class Layout:
@@ -236,13 +223,13 @@ def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> tuple[dic
     raise ImageError(f"oci:{name} is an index in an index in an index")
 
 
-def _read_layers(layout: Layout, manifest: dict[str, Any], progress: Progress, *, deep: bool) -> list[LayerContents]:
+def _read_layers(layout: Layout, manifest: dict[str, Any], reading: Reading) -> list[LayerContents]:
     descriptors = objects_in(manifest, "layers")
     if len(descriptors) > MOST_LAYERS:
         raise ImageError(f"it has more than {MOST_LAYERS} layers")
     layers: list[LayerContents] = []
     for number, descriptor in enumerate(descriptors, 1):
-        progress.layer = f"layer {number} of {len(descriptors)}"
+        reading.layer = f"layer {number} of {len(descriptors)}"
         with layout.open_layer(descriptor) as file:
-            layers.append(read_layer(file, progress, deep=deep))
+            layers.append(read_layer(file, reading))
     return layers

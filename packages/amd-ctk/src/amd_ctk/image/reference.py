@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from amd_ctk.image.bounds import ImageError, Progress
-from amd_ctk.image.contents import Image
-from amd_ctk.image.directory import read_directory
+import os
+from collections.abc import Iterator
+
+from amd_ctk.image.bounds import STEP, Counter, ImageError, Reading
+from amd_ctk.image.contents import Image, LayerContents
+from amd_ctk.image.deep import ELF, Programs
 from amd_ctk.image.docker_archive import read_archive_file
 from amd_ctk.image.oci_layout import read_oci_layout
-from amd_ctk.image.printed import read_saved
 from amd_ctk.image.registry import read_registry_image
 from amd_ctk.image.registry_name import is_registry_name, parse_registry_name, without_login
 from amd_ctk.image.registry_programs import last_words
+from amd_ctk.image.sources import pieces_of
+from amd_ctk.image.transfer import read_saved
 from amd_ctk.programs import ask
 from amd_ctk.stderr import say
+from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH"
@@ -62,17 +67,17 @@ def find_image(reference: Reference) -> Reference:
     return reference.replace(transport=REGISTRY)
 
 
-def read_image(reference: Reference, progress: Progress, *, deep: bool = False, with_layers: bool = True) -> Image:
+def read_image(reference: Reference, reading: Reading, *, with_layers: bool = True) -> Image:
     """Return what is known of an image, without its layers where they are not asked for. ImageError."""
     if reference.transport == "oci":
-        return read_oci_layout(reference.name, progress, deep=deep, with_layers=with_layers)
+        return read_oci_layout(reference.name, reading, with_layers=with_layers)
     if reference.transport == "dir":
-        return Image(layers=(read_directory(reference.name, progress, deep=deep),))
+        return Image(layers=(_read_directory(reference.name, reading),))
     if reference.transport == "docker-archive":
-        return read_archive_file(reference.name, progress, deep=deep)
+        return read_archive_file(reference.name, reading)
     if reference.transport == REGISTRY:
-        return read_registry_image(reference.name, progress, deep=deep, with_layers=with_layers)
-    return read_saved(reference.transport, reference.name, progress, deep=deep)
+        return read_registry_image(reference.name, reading, with_layers=with_layers)
+    return read_saved(reference.transport, reference.name, reading)
 
 
 def _has(engine: str, name: str) -> bool:
@@ -82,3 +87,44 @@ def _has(engine: str, name: str) -> bool:
         if not any(missing in words.lower() for missing in MISSING):
             say(f"{engine} could not be asked for {name}: {words}")
     return answer.succeeded
+
+
+def _read_directory(path: str, reading: Reading) -> LayerContents:
+    """Return what the files below a directory say. No link is followed. ImageError where it cannot be read."""
+    reading.layer = path
+    counter = Counter(reading)
+    layer = LayerContents()
+    programs = Programs()
+    names = 0
+    for entry in _walk(path):
+        names += 1
+        if names % STEP == 0:
+            counter.count(STEP)
+            counter.pass_by(0)
+        if entry.is_file(follow_symlinks=False):
+            layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path, programs) if reading.deep else ())
+    counter.count(names % STEP)
+    return layer
+
+
+def _walk(path: str) -> Iterator[os.DirEntry[str]]:
+    waiting = [path]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError as error:
+            raise ImageError(f"{directory} cannot be read: {reason(error)}") from error
+
+
+def _find_inside(path: str, programs: Programs) -> set[str]:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            is_program = file.read(len(ELF)) == ELF
+            return programs.targets_in(pieces_of(file)) if is_program else set()
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {reason(error)}") from error

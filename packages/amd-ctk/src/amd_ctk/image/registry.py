@@ -5,18 +5,16 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from amd_ctk.image.bounds import GIBIBYTE, ImageError, Progress
-from amd_ctk.image.configuration import environment_of, labels_of, objects_in, texts_in
+from amd_ctk.image.bounds import GIBIBYTE, ImageError, Reading
+from amd_ctk.image.configuration import describe, objects_in, texts_in
 from amd_ctk.image.contents import Image
-from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk, cpu_of
-from amd_ctk.image.printed import read_printed
+from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk
 from amd_ctk.image.registry_name import RegistryName, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
+from amd_ctk.image.transfer import read_printed
 from amd_ctk.stderr import say
 from amdgpu_discovery.value import Value
 
-# What annotations of ours begin with.
-OURS = "com.amd.gpu."
 # Where skopeo decompresses one layer after the other, to know its size before it prints it.
 SCRATCH = "/var/tmp"  # noqa: S108 - asked for its room alone
 
@@ -37,52 +35,48 @@ def read_registry_entries(text: str) -> list[tuple[str, Image]]:
     """
     name = parse_registry_name(text)
     questions = Questions(find_program())
-    manifest = questions.read_manifest(name)
-    if not _is_index(manifest):
-        found = _find(questions, _exact(name, manifest), manifest, {})
+    found = _read(questions, name)
+    if isinstance(found, Found):
         return [(str(found.name), found.image)]
     return [
-        (entry.reference, _of_entry(questions, name, entry.descriptor)) for entry in _entries(questions, name, manifest)
+        (entry.reference, entry.image if entry.is_told else _find_entry(questions, name, entry).image)
+        for entry in found
     ]
 
 
-def read_registry_image(text: str, progress: Progress, *, deep: bool, with_layers: bool) -> Image:
+def read_registry_image(text: str, reading: Reading, *, with_layers: bool) -> Image:
     """Return an image, of whose layers skopeo makes a stream; an index must have one for amd64. ImageError."""
     questions = Questions(find_program())
     found = find_one(questions, text)
-    return read_with_layers(questions, found, progress, deep=deep) if with_layers else found.image
+    return read_with_layers(questions, found, reading) if with_layers else found.image
 
 
 def find_one(questions: Questions, text: str) -> Found:
     """Return the image that a name stands for; of an index the only one for amd64. ImageError."""
     name = parse_registry_name(text)
-    manifest = questions.read_manifest(name)
-    if not _is_index(manifest):
-        return _find(questions, _exact(name, manifest), manifest, {})
-    descriptor = _only(_entries(questions, name, manifest), text)
-    name = name.at(_digest_in(descriptor))
-    return _find(questions, name, questions.read_manifest(name), descriptor)
+    found = _read(questions, name)
+    return found if isinstance(found, Found) else _find_entry(questions, name, _only(found, text))
 
 
-def read_with_layers(questions: Questions, found: Found, progress: Progress, *, deep: bool) -> Image:
+def read_with_layers(questions: Questions, found: Found, reading: Reading) -> Image:
     """Return an image with its layers, which are downloaded; ImageError."""
     if questions.program is not SKOPEO:
-        engine = questions.program.name.partition(" ")[0]
+        engine = questions.program.manifest[0]
         hint = f"install it, or '{engine} pull {found.name}' and name {engine}:{found.name}"
         raise ImageError("only skopeo reads layers in a registry", hint=hint)
     say(f"reading the layers of {found.name}: {_size_of(found.manifest.content) / GIBIBYTE:.1f} GiB")
     words = ["skopeo", "copy", "--quiet", f"docker://{found.name}", "docker-archive:/dev/stdout"]
     room = shutil.disk_usage(SCRATCH).free // 2
-    read = read_printed(words, f"docker://{found.name}", progress, deep=deep, largest_file=room)
+    read = read_printed(words, f"docker://{found.name}", reading, largest_file=room)
     return found.image.replace(layers=read.layers)
 
 
-def _is_index(manifest: Manifest) -> bool:
-    return manifest.content.get("mediaType") in INDEX or "manifests" in manifest.content
-
-
-def _exact(name: RegistryName, manifest: Manifest) -> RegistryName:
-    return name.at(manifest.digest) if manifest.digest else name
+def _read(questions: Questions, name: RegistryName) -> Found | list[IndexedImage]:
+    """Return the image that a name stands for, or the images of the index that it stands for; ImageError."""
+    manifest = questions.read_manifest(name)
+    if manifest.content.get("mediaType") in INDEX or "manifests" in manifest.content:
+        return _entries(questions, name, manifest)
+    return _find(questions, name.at(manifest.digest) if manifest.digest else name, manifest, {})
 
 
 def _entries(questions: Questions, name: RegistryName, index: Manifest) -> list[IndexedImage]:
@@ -108,35 +102,26 @@ def _digest_in(descriptor: dict[str, Any]) -> str:
     return digest
 
 
-def _of_entry(questions: Questions, name: RegistryName, descriptor: dict[str, Any]) -> Image:
-    annotations = texts_in(descriptor, "annotations")
-    if any(key.startswith(OURS) for key in annotations):
-        return Image(layers=(), annotations=annotations, cpu=cpu_of(descriptor))
-    at = name.at(_digest_in(descriptor))
-    return _find(questions, at, questions.read_manifest(at), descriptor).image
+def _find_entry(questions: Questions, name: RegistryName, entry: IndexedImage) -> Found:
+    at = name.at(_digest_in(entry.descriptor))
+    return _find(questions, at, questions.read_manifest(at), entry.descriptor)
 
 
 def _find(questions: Questions, name: RegistryName, manifest: Manifest, descriptor: dict[str, Any]) -> Found:
     configuration = questions.read_configuration(name)
-    image = Image(
-        layers=(),
-        environment=environment_of(configuration),
-        labels=labels_of(configuration),
-        annotations={**texts_in(manifest.content, "annotations"), **texts_in(descriptor, "annotations")},
-        cpu=cpu_of(descriptor),
+    keys = ("architecture", "os", "variant")
+    return Found(
+        name=name,
+        manifest=manifest,
+        image=describe(descriptor, manifest.content, configuration),
+        platform=texts_in(descriptor, "platform")
+        or {key: value for key in keys if isinstance(value := configuration.get(key), str)},
     )
-    platform = texts_in(descriptor, "platform") or _platform_of(configuration)
-    return Found(name=name, manifest=manifest, image=image, platform=platform)
 
 
-def _platform_of(configuration: dict[str, Any]) -> dict[str, str]:
-    names = ("architecture", "os", "variant")
-    return {name: value for name in names if isinstance(value := configuration.get(name), str)}
-
-
-def _only(entries: list[IndexedImage], text: str) -> dict[str, Any]:
+def _only(entries: list[IndexedImage], text: str) -> IndexedImage:
     if len(entries) == 1:
-        return entries[0].descriptor
+        return entries[0]
     if not entries:
         raise ImageError(f"{text} has no image for amd64")
     hint = f"'amd-ctk image pick {text}' names the one that fits by its digest"

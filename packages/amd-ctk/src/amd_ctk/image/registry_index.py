@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from amd_ctk.image.bounds import ImageError, Progress
+from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, is_short, requirements_of, told_targets
 from amd_ctk.image.contents import Image, targets_of
-from amd_ctk.image.idle import run_while_it_moves
 from amd_ctk.image.oci_layout import INDEX
 from amd_ctk.image.registry import Found, find_one, read_with_layers
 from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
+from amd_ctk.image.transfer import run_while_it_moves
 from amd_ctk.stderr import say
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.plain_text import one_line
@@ -54,11 +54,11 @@ def parse_index_name(text: str) -> RegistryName:
     return name
 
 
-def read_entries(texts: Sequence[str], progress: Progress, *, deep: bool = False) -> list[Entry]:
+def read_entries(texts: Sequence[str], reading: Reading) -> list[Entry]:
     """Return the entries of an index of images; ImageError where one says nothing about what it is for."""
     if not shutil.which("skopeo"):
         raise ImageError("only skopeo writes an index, and it is not installed", hint="install skopeo")
-    return [_read_entry(Questions(SKOPEO), text, progress, deep=deep) for text in texts]
+    return [_read_entry(Questions(SKOPEO), text, reading) for text in texts]
 
 
 def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
@@ -70,7 +70,8 @@ def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
         if entry.found.name.repository != name.repository:
             say(f"copying {entry.found.name} to {name.repository}")
             _copy(f"docker://{entry.found.name}", name.at(entry.found.name.digest))
-    content = build_index([entry.descriptor for entry in entries])
+    manifests = [entry.descriptor for entry in entries]
+    content = json.dumps({"schemaVersion": 2, "mediaType": INDEX[0], "manifests": manifests}).encode()
     with TemporaryDirectory() as directory:
         _write_layout(directory, content)
         _copy(f"oci:{directory}:{TAG}", name, "--multi-arch=index-only")
@@ -88,15 +89,10 @@ def annotations_for(image: Image) -> dict[str, str]:
     return {**({TARGETS_ANNOTATION: " ".join(targets)} if targets else {}), **requirements}
 
 
-def build_index(descriptors: Sequence[dict[str, Any]]) -> bytes:
-    """Return an index of these images."""
-    return json.dumps({"schemaVersion": 2, "mediaType": INDEX[0], "manifests": list(descriptors)}).encode()
-
-
-def _read_entry(questions: Questions, text: str, progress: Progress, *, deep: bool) -> Entry:
+def _read_entry(questions: Questions, text: str, reading: Reading) -> Entry:
     found = find_one(questions, text)
-    if deep or not annotations_for(found.image):
-        found = found.replace(image=read_with_layers(questions, found, progress, deep=deep))
+    if reading.deep or not annotations_for(found.image):
+        found = found.replace(image=read_with_layers(questions, found, reading))
     annotations = annotations_for(found.image)
     if not annotations:
         hint = "build it with ENV AMD_REQUIRE_GFX=gfx=..., or look into its programs with --deep"

@@ -44,7 +44,6 @@ class Program(Value):
     name: str
     manifest: tuple[str, ...]
     configuration: tuple[str, ...] = ()
-    login: str = ""
     # Whether it prints a manifest as the registry has it, byte by byte.
     is_exact: bool = True
 
@@ -53,15 +52,13 @@ SKOPEO = Program(
     name="skopeo",
     manifest=("skopeo", "inspect", "--raw", f"docker://{NAME}"),
     configuration=("skopeo", "inspect", "--config", "--raw", f"docker://{NAME}"),
-    login="skopeo login",
 )
 BUILDX = Program(
     name="docker buildx",
     manifest=("docker", "buildx", "imagetools", "inspect", "--raw", NAME),
     configuration=("docker", "buildx", "imagetools", "inspect", "--format", "{{json .Image}}", NAME),
-    login="docker login",
 )
-PODMAN = Program(name="podman", manifest=("podman", "manifest", "inspect", NAME), login="podman login", is_exact=False)
+PODMAN = Program(name="podman", manifest=("podman", "manifest", "inspect", NAME), is_exact=False)
 
 
 def find_program() -> Program:
@@ -157,7 +154,7 @@ def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str
         return ImageError(f"the registry of {name} cannot be reached", hint=hint)
     if any(word in kind for word in LOGGED_OUT):
         sentence = f"{name} does not exist, or you are not logged in to its registry"
-        return ImageError(sentence, hint=f"{program.login} {name.registry}; {hint}")
+        return ImageError(sentence, hint=f"{program.manifest[0]} login {name.registry}; {hint}")
     if failed == "read" and any(word in kind for word in MISSING):
         return ImageError(f"there is no image {name}", hint=hint)
     return ImageError(f"{name} cannot be {failed}", hint=hint)

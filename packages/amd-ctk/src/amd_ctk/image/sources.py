@@ -1,24 +1,67 @@
-"""The content of a layer, decompressed piece by piece as it is read: nothing is written to disk."""
+"""The content of a layer, decompressed piece by piece as it is read: nothing is written to disk.
+
+Media types of images are not always right about compression; the first bytes are. zstd is decompressed by the system's
+libzstd, which Python has only from 3.14 on: dpkg and rpm need it, so every distribution with packages of either has it.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import zlib
 from bz2 import BZ2Decompressor
 from collections.abc import Callable, Iterator
+from functools import partial
 from gzip import GzipFile
+from io import FileIO
 from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
-from typing import Any
+from typing import Any, Protocol
 
 from amd_ctk.image.bounds import Counter, ImageError
-from amd_ctk.image.compression import Beginning
-from amd_ctk.image.zstd import ZstdMissing, zstd_pieces
 
 PIECE = 1 << 18
 # Of compressed content.
 INPUT = 1 << 17
 # xz -9 needs 65 MiB; a header can ask for 4 GiB.
 MOST_MEMORY_OF_XZ = 80 * 1024 * 1024
+LIBRARY = "libzstd.so.1"
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
+LONGEST_MAGIC = 6
+# What is raised where a layer is not what it should be.
+DAMAGES = (EOFError, OSError, ValueError, zlib.error, LZMAError)
+
+
+class Readable(Protocol):
+    """A file that is open, or a stream."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """Return at most `size` bytes."""
+
+
+class Beginning:
+    """A file of which the start was read already, and what is read of it counted."""
+
+    def __init__(self, start: bytes, file: Readable, counter: Counter) -> None:
+        self._start = start
+        self._file = file
+        self._counter = counter
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes."""
+        if self._start:
+            start, self._start = self._start[:size], self._start[size:]
+            return start
+        content = self._file.read(size) or b""
+        self._counter.take(len(content))
+        return content
+
+    def rewound(self) -> int | None:
+        """Return the descriptor of a plain file, which is at its beginning again; None if there is none."""
+        if not isinstance(self._file, FileIO):
+            return None
+        self._file.seek(0)
+        self._start = b""
+        return self._file.fileno()
 
 
 class Source:
@@ -69,36 +112,20 @@ class PlainFile:
         return size
 
 
-def open_source(file: Beginning, compression: str, counter: Counter) -> Source | PlainFile:
+def open_source(stream: Readable, counter: Counter) -> Source | PlainFile:
     """Return the content of a layer; ImageError where nothing here can decompress it."""
+    start = stream.read(LONGEST_MAGIC) or b""
+    file = Beginning(start, stream, counter)
+    compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), "none")
     descriptor = file.rewound() if compression == "none" else None
     if descriptor is not None:
         return PlainFile(descriptor, counter)
     return Source(_OPENERS[compression](file), counter)
 
 
-def damages() -> tuple[type[Exception], ...]:
-    """Return what is raised where a layer is not what it should be."""
-    return (EOFError, OSError, ValueError, zlib.error, LZMAError)
-
-
-def _plain(file: Beginning) -> Iterator[bytes]:
-    while piece := file.read(PIECE):
-        yield piece
-
-
-def _gzip(file: Beginning) -> Iterator[bytes]:
-    with GzipFile(fileobj=file, mode="rb") as opened:  # type: ignore[call-overload]  # it calls read alone
-        while piece := opened.read(PIECE):
-            yield piece
-
-
-def _bzip2(file: Beginning) -> Iterator[bytes]:
-    return _streams(file, BZ2Decompressor)
-
-
-def _xz(file: Beginning) -> Iterator[bytes]:
-    return _streams(file, lambda: LZMADecompressor(FORMAT_XZ, memlimit=MOST_MEMORY_OF_XZ))
+def pieces_of(file: Any) -> Iterator[bytes]:
+    """Return the content of a file that is open, piece by piece."""
+    return iter(partial(file.read, PIECE), b"")
 
 
 def _zstd(file: Beginning) -> Iterator[bytes]:
@@ -127,4 +154,63 @@ def _streams(file: Beginning, make: Callable[[], Any]) -> Iterator[bytes]:
     raise EOFError("it ends too early")
 
 
-_OPENERS = {"none": _plain, "gzip": _gzip, "bzip2": _bzip2, "xz": _xz, "zstd": _zstd}
+_OPENERS: dict[str, Callable[[Beginning], Iterator[bytes]]] = {
+    "none": pieces_of,
+    # It calls read alone.
+    "gzip": lambda file: pieces_of(GzipFile(fileobj=file, mode="rb")),  # type: ignore[call-overload]
+    "bzip2": lambda file: _streams(file, BZ2Decompressor),
+    "xz": lambda file: _streams(file, lambda: LZMADecompressor(FORMAT_XZ, memlimit=MOST_MEMORY_OF_XZ)),
+    "zstd": _zstd,
+}
+
+
+class ZstdMissing(Exception):
+    """There is no libzstd here."""
+
+
+class Buffer(ctypes.Structure):
+    """ZSTD_inBuffer and ZSTD_outBuffer of zstd.h: where it is, its size, and how much of it was read or written."""
+
+    _fields_ = (("content", ctypes.c_char_p), ("size", ctypes.c_size_t), ("position", ctypes.c_size_t))
+
+
+def zstd_pieces(file: Readable, size: int) -> Iterator[bytes]:
+    """Return the content of a file in pieces of at most `size` bytes; ZstdMissing, and ImageError while it is read."""
+    return _pieces(_load(), file, size)
+
+
+def _load() -> Any:
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        raise ZstdMissing from error
+    library.ZSTD_createDStream.restype = ctypes.c_void_p
+    library.ZSTD_freeDStream.argtypes = [ctypes.c_void_p]
+    library.ZSTD_decompressStream.restype = ctypes.c_size_t
+    library.ZSTD_decompressStream.argtypes = [ctypes.c_void_p, ctypes.POINTER(Buffer), ctypes.POINTER(Buffer)]
+    library.ZSTD_isError.restype, library.ZSTD_isError.argtypes = ctypes.c_uint, [ctypes.c_size_t]
+    library.ZSTD_getErrorName.restype, library.ZSTD_getErrorName.argtypes = ctypes.c_char_p, [ctypes.c_size_t]
+    return library
+
+
+def _pieces(library: Any, file: Readable, size: int) -> Iterator[bytes]:
+    stream = library.ZSTD_createDStream()
+    output = ctypes.create_string_buffer(size)
+    left = 0
+    try:
+        while content := file.read(INPUT):
+            given = Buffer(content, len(content), 0)
+            is_full = False
+            # What does not fit into the output stays in the stream.
+            while given.position < given.size or is_full:
+                made = Buffer(ctypes.cast(output, ctypes.c_char_p), size, 0)
+                left = library.ZSTD_decompressStream(stream, ctypes.byref(made), ctypes.byref(given))
+                if library.ZSTD_isError(left):
+                    raise ImageError(f"a layer is damaged: {library.ZSTD_getErrorName(left).decode()}")
+                is_full = made.position == size
+                if made.position:
+                    yield ctypes.string_at(output, made.position)
+    finally:
+        library.ZSTD_freeDStream(stream)
+    if left:
+        raise EOFError("it ends too early")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from zlib import adler32
 
-from amd_ctk.image.bounds import Counter, ImageError, Progress
-from amd_ctk.image.compression import LONGEST_MAGIC, Beginning, Readable, compression_of
+from amd_ctk.image.bounds import Counter, ImageError, Reading
 from amd_ctk.image.contents import LayerContents
 from amd_ctk.image.deep import ELF, Programs
-from amd_ctk.image.sources import PlainFile, Source, damages, open_source
+from amd_ctk.image.sources import DAMAGES, PlainFile, Readable, Source, open_source
 from amd_ctk.image.tar_header import (
     BLOCK,
     CHECKSUM,
@@ -46,12 +45,10 @@ LARGEST_EXTENSIONS = 128 * 1024 * 1024
 SPARSE_FOLLOWS, NEXT_SPARSE_FOLLOWS = 482, 504
 
 
-def read_layer(file: Readable, progress: Progress, *, deep: bool = False) -> LayerContents:
-    """Return what a layer says; `deep` looks into its programs and libraries. ImageError where it cannot be read."""
-    start = file.read(LONGEST_MAGIC) or b""
-    counter = Counter(progress)
-    source = open_source(Beginning(start, file, counter), compression_of(start), counter)
-    layer = TarLayer(source, counter, deep=deep).read()
+def read_layer(file: Readable, reading: Reading) -> LayerContents:
+    """Return what a layer says; ImageError where it cannot be read."""
+    counter = Counter(reading)
+    layer = TarLayer(open_source(file, counter), counter, deep=reading.deep).read()
     counter.keep(layer.kept)
     return layer
 
@@ -82,8 +79,9 @@ class TarLayer:
             while not self._is_read and self._fill():
                 self._read_ordinary()
                 if self._at + BLOCK <= len(self._buffer):
-                    self._read_other(self._take_header())
-        except damages() as error:
+                    self._at += BLOCK
+                    self._read_other(self._buffer[self._at - BLOCK : self._at])
+        except DAMAGES as error:
             raise ImageError(f"a layer is damaged: {error}") from error
         return self._layer
 
@@ -136,10 +134,6 @@ class TarLayer:
         self._counter.count(names)
         self._at = at - size - -size % BLOCK
         self._skip(size)
-
-    def _take_header(self) -> bytes:
-        self._at += BLOCK
-        return self._buffer[self._at - BLOCK : self._at]
 
     def _read_other(self, header: bytes) -> None:
         """Read a header of any kind, and what stands behind it."""

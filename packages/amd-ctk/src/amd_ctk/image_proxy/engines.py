@@ -38,7 +38,7 @@ def plan_images(host: Host, engine: str, environment: Mapping[str, str], *, remo
     upstreams = [] if remove else read_upstreams(host)
     if engine == "podman":
         return [_plan(host, PODMAN, PODMAN_FILE, _podman_keys(upstreams))]
-    keys = {_hosts_file(each): _containerd_keys(each) for each in upstreams}
+    keys = {f"{CONTAINERD_DIRECTORY}/{each.registry}/hosts.toml": _containerd_keys(each) for each in upstreams}
     known = Ledger(ledger_directory(host, environment)).paths()
     for path in known:
         if path.startswith(f"{CONTAINERD_DIRECTORY}/"):
@@ -51,10 +51,6 @@ def _podman_keys(upstreams: list[Upstream]) -> Keys:
     places = [{"prefix": each.registry, "location": each.location, "insecure": True} for each in upstreams]
     tables = [*places, *({"location": each.location, "insecure": True} for each in upstreams)]
     return [(("registry",), tables)] if tables else []
-
-
-def _hosts_file(upstream: Upstream) -> str:
-    return f"{CONTAINERD_DIRECTORY}/{upstream.registry}/hosts.toml"
 
 
 def _containerd_keys(upstream: Upstream) -> Keys:

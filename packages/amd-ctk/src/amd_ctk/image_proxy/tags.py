@@ -7,15 +7,22 @@ from collections.abc import Callable
 from hashlib import new
 from threading import BoundedSemaphore, Lock
 
-from amd_ctk.image.oci_layout import INDEX
+from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.check import JudgedImage, best, judge_entries, read_host
+from amd_ctk.image.configuration import parse_document
+from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk
 from amd_ctk.image.registry_name import REFUSED_BY_PROXY
-from amd_ctk.image_proxy.choice import Chosen, choose
 from amd_ctk.image_proxy.registry_connection import RegistryAnswer
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 IMAGE = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-UNREADABLE = f"{REFUSED_BY_PROXY}the index is compressed, or larger than 512 KiB"
+# Of those that do not fit: a message is one line in a terminal.
+MOST_REASONS = 8
+# An index of ten thousand would keep a processor busy for a second.
+MOST_IMAGES = 256
 # How many documents are in memory, and of how many at once the JSON is.
 reading, judging = BoundedSemaphore(8), Lock()
 
@@ -49,20 +56,51 @@ def reply_for_index(
     """
     with reading:
         content = answer.document()
-        choice = _choose(host, answer, content)
-        if choice is None:
+        try:
+            digest = _find_digest(host, answer, content)
+        # An engine takes the first image of an index that it gets, so one that cannot be judged is not passed on.
+        except ToolkitError as error:
+            return refuse(404, "MANIFEST_UNKNOWN", one_line(f"{REFUSED_BY_PROXY}{error.message}"))
+        if digest is None:
             return Reply(status=answer.status, headers=tuple(answer.headers), content=content or b"")
-        if choice.refusal:
-            return refuse(404, "MANIFEST_UNKNOWN", choice.refusal)
-        image = ask_for(choice.digest)
-        return image if image.status != 200 else _reply_for_image(choice.digest, image)
+        image = ask_for(digest)
+        return image if image.status != 200 else _reply_for_image(digest, image)
 
 
-def _choose(host: Host, answer: RegistryAnswer, content: bytes | None) -> Chosen | None:
+def _find_digest(host: Host, answer: RegistryAnswer, content: bytes | None) -> str | None:
+    """Return the digest of the image that fits, None where the index says of no image what it is for; ToolkitError."""
     if content is None or answer.header("Content-Encoding"):
-        return Chosen(refusal=UNREADABLE)
+        raise ImageError("the index is compressed, or larger than 512 KiB")
     with judging:
-        return choose(host, content)
+        entries = Walk().entries(parse_document(content, "the index"), "")
+        if not any(entry.is_told for entry in entries):
+            return None
+        return _choose(host, [entry for entry in entries if _is_usable(entry)])
+
+
+def _choose(host: Host, entries: list[IndexedImage]) -> str:
+    if len(entries) > MOST_IMAGES:
+        raise ImageError(f"the index has more than {MOST_IMAGES} images")
+    images = ((str(entry.descriptor["digest"]), entry.image) for entry in entries)
+    # The GPUs that a container will get are not known when its image is pulled.
+    candidates = judge_entries(images, read_host(host, "all"))
+    chosen = best(candidates)
+    if chosen is None:
+        raise ImageError(_format_reasons(candidates))
+    return chosen.name
+
+
+def _is_usable(entry: IndexedImage) -> bool:
+    digest = entry.descriptor.get("digest")
+    # Of an index in the index the engine would take the first image.
+    is_image = entry.descriptor.get("mediaType") not in INDEX
+    return is_image and isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
+
+
+def _format_reasons(candidates: list[JudgedImage]) -> str:
+    reasons = list(dict.fromkeys(each.reason for each in candidates))
+    more = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
+    return "; ".join([*reasons[:MOST_REASONS], *more]) or "the index has no image for amd64"
 
 
 def _reply_for_image(digest: str, image: RegistryAnswer) -> Reply:

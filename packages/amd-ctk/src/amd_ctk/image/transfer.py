@@ -1,15 +1,24 @@
-"""End programs that move images where they have stopped moving: a registry may keep a connection open and be silent."""
+"""Programs that print or copy images: run while they move bytes, and ended where they have stopped.
+
+A registry may keep a connection open and be silent.
+"""
 
 from __future__ import annotations
 
 import io
+import resource
 import select
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from tempfile import TemporaryFile
+from typing import IO
 
-from amd_ctk.image.bounds import ImageError
+from amd_ctk.image.bounds import GIBIBYTE, ImageError, Reading
+from amd_ctk.image.contents import Image
+from amd_ctk.image.docker_archive import read_archive
+from amd_ctk.image.registry_programs import last_words
 from amd_ctk.programs import Answer
 from amdgpu_discovery.errors import reason
 
@@ -23,6 +32,8 @@ STEP = 1.0
 LEAST = 4096
 # Of what a program prints about its failure.
 MOST_WORDS = 4096
+# What Go's library calls EFBIG.
+TOO_LARGE = "file too large"
 
 
 class Stall:
@@ -61,18 +72,41 @@ class Watched(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # as BufferedReader calls it
         """Read what is there next, and wait for it while the program moves."""
         if not self._is_ready():
-            self._wait()
+            stall = Stall(lambda: bytes_of(self._printing.pid), SECONDS)
+            while not self._is_ready():
+                if stall.is_over():
+                    program = self._printing.args[0]  # type: ignore[index]  # a list
+                    raise ImageError(stuck(str(program), SECONDS), hint="try again")
         return int(self._pipe.readinto(buffer))
-
-    def _wait(self) -> None:
-        stall = Stall(lambda: bytes_of(self._printing.pid), SECONDS)
-        while not self._is_ready():
-            if stall.is_over():
-                program = self._printing.args[0]  # type: ignore[index]  # a list
-                raise ImageError(stuck(str(program), SECONDS), hint="try again")
 
     def _is_ready(self) -> bool:
         return bool(select.select([self._pipe], [], [], min(STEP, SECONDS))[0])
+
+
+def read_saved(engine: str, name: str, reading: Reading) -> Image:
+    """Return an image that an engine has, which is asked to save it; nothing is written to disk. ImageError."""
+    if name.startswith("-"):
+        raise ImageError(f"{engine}:{name} does not name an image")
+    return read_printed([engine, "save", name], f"{engine}:{name}", reading)
+
+
+def read_printed(
+    words: Sequence[str], name: str, reading: Reading, *, largest_file: int = resource.RLIM_INFINITY
+) -> Image:
+    """Return the image in an archive that a program prints; ImageError calls it `name`.
+
+    The program writes no file that is larger than `largest_file`.
+    """
+    # A full pipe would stop the engine.
+    with TemporaryFile() as errors, _print(words, errors, largest_file) as printing:
+        try:
+            return read_archive(io.BufferedReader(Watched(printing)), name, reading)
+        except ImageError as error:
+            printing.terminate()
+            raise _refusal(last_words(_read_errors(errors)), words[0], name, largest_file) or error from error
+        except BaseException:
+            printing.terminate()
+            raise
 
 
 def run_while_it_moves(words: Sequence[str]) -> Answer:
@@ -92,8 +126,7 @@ def run_while_it_moves(words: Sequence[str]) -> Answer:
             finally:
                 if process.returncode is None:
                     process.kill()
-        errors.seek(0)
-        return Answer(errors=errors.read(MOST_WORDS).decode("utf-8", "replace"), exit_code=process.returncode)
+        return Answer(errors=_read_errors(errors), exit_code=process.returncode)
 
 
 def stuck(program: str, seconds: float) -> str:
@@ -120,3 +153,30 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             if stall.is_over():
                 raise
+
+
+def _print(words: Sequence[str], errors: IO[bytes], largest_file: int) -> subprocess.Popen[bytes]:
+    try:
+        printing = subprocess.Popen(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+    except OSError as error:
+        raise ImageError(f"{words[0]} cannot be run: {reason(error)}") from error
+    # It may have ended; else it has yet to connect to a registry before it can write.
+    with suppress(ProcessLookupError):
+        resource.prlimit(printing.pid, resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    return printing
+
+
+def _read_errors(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    return errors.read(MOST_WORDS).decode("utf-8", "replace")
+
+
+def _refusal(words: str, program: str, name: str, largest_file: int) -> ImageError | None:
+    """Return the error for a program that printed these words, None where it printed nothing."""
+    if words.endswith(TOO_LARGE):
+        size = f"{largest_file / GIBIBYTE:.1f} GiB, half of the free space in /var/tmp"
+        return ImageError(
+            f"a layer of {name} takes more than {size}",
+            hint="free some space there, or pull the image and name docker:NAME or podman:NAME",
+        )
+    return ImageError(f"{program} cannot save it: {words}") if words else None

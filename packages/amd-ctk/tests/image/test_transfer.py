@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
-from amd_ctk.image import idle
-from amd_ctk.image.bounds import ImageError, Progress
-from amd_ctk.image.idle import Stall, Watched, run_while_it_moves
-from amd_ctk.image.printed import read_printed
+from amd_ctk.image import transfer
+from amd_ctk.image.bounds import ImageError, Reading
+from amd_ctk.image.transfer import Stall, Watched, read_printed, run_while_it_moves
 
 
 def test_a_program_that_moves_is_not_idle_however_long_it_takes():
@@ -21,16 +20,16 @@ def test_a_program_that_moves_is_not_idle_however_long_it_takes():
 
 
 def test_a_program_that_prints_nothing_and_moves_nothing_is_ended(monkeypatch):
-    monkeypatch.setattr(idle, "SECONDS", 0.1)
+    monkeypatch.setattr(transfer, "SECONDS", 0.1)
 
     with pytest.raises(ImageError) as caught:
-        read_printed(["sleep", "1000"], "docker://app:1", Progress(), deep=False)
+        read_printed(["sleep", "1000"], "docker://app:1", Reading())
 
     assert str(caught.value) == "sleep moved no byte for 0.1 seconds (try again)"
 
 
 def test_a_copy_that_moves_nothing_is_ended(monkeypatch):
-    monkeypatch.setattr(idle, "SECONDS_OF_COPY", 0.1)
+    monkeypatch.setattr(transfer, "SECONDS_OF_COPY", 0.1)
 
     assert run_while_it_moves(["sleep", "1000"]).problem == "sleep moved no byte for 0.1 seconds"
 
