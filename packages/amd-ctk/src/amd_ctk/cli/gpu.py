@@ -42,7 +42,7 @@ def query(
     partition, pci, driver, rocm, kernel and cpu.
     """
     from amd_ctk.listing import find_listed_gpus
-    from amd_ctk.query.fields import format_features, format_gpus, format_labels
+    from amd_ctk.query import format_features, format_gpus, format_labels
     from amd_device_spec.settings import read_settings
     from amdgpu_discovery.choices.candidates import select_described
     from amdgpu_discovery.discover import find_unnumbered_gpus

@@ -13,8 +13,7 @@ from typer.core import TyperCommand
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.numbers import whole_number
-from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.resources import Resource, ResourcePlan, build_resources
+from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
@@ -38,6 +37,11 @@ app = command_group("Give GPUs to tasks of Docker Swarm")
 ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file. Default: its own.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def _amount(metavar: str, words: str) -> Any:
+    """Return an option that takes a number, of which 0 is none."""
+    return typer.Option(parser=whole_number(0), metavar=metavar, show_default=False, help=words)
 
 
 class NamedBy(str, Enum):
@@ -70,25 +74,9 @@ def setup(
             metavar="[=KIND]", help="Also advertise GPU memory (MiB) as generic resource KIND. Default: VRAM."
         ),
     ] = "",
-    vram_mib: Annotated[
-        int,
-        typer.Option(
-            "--vram-mib",
-            parser=whole_number(0),
-            metavar="MIB",
-            show_default=False,
-            help="Like --vram, but advertise only this much memory.",
-        ),
-    ] = 0,
+    vram_mib: Annotated[int, _amount("MIB", "Like --vram, but advertise only this much memory.")] = 0,
     headroom_mib: Annotated[
-        int,
-        typer.Option(
-            "--headroom-mib",
-            parser=whole_number(0),
-            metavar="MIB",
-            show_default=False,
-            help="Like --vram, and leave this much of each task's memory to ROCm itself.",
-        ),
+        int, _amount("MIB", "Like --vram, and leave this much of each task's memory to ROCm itself.")
     ] = 0,
     set_as_default: Annotated[
         bool, typer.Option("--set-as-default", help="Make amd the default runtime, so that all tasks run under it.")
@@ -195,18 +183,8 @@ def submit(
     ] = None,
     *,
     each: Annotated[str, typer.Option(metavar="FILE", help="A job for each line of FILE; - is standard input.")],
-    vram: Annotated[
-        int,
-        typer.Option(
-            parser=whole_number(0), metavar="MIB", show_default=False, help="GPU memory that each job reserves."
-        ),
-    ] = 0,
-    gpus: Annotated[
-        int,
-        typer.Option(
-            parser=whole_number(0), metavar="COUNT", show_default=False, help="Whole GPUs that each job reserves."
-        ),
-    ] = 0,
+    vram: Annotated[int, _amount("MIB", "GPU memory that each job reserves.")] = 0,
+    gpus: Annotated[int, _amount("COUNT", "Whole GPUs that each job reserves.")] = 0,
     constraint: Annotated[
         list[str] | None,
         typer.Option("--constraint", metavar="EXPRESSION", help="Which nodes may run the jobs; may be repeated."),
@@ -442,7 +420,7 @@ def _unlabel(host: Host, *, node_id: str) -> None:
     import shlex
 
     from amd_ctk.swarm.docker import docker, read_labels
-    from amd_ctk.swarm.labels import NAMES, PREFIX, read_node_name, unlabel_command
+    from amd_ctk.swarm.resources import NAMES, PREFIX, read_node_name, unlabel_command
 
     if not node_id:
         command = shlex.join(unlabel_command(read_node_name(host)))
@@ -459,7 +437,7 @@ def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
     import shlex
 
     from amd_ctk.swarm.docker import docker, read_labels
-    from amd_ctk.swarm.labels import build_labels, label_command, read_driver, read_node_name
+    from amd_ctk.swarm.resources import build_labels, label_command, read_driver, read_node_name
 
     labels = build_labels(gpus, read_driver(host))
     if not node_id:

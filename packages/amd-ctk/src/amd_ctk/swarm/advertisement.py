@@ -10,12 +10,11 @@ from amd_ctk.configuration.config_file import read_text
 from amd_ctk.configuration.settings_file import read_settings_file, set_setting, unset_setting
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks
-from amd_ctk.swarm.errors import SwarmError
 from amd_ctk.swarm.node_settings import NodeSettings, find_obstacles, read_node_settings
-from amd_ctk.swarm.resources import Resource, ResourcePlan
+from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError
 from amd_ctk.swarm.status import (
     Advertisement,
-    SwarmReservation,
+    Reservations,
     build_advertisement,
     name_tasks,
     reservations_of_leases,
@@ -80,7 +79,7 @@ def _find_docker_info(host: Host) -> DockerInfo | None:
 
 def _read_reservations(
     host: Host, gpus: Sequence[Gpu], docker_info: DockerInfo | None, *, is_tracking: bool
-) -> dict[int, list[SwarmReservation]]:
+) -> Reservations:
     if is_tracking:
         reservations = reservations_of_leases(Tracker(host).status())
     else:

@@ -7,8 +7,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.resources import Resource
+from amd_ctk.swarm.resources import Resource, SwarmError
 from amd_device_spec.request import SWARM_PREFIX
 from amdgpu_discovery.value import Value
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from amd_ctk.parameters import lines_from, parse_lines
 from amd_ctk.swarm.docker import docker
-from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.resources import Resource
+from amd_ctk.swarm.resources import Resource, SwarmError
 from amdgpu_discovery.value import Value
 
 # The user who sets this label on a service agrees to its removal.
@@ -98,13 +97,7 @@ def _wanted(mode: dict[str, Any]) -> int:
 
 
 class SwarmJob(Value):
-    """One job.
-
-    Attributes:
-        name: Name of its service.
-        line: The line of the file that it was made of, from 1.
-        words: What the line adds to the command.
-    """
+    """One job: the name of its service, the line of the file, from 1, and what that adds to the command."""
 
     name: str
     line: int
@@ -112,18 +105,14 @@ class SwarmJob(Value):
 
 
 class Template(Value):
-    """What all jobs of a file have in common.
+    """What all jobs of a file have in common."""
 
-    Attributes:
-        resources: What each reserves.
-        constraints: Which nodes may run it, as `docker service create --constraint` takes them.
-        image: Its image.
-        command: The command before the words of its line.
-    """
-
+    # What each reserves.
     resources: tuple[Resource, ...]
+    # Which nodes may run it, as `docker service create --constraint` takes them.
     constraints: tuple[str, ...]
     image: str
+    # Before the words of a line.
     command: tuple[str, ...]
 
 

@@ -15,8 +15,7 @@ from amd_ctk.configuration.plan import WantedRuntime, configure, remove, unset_d
 from amd_ctk.configuration.unit_files import CommandLine, read_daemon_options
 from amd_ctk.documents.document import ABSENT, Document, DocumentError
 from amd_ctk.engines.docker import DOCKER, LAYOUT
-from amd_ctk.swarm.errors import SwarmError
-from amd_ctk.swarm.resources import Resource, gpus_named_by, parse_resource
+from amd_ctk.swarm.resources import Resource, SwarmError, gpus_named_by, parse_resource
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host

@@ -25,21 +25,20 @@ COLUMNS = (
 
 
 class SwarmReservation(Value):
-    """What a container has reserved of a GPU: all of it, or `vram_mb` MiB.
-
-    Attributes:
-        container_id: Id of the container.
-        kinds: Generic resources by which Docker Swarm chose.
-        vram_mb: How much memory it has reserved, in MiB; 0 for all of the GPU.
-        service: The service of Swarm that it belongs to; "" where Docker does not say.
-        task: Name of the task, such as `training.1.x8f3k2j5`; "" where Docker does not say.
-    """
+    """What a container has reserved of a GPU."""
 
     container_id: str
+    # Generic resources by which Docker Swarm chose.
     kinds: tuple[str, ...]
+    # How much memory, in MiB; 0 for all of the GPU.
     vram_mb: int = 0
+    # What Swarm calls the service and the task, such as `training.1.x8f3k2j5`; "" where Docker does not say.
     service: str = ""
     task: str = ""
+
+
+# By the number of a GPU.
+Reservations = dict[int, list[SwarmReservation]]
 
 
 class AdvertisedGpu(Value):
@@ -75,7 +74,7 @@ def build_advertisement(
     resources: Sequence[Resource],
     settings: Settings,
     *,
-    reservations: dict[int, list[SwarmReservation]],
+    reservations: Reservations,
     is_tracking: bool,
 ) -> Advertisement:
     """Join the advertised resources, the GPUs, and the reservations by GPU number."""
@@ -103,7 +102,7 @@ def build_advertisement(
     return Advertisement(gpus=advertised, pools=pools, problems=tuple(problems))
 
 
-def reservations_of_leases(status: Status) -> dict[int, list[SwarmReservation]]:
+def reservations_of_leases(status: Status) -> Reservations:
     """Return the reservations of Swarm's tasks that the GPU Tracker knows, by GPU number."""
     return {
         gpu.number: [
@@ -115,9 +114,9 @@ def reservations_of_leases(status: Status) -> dict[int, list[SwarmReservation]]:
     }
 
 
-def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[int, list[SwarmReservation]]:
+def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> Reservations:
     """Return the reservations that Swarm knows, by GPU number; whole GPUs only. For hosts without the GPU Tracker."""
-    reserved: dict[int, list[SwarmReservation]] = {}
+    reserved: Reservations = {}
     for task in tasks:
         for resource in task.resources:
             for number in gpus_named_by(resource, gpus):
@@ -126,9 +125,7 @@ def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> dict[in
     return reserved
 
 
-def name_tasks(
-    reservations: dict[int, list[SwarmReservation]], names: Mapping[str, TaskName]
-) -> dict[int, list[SwarmReservation]]:
+def name_tasks(reservations: Reservations, names: Mapping[str, TaskName]) -> Reservations:
     """Return the reservations with the names of tasks and services, by the id of the container."""
     return {
         number: [
@@ -205,16 +202,15 @@ def format_json(advertisement: Advertisement) -> str:
             **gpu.as_dict(),
             "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
             "resources": [str(resource) for resource in gpu.resources],
-            "reservations": [_reservation_fields(reservation) for reservation in gpu.reservations],
+            "reservations": [
+                {**reservation.as_dict(), "service": reservation.service or None, "task": reservation.task or None}
+                for reservation in gpu.reservations
+            ],
         }
         for gpu in advertisement.gpus
     ]
     pools = [pool.as_dict() for pool in advertisement.pools]
     return to_json({"gpus": gpus, "pools": pools, "problems": list(advertisement.problems)})
-
-
-def _reservation_fields(reservation: SwarmReservation) -> dict[str, object]:
-    return {**reservation.as_dict(), "service": reservation.service or None, "task": reservation.task or None}
 
 
 def _rows(gpu: AdvertisedGpu, *, no_trunc: bool) -> list[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from amd_ctk.swarm.labels import build_labels
+from amd_ctk.swarm.resources import build_labels
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.models import model_of

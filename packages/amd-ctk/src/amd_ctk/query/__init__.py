@@ -1,1 +1,0 @@
-"""Facts about the GPUs of a host, in the forms that other programs read."""
