@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.cdi.errors import CdiError
+from amd_ctk.cdi.generate_options import CdiError
 from amd_ctk.cdi.specs import require_writable
 
 

@@ -100,7 +100,7 @@ def _paths_by_name(files: Iterable[SpecFile]) -> dict[str, list[str]]:
 
 def _read_directory(host: Host, directory: str) -> list[SpecFile]:
     try:
-        names = sorted(name for name in host.names(directory) if _is_spec(name))
+        names = sorted(name for name in host.names(directory) if name.endswith(SPEC_SUFFIXES))
     except OSError as error:
         return [_unreadable(host.path(directory), error)]
     files = [_read(host.path(f"{directory}/{name}")) for name in names[:MOST_SPECS]]
@@ -108,10 +108,6 @@ def _read_directory(host: Host, directory: str) -> list[SpecFile]:
         problem = f"it has {len(names)} specs; at most {MOST_SPECS} are read"
         files.append(SpecFile(path=host.path(directory), problem=problem))
     return files
-
-
-def _is_spec(name: str) -> bool:
-    return name.endswith(SPEC_SUFFIXES)
 
 
 def _count(number: int, what: str) -> str:

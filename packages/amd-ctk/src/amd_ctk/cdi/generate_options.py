@@ -7,11 +7,10 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from amd_ctk.cdi.errors import CdiError
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import STRATEGIES
 from amd_device_spec.cdi_text import FORMATS
-from amdgpu_discovery.errors import reason
+from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -20,6 +19,10 @@ DEFAULT_OUTPUT = "/etc/cdi/amd.json"
 # One file for each output, so that two commands at once cannot overwrite each other's.
 OPTIONS_DIRECTORY = "/var/lib/amd-container-toolkit/cdi"
 LONGEST_NAME = 200
+
+
+class CdiError(ToolkitError):
+    """A CDI spec that cannot be made, written or read."""
 
 
 class GenerateOptions(Value):
@@ -94,15 +97,12 @@ def _read(host: Host, path: str) -> GenerateOptions:
 
 
 def _parse(fields: dict[str, Any]) -> GenerateOptions:
-    output, language, options = fields["output"], fields["language"], CdiOptions(**fields["options"])
-    if language not in FORMATS:
-        raise ValueError(language)
+    wanted = GenerateOptions.from_json(fields, {"CdiOptions": CdiOptions})
+    options = wanted.options
+    is_known = fields["options"].keys() <= options.as_dict().keys() and options.name_strategy in STRATEGIES
+    if not is_known or wanted.language not in FORMATS:
+        raise ValueError(fields)
     # A path that the kernel takes: a string without surrogates and zeros.
-    if not output.startswith("/") or b"\0" in os.fsencode(output):
-        raise ValueError(output)
-    for name, value in options.as_dict().items():
-        if type(value) is not type(getattr(CdiOptions, name)):
-            raise TypeError(name)
-    if options.name_strategy not in STRATEGIES:
-        raise ValueError(options.name_strategy)
-    return GenerateOptions(output=output, language=language, options=options)
+    if not wanted.output.startswith("/") or b"\0" in os.fsencode(wanted.output):
+        raise ValueError(wanted.output)
+    return wanted

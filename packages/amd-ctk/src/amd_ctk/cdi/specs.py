@@ -1,14 +1,21 @@
-"""Make the CDI spec of a host and put it where engines read it."""
+"""Make the CDI spec of a host, put it where engines read it, and bring every generated spec up to date."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from amd_ctk.cdi.errors import CdiError, cannot_generate, cannot_write
-from amd_ctk.cdi.generate_options import GenerateOptions
+from amd_ctk.cdi.generate_options import (
+    DEFAULT_OUTPUT,
+    CdiError,
+    GenerateOptions,
+    delete_generate_options,
+    find_generate_options,
+    read_all_generate_options,
+)
 from amd_ctk.gpu_groups import Groups, select_groups
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
@@ -20,11 +27,26 @@ from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
-from amdgpu_discovery.files import make_directories, replace_file
+from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import require_all_gpus
 from amdgpu_discovery.selection import resolve
+from amdgpu_discovery.value import Value
+
+# Directories that are empty after a boot, or private to a unit (PrivateTmp): a missing directory there means nothing.
+VOLATILE = ("/run/", "/var/run/", "/tmp/", "/var/tmp/")  # noqa: S108  nothing is written there
+
+
+class Refreshed(Value):
+    """The result for one spec."""
+
+    output: str
+    changed: bool = False
+    # Its directory is gone, so it is not refreshed any more.
+    forgotten: bool = False
+    # Why it could not be updated.
+    error: ToolkitError | None = None
 
 
 def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
@@ -43,7 +65,7 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
     except CdiError:
         raise
     except ToolkitError as error:
-        raise cannot_generate(error) from error
+        raise _cannot_generate(error) from error
 
 
 def find_groups(host: Host) -> Groups:
@@ -75,7 +97,7 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
         # 0644: engines of users read it too.
         replace_file(path, content, mode=0o644, durable=True)
     except FileError as error:
-        raise cannot_write(error.message, error.hint) from error
+        raise _cannot_write(error.message, error.hint) from error
     return spec, True
 
 
@@ -85,13 +107,43 @@ def prepare_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], b
     return spec, _read_replaceable(wanted.path(host), wanted), format_spec(spec, wanted.language)
 
 
+def refresh_specs(host: Host) -> list[Refreshed]:
+    """Generate again what `amd-ctk cdi generate` generated, writing only what differs; [] where it never ran.
+
+    A spec that cannot be refreshed does not stop the others. ToolkitError where the list of specs cannot be read.
+    """
+    return [_refresh(host, wanted) for wanted in read_all_generate_options(host)]
+
+
+def find_generated(host: Host) -> list[str]:
+    """Return the generated specs that engines read; a spec elsewhere belongs to the user who generated it."""
+    # What checks specs takes as long to load as all specs to find.
+    from amd_ctk.cdi.engine_devices import SPEC_DIRECTORIES
+
+    outputs = [wanted.output for wanted in read_all_generate_options(host)]
+    return [output for output in outputs if os.path.dirname(output) in (*SPEC_DIRECTORIES, "/var/run/cdi")]
+
+
+def remove_spec(host: Host, output: str) -> bool:
+    """Remove a generated spec and stop refreshing it; return False for a file not generated here. CdiError."""
+    wanted = find_generate_options(host, output)
+    if wanted is None:
+        return False
+    try:
+        with suppress(FileNotFoundError):
+            remove_file(wanted.path(host))
+        return delete_generate_options(host, output)
+    except OSError as error:
+        raise CdiError(f"{output} cannot be removed: {reason(error)}") from error
+
+
 def require_writable(path: str) -> None:
     """Return if the user may replace a file that is up to date; CdiError where only another user could have."""
     for needed in (path, os.path.dirname(path)):
         if not os.access(needed, os.W_OK, effective_ids=True):
             # Root is refused on a file system that is read-only.
             why = "access is refused" if os.geteuid() else "the file system is read-only"
-            raise cannot_write(
+            raise _cannot_write(
                 f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run the command with sudo"
             )
 
@@ -107,6 +159,33 @@ def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
     return {} if setting == IGNORE else {"createRuntime": [requirements_hook(host, image_requirements=setting)]}
 
 
+def _cannot_generate(error: ToolkitError, doing: str = "") -> CdiError:
+    """Return the error for a spec that could not be made."""
+    return CdiError(f"failed to generate CDI spec: {doing}{error.message}", hint=error.hint)
+
+
+def _cannot_write(problem: str, hint: str = "") -> CdiError:
+    """Return the error for a spec that could not be written; the old file is as it was."""
+    return CdiError(f"failed to write CDI spec: {problem}", hint=hint)
+
+
+def _refresh(host: Host, wanted: GenerateOptions) -> Refreshed:
+    if _is_abandoned(host, wanted):
+        delete_generate_options(host, wanted.output)
+        return Refreshed(output=wanted.output, forgotten=True)
+    try:
+        _, changed = write_spec(host, wanted)
+    except ToolkitError as error:
+        return Refreshed(output=wanted.output, error=error)
+    return Refreshed(output=wanted.output, changed=changed)
+
+
+def _is_abandoned(host: Host, wanted: GenerateOptions) -> bool:
+    if wanted.output == DEFAULT_OUTPUT or wanted.output.startswith(VOLATILE):
+        return False
+    return not os.path.isdir(os.path.dirname(wanted.path(host)))
+
+
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
         gpus = find_gpus(host)
@@ -114,7 +193,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         require_all_gpus(gpus)
         gpus = Tracker(host).gpus.number(gpus)
     except ToolkitError as error:
-        raise cannot_generate(error, "getting GPUs: ") from error
+        raise _cannot_generate(error, "getting GPUs: ") from error
     rules = read_settings(host).choice_rules()
     try:
         asked = select_described(gpus, options.request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
@@ -148,7 +227,7 @@ def _read_replaceable(path: str, wanted: GenerateOptions) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise cannot_write(f"{path} cannot be read: {reason(error)}") from error
+        raise _cannot_write(f"{path} cannot be read: {reason(error)}") from error
     _refuse_foreign(path, content, wanted)
     return content
 
@@ -156,12 +235,12 @@ def _read_replaceable(path: str, wanted: GenerateOptions) -> bytes:
 def _require_plain_file(path: str) -> None:
     mode = os.lstat(path).st_mode
     if stat.S_ISLNK(mode):
-        raise cannot_write(f"{path} is a symbolic link", f"give the file itself: {os.path.realpath(path)}")
+        raise _cannot_write(f"{path} is a symbolic link", f"give the file itself: {os.path.realpath(path)}")
     if stat.S_ISDIR(mode):
-        raise cannot_write(f"{path} is a directory", "give a file with --output")
+        raise _cannot_write(f"{path} is a directory", "give a file with --output")
     # Replacing /dev/null would break it for the whole host.
     if not stat.S_ISREG(mode):
-        raise cannot_write(f"{path} is not a plain file", "give a file with --output, or - for standard output")
+        raise _cannot_write(f"{path} is not a plain file", "give a file with --output, or - for standard output")
 
 
 def _refuse_foreign(path: str, content: bytes, wanted: GenerateOptions) -> None:
@@ -175,11 +254,11 @@ def _refuse_foreign(path: str, content: bytes, wanted: GenerateOptions) -> None:
         kind = None
     if kind != wanted.options.kind:
         holds = f"a CDI spec of {kind}" if isinstance(kind, str) else "content that is not a CDI spec"
-        raise cannot_write(f"{path} holds {holds}", "move it away, or give another file with --output")
+        raise _cannot_write(f"{path} holds {holds}", "move it away, or give another file with --output")
 
 
 def _make_directory(directory: str) -> None:
     try:
         make_directories(directory)
     except OSError as error:
-        raise cannot_write(f"directory {directory} cannot be made: {reason(error)}") from error
+        raise _cannot_write(f"directory {directory} cannot be made: {reason(error)}") from error

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC
-from amd_ctk.cdi.errors import CdiError
+from amd_ctk.cdi.generate_options import CdiError
 from amd_ctk.cdi.specs import find_cdi_gpus, find_hooks, make_spec
-from amd_device_spec.cdi import build_cdi_hooks
-from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amd_device_spec.cdi import CdiOptions, build_cdi_hooks
+from amd_device_spec.cdi_text import BrokenText, SpecText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_location
 from amd_device_spec.validate_host import host_problems
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.selection import select_gpus
 
 # After GPUs were partitioned, every line of a spec may be wrong.
 SHOWN = 10
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from amd_device_spec.cdi import CdiOptions
-    from amd_device_spec.cdi_text import SpecText
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
 
 
 def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool = False) -> list[str]:
@@ -45,8 +40,7 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
     if not problems and text.tree["kind"] != options.kind:
         problems = [Problem(location=("kind",), message=f"not {options.kind}")]
     if not problems and not form_only:
-        gpus = _find_gpus(host, options)
-        problems = _find_mismatches(host, text.tree, gpus)
+        gpus, problems = _find_mismatches(host, text.tree, options)
         return [*_other_gpus(text.tree, gpus), *_shorten(_format_problems(path, text, problems))]
     return _shorten(_format_problems(path, text, problems))
 
@@ -68,13 +62,17 @@ def _make_spec(host: Host, options: CdiOptions) -> dict[str, Any] | None:
         return None
 
 
-def _find_gpus(host: Host, options: CdiOptions) -> list[Gpu]:
+def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> tuple[list[Gpu], list[Problem]]:
+    """Return the GPUs that a spec should have, and how it differs from them; CdiError."""
     try:
         gpus = find_cdi_gpus(host)
         numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
-        return [gpu for gpu in gpus if gpu.number in numbers]
+        gpus = [gpu for gpu in gpus if gpu.number in numbers]
+        hooks = build_cdi_hooks(find_hooks(host))
+        mismatches = host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks)
     except ToolkitError as error:
-        raise _cannot_validate(error) from error
+        raise CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint) from error
+    return gpus, [*mismatches, *_idle_hooks(spec, hooks)]
 
 
 def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
@@ -87,18 +85,6 @@ def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
 
 def _count(gpus: int) -> str:
     return f"{gpus} GPU{'' if gpus == 1 else 's'}"
-
-
-def _find_mismatches(host: Host, spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[Problem]:
-    try:
-        hooks = build_cdi_hooks(find_hooks(host))
-        return [*host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks), *_idle_hooks(spec, hooks)]
-    except ToolkitError as error:
-        raise _cannot_validate(error) from error
-
-
-def _cannot_validate(error: ToolkitError) -> CdiError:
-    return CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint)
 
 
 def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Problem]:

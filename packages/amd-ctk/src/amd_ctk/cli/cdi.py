@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cdi.errors import CdiError
 from amd_ctk.cdi.generate_options import (
     DEFAULT_OUTPUT,
+    CdiError,
     GenerateOptions,
     find_generate_options,
     name_output,
@@ -193,7 +193,7 @@ def remove(
     every: Annotated[bool, typer.Option("--all", help="Remove every generated CDI spec that engines read.")] = False,
 ) -> None:
     """Remove a generated spec and stop refreshing it."""
-    from amd_ctk.cdi.refresh import find_generated, remove_spec
+    from amd_ctk.cdi.specs import find_generated, remove_spec
 
     host = host_to_change(context)
     if every:
@@ -208,7 +208,7 @@ def remove(
 
 def refresh_and_report(host: Host) -> bool:
     """Refresh the generated specs of a host and print the result for each; return whether all are up to date."""
-    from amd_ctk.cdi.refresh import refresh_specs
+    from amd_ctk.cdi.specs import refresh_specs
 
     refreshed = refresh_specs(host)
     if not refreshed:

@@ -15,7 +15,7 @@ from amdgpu_discovery.host import Host
 
 def refresh_cdi_specs(host: Host) -> None:
     """Add the tracker's hooks to the generated CDI specs, or remove them; print which could not be updated."""
-    from amd_ctk.cdi.refresh import refresh_specs
+    from amd_ctk.cdi.specs import refresh_specs
 
     for refreshed in refresh_specs(host):
         if refreshed.error is not None:
