@@ -129,8 +129,7 @@ def _prove(host: Host, engine: str) -> None:
     from amd_ctk.listing import find_gpu_states
     from amd_ctk.pages import find_page
     from amd_ctk.prove.engines import find_engines
-    from amd_ctk.prove.file import PROOF, write_proof
-    from amd_ctk.prove.prove import format_proofs, is_proved, prove, require_what_proves
+    from amd_ctk.prove.prove import PROOF, format_proofs, is_proved, prove, require_what_proves, write_proof
 
     facts = read_facts(host, engine=engine)
     engines = [found for found in find_engines(facts) if engine in ("", found.name)]

@@ -21,21 +21,16 @@ LARGEST = 1 << 20
 
 
 class Answers(Value):
-    """The kernel's answers: error numbers by what was opened, and what was behind it.
+    """The kernel's answers: error numbers by what was opened, and what was behind it."""
 
-    Attributes:
-        opened: By path of a node; 0 for one that opens.
-        asked: By path, where the driver refused the question.
-        listed: Ids of the GPUs that KFD lists (`gpu_id` of its topology).
-        devices: PCI device ids by path of a render node.
-        made: By render minor of a GPU that the container was not given: making its node.
-        foreign: The same: opening that node.
-    """
-
+    # By path of a node, 0 for one that opens; and by path where the driver refused the question.
     opened: dict[str, int]
     asked: dict[str, int]
+    # Of the GPUs that KFD lists: `gpu_id` of its topology.
     listed: tuple[int, ...]
+    # PCI device ids by path of a render node.
     devices: dict[str, int]
+    # By render minor of a GPU that the container was not given: making its node, and opening that.
     made: dict[int, int]
     foreign: dict[int, int]
 

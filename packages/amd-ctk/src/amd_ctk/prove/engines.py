@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from amd_ctk.cdi.listing import KIND
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
@@ -19,17 +20,24 @@ from amdgpu_discovery.value import Value
 IMAGE = "localhost/amd-ctk-proof:local"
 SECONDS = 60.0
 NAMESPACE = "amd-ctk-proof"
+# In the words of an engine: the number of a GPU, and the directory that has the image.
+GPU, ROOTFS = "{gpu}", "{rootfs}"
+VARIABLE = f"AMD_VISIBLE_DEVICES={GPU}"
+
+
+# Runs a command in a container with the GPU of a number.
+Run = Callable[[int, list[str]], Answer]
 
 
 class ProofEngine(Value):
-    """An engine that is there: its name and version, and the words that run the image for a GPU by number.
+    """An engine that is there: its name and version, and the words that run the image, with `GPU` for its number.
 
     `problem` is why it cannot give a container GPUs, and what to do, "" where it can.
     """
 
     name: str
     version: str
-    words: Callable[[int], list[str]]
+    words: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -47,30 +55,30 @@ def _find_docker(facts: Facts) -> ProofEngine | None:
     docker = facts.docker
     if not docker.version:
         return None
-    run = ["docker", "run", "--rm", "--network=none"]
+    engine = ProofEngine(name="docker", version=docker.version_words)
+    run = ("docker", "run", "--rm", "--network=none")
     runtime = next((name for name in docker.runtimes if name in (*docker.file_runtimes, "amd")), "")
     if runtime:
-        return _make("docker", docker.version_words, lambda gpu: [*run, f"--runtime={runtime}", *_variable(gpu), IMAGE])
+        return engine.replace(words=(*run, f"--runtime={runtime}", "-e", VARIABLE, IMAGE))
     if docker.has_cdi and facts.cdi.paths:
-        return _make("docker", docker.version_words, lambda gpu: [*run, f"--device={KIND}={gpu}", IMAGE])
-    problem = f"it has no runtime amd: {docker.configure_and_restart}"
-    return _make("docker", docker.version_words, lambda _: [], problem)
+        return engine.replace(words=(*run, f"--device={KIND}={GPU}", IMAGE))
+    return engine.replace(problem=f"it has no runtime amd: {docker.configure_and_restart}")
 
 
 def _find_podman(facts: Facts) -> ProofEngine | None:
     answer = ask(["podman", "version", "--format", "{{.Client.Version}}"])
     if not answer.succeeded:
         return None
-    version = answer.output.strip()
+    engine = ProofEngine(name="podman", version=answer.output.strip())
     # Podman gives containers no right to make nodes, and rootless ones no group of the caller.
-    rights = ["--cap-add=MKNOD"] if os.geteuid() == 0 else ["--group-add=keep-groups"]
-    run = ["run", "--rm", "--network=none", *rights]
+    rights = "--cap-add=MKNOD" if os.geteuid() == 0 else "--group-add=keep-groups"
+    run = ("run", "--rm", "--network=none", rights)
     if facts.cdi.paths:
-        return _make("podman", version, lambda gpu: ["podman", *run, f"--device={KIND}={gpu}", IMAGE])
+        return engine.replace(words=("podman", *run, f"--device={KIND}={GPU}", IMAGE))
     if facts.podman.files.runtimes:
         runtime = f"--runtime={facts.podman.files.runtimes[-1]}"
-        return _make("podman", version, lambda gpu: ["podman", runtime, *run, *_variable(gpu), IMAGE])
-    return _make("podman", version, lambda _: [], "no CDI spec offers its devices: sudo amd-ctk cdi generate")
+        return engine.replace(words=("podman", runtime, *run, "-e", VARIABLE, IMAGE))
+    return engine.replace(problem="no CDI spec offers its devices: sudo amd-ctk cdi generate")
 
 
 def _find_containerd() -> ProofEngine | None:
@@ -79,22 +87,13 @@ def _find_containerd() -> ProofEngine | None:
     runtime = shutil.which(RUNTIME_PROGRAM)
     if not version or not runtime:
         return None
-    run = ["ctr", "--namespace", NAMESPACE, "run", "--rm", f"--runc-binary={runtime}"]
-    return _make(
-        "containerd", version[0], lambda gpu: [*run, "--env", _variable(gpu)[1], "--rootfs", "ROOTFS", f"proof-{gpu}"]
-    )
-
-
-def _make(name: str, version: str, words: Callable[[int], list[str]], problem: str = "") -> ProofEngine:
-    return ProofEngine(name=name, version=version, words=words, problem=problem)
-
-
-def _variable(gpu: int) -> list[str]:
-    return ["-e", f"AMD_VISIBLE_DEVICES={gpu}"]
+    run = ("ctr", "--namespace", NAMESPACE, "run", "--rm", f"--runc-binary={runtime}")
+    words = (*run, "--env", VARIABLE, "--rootfs", ROOTFS, f"proof-{GPU}")
+    return ProofEngine(name="containerd", version=version[0], words=words)
 
 
 @contextmanager
-def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Callable[[int, list[str]], Answer]]:
+def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Run]:
     """Give an engine the image for as long as this lasts; yield what runs a command in a container with a GPU.
 
     EngineProblem where the engine does not take it.
@@ -102,15 +101,18 @@ def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Callable[[int, list
     if engine.name == "containerd":
         with tempfile.TemporaryDirectory(prefix="amd-ctk-proof-") as directory:
             _feed(["tar", "--extract", "--directory", directory], packed)
-            yield lambda gpu, command: ask(
-                [*(directory if word == "ROOTFS" else word for word in engine.words(gpu)), *command], seconds=SECONDS
-            )
+            yield partial(_run, engine, directory)
         return
     _feed([engine.name, "import", "-", IMAGE], packed)
     try:
-        yield lambda gpu, command: ask([*engine.words(gpu), *command], seconds=SECONDS)
+        yield partial(_run, engine, "")
     finally:
         ask([engine.name, "rmi", "--force", IMAGE], seconds=SECONDS)
+
+
+def _run(engine: ProofEngine, directory: str, gpu: int, command: list[str]) -> Answer:
+    words = (word.replace(GPU, str(gpu)).replace(ROOTFS, directory) for word in engine.words)
+    return ask([*words, *command], seconds=SECONDS)
 
 
 def _feed(words: list[str], packed: bytes) -> None:

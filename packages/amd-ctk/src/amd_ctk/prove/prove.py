@@ -1,22 +1,36 @@
-"""Start a container for each GPU with each engine, and put together what comes of it."""
+"""Start a container for each GPU with each engine, and tell what comes of it: a table, and a file for maintainers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from amd_ctk.build import read_build
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.programs import Answer
+from amd_ctk.doctor.facts.packages import OS_RELEASE
+from amd_ctk.listing import format_columns
 from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, parse_answers
-from amd_ctk.prove.engines import ProofEngine, image_in
+from amd_ctk.prove.engines import ProofEngine, Run, image_in
 from amd_ctk.prove.image import pack_image, probe_command
 from amd_gpu_tracker import GpuState
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.plain_text import printable
 
 LONGEST_MESSAGE = 300
 # A line that is about an engine as a whole.
 NO_NUMBER = -1
+# In the directory of the caller.
+PROOF = "amd-gpu-proof.json"
+# Of what the file says.
+VERSION = 1
 
 
 class NothingToProve(ToolkitError):
@@ -50,13 +64,7 @@ def prove(facts: Facts, states: Mapping[int, GpuState], engines: Sequence[ProofE
             yield Proof(engine=engine.name, gpu=NO_NUMBER, state=FAILED, words=error.message)
 
 
-def _prove(
-    engine: ProofEngine,
-    gpu: Gpu,
-    gpus: Sequence[Gpu],
-    state: GpuState | None,
-    run: Callable[[int, list[str]], Answer],
-) -> Proof:
+def _prove(engine: ProofEngine, gpu: Gpu, gpus: Sequence[Gpu], state: GpuState | None, run: Run) -> Proof:
     if state and state.state != state.FREE:
         why = f"{state.state} {f'by {state.what}' if state.what else state.reason}".rstrip()
         return Proof(engine=engine.name, gpu=gpu.number, state=SKIPPED, words=printable(why))
@@ -79,16 +87,39 @@ def is_proved(proofs: Sequence[Proof]) -> bool:
 def format_proofs(proofs: Sequence[Proof]) -> str:
     """Return a line for each proof, and the sum."""
     rows = [("Engine", "GPU", "Result", "")]
-    rows += [(proof.engine, _number(proof), proof.state, proof.words) for proof in proofs]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row[:3], widths, strict=True)), row[3]]) for row in rows
-    ]
+    for proof in proofs:
+        number = "-" if proof.gpu == NO_NUMBER else str(proof.gpu)
+        rows.append((proof.engine, number, proof.state, proof.words))
     good = sum(proof.state == OK for proof in proofs)
     skipped = sum(proof.state == SKIPPED for proof in proofs)
-    sums = f"{good} of {len(proofs) - skipped} proved, {skipped} skipped"
-    return "\n".join([*(line.rstrip() for line in lines), sums])
+    return f"{format_columns(rows)}\n{good} of {len(proofs) - skipped} proved, {skipped} skipped"
 
 
-def _number(proof: Proof) -> str:
-    return "-" if proof.gpu == NO_NUMBER else str(proof.gpu)
+def write_proof(host: Host, facts: Facts, engines: Sequence[ProofEngine], proofs: Sequence[Proof]) -> None:
+    """Write the results with models and versions, and nothing that names this machine; FileError."""
+    release = (line.partition("=") for line in host.read_attribute(OS_RELEASE).splitlines())
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "toolkit": read_build(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "system": next((name.strip('"') for key, _, name in release if key == "PRETTY_NAME"), "unknown"),
+        "kernel": facts.kernel.release,
+        "driver": facts.kernel.driver_version or "of the kernel",
+        "python": platform.python_version(),
+        "gpus": [_describe(gpu) for gpu in facts.gpus.gpus],
+        "engines": [{"name": engine.name, "version": engine.version} for engine in engines],
+        "results": [proof.as_dict() for proof in proofs],
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    write_new_file(PROOF, text.encode(), mode=0o644, owner=behind_sudo(os.environ))
+
+
+def _describe(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "number": gpu.number,
+        "target": gpu.gfx_target,
+        "device_id": f"{gpu.device_id:#06x}",
+        "compute_partition": gpu.compute_partition,
+        "memory_partition": gpu.memory_partition,
+        "integrated": gpu.is_apu,
+    }
