@@ -39,7 +39,9 @@ def gres(
 
     host = host_of(context)
     for word in (model, node):
-        _refuse_odd(word)
+        # It would be another line or key of the file.
+        if not all(character.isalnum() or character in "-_." for character in word):
+            raise WrongWord(f"Slurm does not accept the name {word!r}", hint="write letters, digits, '-', '_' and '.'")
     gpus = _find_gpus(host)
     # All jobs of the node go by it.
     require_all_gpus(gpus)
@@ -75,9 +77,3 @@ def _find_gpus(host: Host) -> list[Gpu]:
 def _node_name() -> str:
     """Return what slurmd takes for this node's name."""
     return os.uname().nodename.partition(".")[0]
-
-
-def _refuse_odd(word: str) -> None:
-    """Refuse what would be another line or key of the file."""
-    if word and not all(character.isalnum() or character in "-_." for character in word):
-        raise WrongWord(f"Slurm does not accept the name {word!r}", hint="write letters, digits, '-', '_' and '.'")

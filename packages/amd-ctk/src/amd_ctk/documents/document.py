@@ -47,6 +47,22 @@ class Document(Protocol):
         """Whether it holds no key at all."""
 
 
+class TreeDocument:
+    """What documents share whose text is read as a tree of mappings."""
+
+    text: str
+    _tree: dict[str, Any]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no key; there may be comments."""
+        return not self._tree
+
+    def get(self, path: KeyPath) -> Any:
+        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
+        return read_path(self._tree, path)
+
+
 def read_path(tree: Any, path: KeyPath) -> Any:
     """Return the value at `path` of nested mappings as `Document.get` does."""
     for depth, key in enumerate(path):

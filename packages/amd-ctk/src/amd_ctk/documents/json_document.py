@@ -6,18 +6,38 @@ The text is parsed by `json`, for what it means, and scanned once more, for wher
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
-from amd_ctk.documents.json_spans import JsonNode, Member, find_spans
+from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, TreeDocument
+from amdgpu_discovery.value import Value
 
 # What a text that shows no indentation of its own gets; the original writes it too.
 INDENT = "    "
 BYTE_ORDER_MARK = "\ufeff"
 EMPTY = "{}\n"
+SPACE = re.compile(r"[ \t\r\n]*")
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+NUMBER_OR_WORD = re.compile(r"[^ \t\r\n,\]}]+")
 
 
-class JsonDocument:
+class JsonNode(Value):
+    """The span of a value, and the members if it is an object."""
+
+    start: int
+    end: int
+    members: tuple[Member, ...] = ()
+
+
+class Member(Value):
+    """A name, where it begins, and its value."""
+
+    name: str
+    start: int
+    value: JsonNode
+
+
+class JsonDocument(TreeDocument):
     """A JSON object as text."""
 
     def __init__(self, text: str) -> None:
@@ -29,16 +49,7 @@ class JsonDocument:
         self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
         self._body = text.removeprefix(self._mark) if text.removeprefix(self._mark).strip() else EMPTY
         self._tree = _parse(self._body)
-        self._root = find_spans(self._body)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it is `{}`."""
-        return not self._tree
-
-    def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no object."""
-        return read_path(self._tree, path)
+        self._root = _find(self._body, _skip(self._body, 0))
 
     def set(self, path: KeyPath, value: Any) -> JsonDocument:
         """Give the key at `path` this value, making the objects around it."""
@@ -126,3 +137,35 @@ def _parse(text: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise DocumentError("it is not a JSON object", hint="a configuration begins with { and ends with }")
     return tree
+
+
+def _find(text: str, start: int) -> JsonNode:
+    """Return the node of the value at a place of a text that `json` accepts."""
+    if text[start] not in "{[":
+        return JsonNode(start=start, end=_end(STRING if text[start] == '"' else NUMBER_OR_WORD, text, start))
+    members: list[Member] = []
+    at = _skip(text, start + 1)
+    while text[at] not in "}]":
+        if text[start] == "{":
+            members.append(_find_member(text, at))
+        last = members[-1].value if text[start] == "{" else _find(text, at)
+        at = _skip(text, last.end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return JsonNode(start=start, end=at + 1, members=tuple(members))
+
+
+def _find_member(text: str, start: int) -> Member:
+    end = _end(STRING, text, start)
+    colon = _skip(text, end)
+    return Member(name=json.loads(text[start:end]), start=start, value=_find(text, _skip(text, colon + 1)))
+
+
+def _skip(text: str, at: int) -> int:
+    return _end(SPACE, text, at)
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    assert match, f"json read this text, so there is a value at {at}"  # noqa: S101
+    return match.end()

@@ -30,6 +30,8 @@ OF_TASK = {
 }
 # Slurm calls a runtime by either of these.
 STARTING = ("runtimerun", "runtimecreate")
+# Says which variables the runtime is given, and not how it is called.
+ENVIRONMENT = "runtimeenvexclude"
 RUNTIMES = "runtimes"
 # Of an entry: what an earlier version, or a person, wrote.
 LINES = "lines"
@@ -44,7 +46,7 @@ class OciConf:
     @property
     def is_empty(self) -> bool:
         """Whether it says nothing."""
-        return not any(_key_of(line) for line in self.text.splitlines())
+        return not any(map(_key_of, self._lines()))
 
     def get(self, path: KeyPath) -> Any:
         """Return the runtime, or its program, at `path`; ABSENT for everything else."""
@@ -93,7 +95,9 @@ class OciConf:
         return self.text.splitlines()
 
     def _others(self) -> list[str]:
-        return [line for line in self._lines() if not _key_of(line).startswith("runtime") or _is_environment(line)]
+        return [
+            line for line in self._lines() if _key_of(line) == ENVIRONMENT or not _key_of(line).startswith("runtime")
+        ]
 
 
 def is_outdated(entry: Any) -> bool:
@@ -127,8 +131,3 @@ def _of_step(call: str, root: str) -> dict[str, str]:
 def _key_of(line: str) -> str:
     key, equals, _ = line.partition("#")[0].partition("=")
     return key.strip().lower() if equals else ""
-
-
-def _is_environment(line: str) -> bool:
-    """Return whether a line says which variables the runtime is given, and not how it is called."""
-    return _key_of(line) == "runtimeenvexclude"

@@ -8,28 +8,19 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
-from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, read_path
+from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, TreeDocument
 
 LOSSY = "it cannot be edited without loss"
 IN_ONE_PIECE = "write each table in one piece"
 
 
-class TomlDocument:
+class TomlDocument(TreeDocument):
     """A TOML text."""
 
     def __init__(self, text: str) -> None:
         """Read a text; DocumentError where it is not TOML, or not one that can be edited without loss."""
         self.text = text
         self._tree: dict[str, Any] = _parse(text).unwrap()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds no key; there may be comments."""
-        return not self._tree
-
-    def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
-        return read_path(self._tree, path)
 
     def set(self, path: KeyPath, value: Any) -> TomlDocument:
         """Give the key at `path` this value, making the tables around it."""

@@ -132,7 +132,10 @@ def _read_runtime(host: Host) -> dict[str, Any]:
 def format_status(status: SlurmStatus) -> str:
     """Return the table of GPUs, and a line for each thing that they depend on."""
     rule = "-" * sum(WIDTHS)
-    rows = [(str(gpu.number), _number(gpu.slurm_number), gpu.type, gpu.file) for gpu in status.gpus]
+    rows = [
+        (str(gpu.number), "-" if gpu.slurm_number is None else str(gpu.slurm_number), gpu.type, gpu.file)
+        for gpu in status.gpus
+    ]
     return "\n".join(
         [
             *(rule, _line(HEADER), rule, *map(_line, rows)),
@@ -152,10 +155,6 @@ def format_json(status: SlurmStatus) -> str:
             "problems": list(status.problems),
         }
     )
-
-
-def _number(number: int | None) -> str:
-    return "-" if number is None else str(number)
 
 
 def _line(columns: tuple[str, ...]) -> str:
