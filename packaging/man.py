@@ -69,7 +69,7 @@ SHELLS = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 def main(library: str, directory: str, date: str, version: str) -> None:
     """Write the pages and completions of all programs."""
     sys.path.insert(0, library)
-    from amd_gpu_tracker.plain_help import format_script
+    from amd_gpu_tracker.completion_scripts import format_script
 
     for name, command in _commands().items():
         page = format_page(command, name=name, date=date, version=version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 import typer.main
 
 from amd_gpu_tracker.cli import alone
-from amd_gpu_tracker.plain_help import format_script
+from amd_gpu_tracker.completion_scripts import format_script
 
 PROGRAM = Path(sys.executable).with_name("amd-gpu-tracker")
 
@@ -77,3 +78,69 @@ def test_tab_behind_the_version_does_not_print_it(tmp_path):
     }
 
     assert subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, check=True).stdout == "status\n"
+
+
+@pytest.fixture
+def amd_gpu_tracker(tmp_path):
+    """Return a function that runs the program in an empty home directory."""
+
+    def run(*words, command=(), **options):
+        environment = {"PATH": os.environ["PATH"], "HOME": f"{tmp_path}"}
+        words = [*command, PROGRAM, *words]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, **options)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "start_file", "line"),
+    [
+        (
+            "bash",
+            ".bash_completions/amd-gpu-tracker.sh",
+            ".bashrc",
+            "source '{home}/.bash_completions/amd-gpu-tracker.sh'",
+        ),
+        ("zsh", ".zfunc/_amd-gpu-tracker", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    ],
+)
+def test_an_installed_script_is_found_by_its_shell_and_named_once(
+    tmp_path, amd_gpu_tracker, shell, script, start_file, line
+):
+    (tmp_path / start_file).write_text("alias ll='ls -l'")
+
+    answers = [amd_gpu_tracker("--install-completion", shell) for _ in range(2)]
+
+    said = f"{shell} completion installed in {tmp_path}/{script}\n"
+    said += "Completion will take effect once you restart the terminal\n"
+    assert [(answer.returncode, answer.stdout, answer.stderr) for answer in answers] == [(0, said, "")] * 2
+    assert (tmp_path / script).read_text() == amd_gpu_tracker("--show-completion", shell).stdout
+    assert (tmp_path / start_file).read_text() == f"alias ll='ls -l'\n{line.format(home=tmp_path)}\n"
+
+
+def test_fish_finds_its_script_by_the_name(tmp_path, amd_gpu_tracker):
+    assert amd_gpu_tracker("--install-completion", "fish").returncode == 0
+
+    script = format_script(typer.main.get_command(alone()), "amd-gpu-tracker", "fish")
+    assert (tmp_path / ".config/fish/completions/amd-gpu-tracker.fish").read_text() == script
+
+
+def test_the_shell_that_started_the_program_is_meant_where_none_is_named(tmp_path, amd_gpu_tracker):
+    # With one command, bash becomes the program.
+    answer = amd_gpu_tracker("--install-completion", command=["bash", "-c", '"$0" "$1"; true'])
+
+    assert answer.returncode == 0
+    assert (tmp_path / ".bash_completions/amd-gpu-tracker.sh").exists()
+
+
+def test_a_home_directory_that_cannot_be_written_is_named(tmp_path, amd_gpu_tracker):
+    (tmp_path / ".config").write_text("a file")
+
+    answer = amd_gpu_tracker("--install-completion", "fish")
+
+    told = f"{tmp_path}/.config/fish/completions cannot be written: a part of its path is not a directory"
+    assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", f"amd-gpu-tracker: {told}\n")
+
+
+def test_an_option_of_a_command_that_is_run_is_no_request(amd_gpu_tracker):
+    assert amd_gpu_tracker("status", "--show-completion").returncode == 2

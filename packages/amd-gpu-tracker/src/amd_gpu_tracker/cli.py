@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, RootCommand
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, PlainTyper, RootCommand
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.records.user_files import LARGEST_UID
@@ -146,12 +146,10 @@ def tracker_app(
     `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs; without
     it there is no `serve`. `find_hints` returns what is left to do where other programs give out GPUs that are drained.
     """
-    app = typer.Typer(
+    app = PlainTyper(
         cls=TrackerGroup,
         help=HELP.format(program=program),
         invoke_without_command=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
         subcommand_metavar="[gpu-ids] [accessibility] | COMMAND [ARGS]...",
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -1,46 +1,38 @@
-"""What the command lines of `amd-gpu-tracker` and `amd-ctk` share: plain help, and completion in shells.
-
-Importing this module makes help texts plain. Completion knows commands and options as text, so that TAB starts a
-program for values only.
-"""
+"""What the command lines of `amd-gpu-tracker` and `amd-ctk` share: plain help in one column, and their completion."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer.core
 
-from amdgpu_discovery.value import Value
+from amd_gpu_tracker.completion_scripts import answer_completion
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, without changing it.")]
 NOTHING_CHANGED = "Nothing changed"
 NOTHING_WOULD_CHANGE = "Nothing would change"
-# Each script is written for amd-ctk, in these files. One of them has a line for the table of the program's commands.
-SCRIPTS = Path(__file__).with_name("shells")
-PARTS = {"bash": ("walk.sh", "bash.sh"), "zsh": ("walk.sh", "zsh.sh"), "fish": ("fish.fish",)}
-TABLE = "# The table stands here.\n"
-PROGRAM = "amd-ctk"
-# Typer's options that print and install a script.
-OPTIONS = ("--install-completion", "--show-completion")
-LONGEST_HELP = 80
-HELP = "Show this message and exit."
-# Behind the words of a place: nothing; values that only the program knows; words that are no longer its own.
-PLAIN, ASKS, ENDS = "", "asks", "ends"
-
-# Typer 0.20 asks rich to escape help that is plain; packages have rich without the libraries it would need for that.
-typer.core.HAS_RICH = False
-
-_make_metavar = typer.core.TyperArgument.make_metavar
 
 
-def _without_braces(argument: object, *words: object, **options: object) -> str:
-    """Return what an argument is called in help; Typer 0.28 writes those that are required as {GPUS}."""
-    return _make_metavar(argument, *words, **options).removeprefix("{").removesuffix("}")  # type: ignore[arg-type]
+class PlainCommand(typer.core.TyperCommand):
+    """A command whose usage has GPUS for an argument, where Typer 0.28 writes {GPUS} if it is required."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words behind the command's name."""
+        return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
 
 
-typer.core.TyperArgument.make_metavar = _without_braces  # type: ignore[assignment,method-assign]
+class PlainTyper(typer.Typer):
+    """Commands with help in plain text, as scripts and man pages want it; a trace is a trace."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(rich_markup_mode=None, pretty_exceptions_enable=False, **options)
+
+    def command(
+        self, name: str | None = None, *, cls: type[typer.core.TyperCommand] | None = PlainCommand, **options: Any
+    ) -> Callable[..., Any]:
+        """Add a command; `cls` and `options` as Typer has them."""
+        return super().command(name, cls=cls, **options)
 
 
 class RootCommand(typer.core.TyperGroup):
@@ -48,103 +40,7 @@ class RootCommand(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
-        use_scripts(self, ctx.info_name or "", args)
+        # TAB reads the line as well.
+        if not ctx.resilient_parsing:
+            answer_completion(self, ctx.info_name or "", args)
         return super().parse_args(ctx, args)
-
-
-class CommandHelp(Value):
-    """A command: the words that name it, what may stand behind them, and the lines NAME:HELP of what is offered."""
-
-    words: str
-    kind: str
-    below: list[str]
-    flags: list[str]
-
-
-def format_script(command: Any, program: str, shell: str) -> str:
-    """Return the file that completes a program in bash, zsh or fish."""
-    table = (_format_fish if shell == "fish" else _format_case)(_places(command, program))
-    files = (SCRIPTS / name for name in PARTS[shell])
-    script = _of_program("".join(file.read_text(encoding="utf-8") for file in files), program)
-    first = f"#compdef {program}\n" if shell == "zsh" else ""
-    return first + script.replace(TABLE, table, 1)
-
-
-def use_scripts(command: Any, program: str, words: Sequence[str]) -> None:
-    """Let Typer print or install these scripts in place of its own, where a command line asks for one."""
-    if any(word in OPTIONS for word in words):
-        from typer import _completion_shared
-
-        for shell in PARTS:
-            # It fills templates in.
-            script = format_script(command, program, shell).replace("%", "%%")
-            _completion_shared._completion_scripts[shell] = script
-
-
-def _places(command: Any, words: str, parent: Any = None) -> Iterator[CommandHelp]:
-    """Yield a command and, of a group, all below it; hidden ones are left to the program."""
-    below = {name: child for name, child in getattr(command, "commands", {}).items() if not child.hidden}
-    # What the options for help are called, it knows from the commands above; Typer has them in no order.
-    context = typer.Context(command, info_name=words, parent=parent, **command.context_settings)
-    asks_help = f",{','.join(sorted(command.get_help_option_names(context)))},:{HELP}"
-    flags = [_option_line(command, one) for one in command.params if _is_shown_option(one)]
-    lines = [f"{name}:{child.get_short_help_str(LONGEST_HELP)}" for name, child in below.items()]
-    yield CommandHelp(words=words, kind=_kind(command), below=lines, flags=[*flags, asks_help])
-    for name, child in below.items():
-        yield from _places(child, f"{words} {name}", context)
-
-
-def _is_shown_option(parameter: Any) -> bool:
-    return parameter.param_type_name == "option" and not parameter.hidden
-
-
-def _kind(command: Any) -> str:
-    if hasattr(command, "commands"):
-        return PLAIN if type(command).shell_complete is typer.core.TyperGroup.shell_complete else ASKS
-    if any(_offers_values(one) for one in command.params if one.param_type_name == "argument"):
-        return ASKS
-    return PLAIN if command.context_settings.get("allow_interspersed_args", True) else ENDS
-
-
-def _option_line(command: Any, option: Any) -> str:
-    """Return `,NAME,NAME,MARKS:HELP`; walk.sh says what the marks mean."""
-    is_alone = option.is_flag or option.opts[0] in getattr(command, "optional_values", ())
-    value = "" if is_alone else "=?" if _offers_values(option) else "="
-    names = ",".join((*option.opts, *option.secondary_opts))
-    return f",{names},{value}{'*' * option.multiple}:{' '.join((option.help or '').split())}"
-
-
-def _offers_values(parameter: Any) -> bool:
-    own = getattr(parameter, "_custom_shell_complete", None)
-    return own is not None or bool(parameter.type.shell_complete(None, parameter, ""))
-
-
-def _format_case(places: Iterator[CommandHelp]) -> str:
-    return "".join(
-        f"    {_quote(place.words)})\n        kind={_quote(place.kind)}\n"
-        f"        below=({_list(place.below)})\n        flags=({_list(place.flags)})\n        ;;\n"
-        for place in places
-    )
-
-
-def _format_fish(places: Iterator[CommandHelp]) -> str:
-    return "".join(
-        f"        case {_quote(place.words)}\n            set kind {_quote(place.kind)}\n"
-        f"            set below {_list(place.below)}\n            set flags {_list(place.flags)}\n"
-        for place in places
-    )
-
-
-def _list(lines: Sequence[str]) -> str:
-    return " ".join(map(_quote, lines))
-
-
-def _quote(text: str) -> str:
-    """Return a word as bash, zsh and fish all read it: a quote stands between other quotes."""
-    return "'" + text.replace("'", "'\"'\"'") + "'"
-
-
-def _of_program(script: str, program: str) -> str:
-    name = program.replace("-", "_")
-    changed = script.replace(PROGRAM.replace("-", "_").upper(), name.upper())
-    return changed.replace(PROGRAM.replace("-", "_"), name).replace(PROGRAM, program)

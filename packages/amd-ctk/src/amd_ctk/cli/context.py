@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from amd_gpu_tracker.plain_help import PlainTyper
 from amdgpu_discovery.host import SIMULATED_NOTICE, Host
 
 
@@ -30,8 +31,7 @@ def announce(host: Host) -> None:
 
 def command_group(help_text: str) -> typer.Typer:
     """Make a group that shows its help, and succeeds, where no command of it is named."""
-    # Help is plain text in one column, as scripts and man pages want it.
-    app = typer.Typer(help=help_text, invoke_without_command=True, rich_markup_mode=None)
+    app = PlainTyper(help=help_text, invoke_without_command=True)
 
     @app.callback()
     def show_help(context: typer.Context) -> None:

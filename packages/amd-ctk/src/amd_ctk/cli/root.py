@@ -9,7 +9,7 @@ import typer
 from amd_ctk.cli.failures import report_failures
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
 from amd_ctk.cli.words import respell
-from amd_gpu_tracker.plain_help import RootCommand
+from amd_gpu_tracker.plain_help import PlainTyper, RootCommand
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 from amdgpu_discovery.standard_output import is_terminal
 
@@ -52,15 +52,12 @@ class RootGroup(RootCommand):
             raise
 
 
-app = typer.Typer(
+app = PlainTyper(
     name="amd-ctk",
     cls=RootGroup,
     help="Tool to configure AMD Container Toolkit",
     epilog=WHICH_TO_USE,
     invoke_without_command=True,
-    # Help is plain text in one column, as scripts and man pages want it; a trace is a trace.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

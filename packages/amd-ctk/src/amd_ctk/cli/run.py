@@ -6,11 +6,11 @@ import os
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from amd_ctk.cli.context import host_of
 from amd_ctk.cli.numbers import whole_number
 from amd_ctk.cli.words import takes_next
+from amd_gpu_tracker.plain_help import PlainCommand
 from amdgpu_discovery.errors import ToolkitError
 
 # Words of COMMAND look like options of amd-ctk.
@@ -24,7 +24,7 @@ class EachRefused(ToolkitError):
     exit_code = 2
 
 
-class RunCommand(TyperCommand):
+class RunCommand(PlainCommand):
     """A command with an option whose value may be left out."""
 
     # What takes a value only behind an equals sign.

@@ -8,13 +8,13 @@ from enum import Enum
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.cli.numbers import whole_number
 from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
+from amd_gpu_tracker.plain_help import PlainCommand
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
 
@@ -51,7 +51,7 @@ class NamedBy(str, Enum):
     PCI = BY_PCI
 
 
-class SetupCommand(TyperCommand):
+class SetupCommand(PlainCommand):
     """A command whose --vram may stand alone."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from amd_gpu_tracker.plain_help import PlainCommand, PlainTyper
+
 # In the order of --help, whose lines these are: at most 50 characters, so that none is cut at 80 columns.
 HELP_BY_GROUP = {
     "Containers": {
@@ -100,10 +102,10 @@ def _make(name: str) -> Any:
         for command in group.commands.values():
             _name_values(command)
         return group
-    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    alone = PlainTyper(add_completion=False)
     alone.command(
         name,
-        cls=getattr(module, "COMMAND", None),
+        cls=getattr(module, "COMMAND", PlainCommand),
         epilog=examples_of(name),
         context_settings=getattr(module, "SETTINGS", None),
     )(getattr(module, name))

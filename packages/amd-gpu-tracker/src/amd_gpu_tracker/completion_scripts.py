@@ -1,0 +1,162 @@
+"""Completion in shells. It knows commands and options as text, so that TAB starts a program for values only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer.core
+
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.files import read_file
+from amdgpu_discovery.value import Value
+
+# Each script is written for amd-ctk, in these files. One of them has a line for the table of the program's commands.
+SCRIPTS = Path(__file__).with_name("shells")
+PARTS = {"bash": ("walk.sh", "bash.sh"), "zsh": ("walk.sh", "zsh.sh"), "fish": ("fish.fish",)}
+TABLE = "# The table stands here.\n"
+PROGRAM = "amd-ctk"
+# Typer's options, which print and install scripts that start the program at each TAB.
+SHOW, INSTALL = "--show-completion", "--install-completion"
+# Where Typer installs its scripts, too: below the home directory the file, the file that the shell reads when it
+# starts, and the line in this by which it finds the script.
+PLACES = {
+    "bash": (".bash_completions/{program}.sh", ".bashrc", "source '{path}'"),
+    "zsh": (".zfunc/_{program}", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    "fish": (".config/fish/completions/{program}.fish", "", ""),
+}
+LONGEST_HELP = 80
+HELP = "Show this message and exit."
+# Behind the words of a place: nothing; values that only the program knows; words that are no longer its own.
+PLAIN, ASKS, ENDS = "", "asks", "ends"
+
+
+class CommandHelp(Value):
+    """A command: the words that name it, what may stand behind them, and the lines NAME:HELP of what is offered."""
+
+    words: str
+    kind: str
+    below: list[str]
+    flags: list[str]
+
+
+def format_script(command: Any, program: str, shell: str) -> str:
+    """Return the file that completes a program in bash, zsh or fish."""
+    table = (_format_fish if shell == "fish" else _format_case)(_places(command, program))
+    files = (SCRIPTS / name for name in PARTS[shell])
+    script = _of_program("".join(file.read_text(encoding="utf-8") for file in files), program)
+    first = f"#compdef {program}\n" if shell == "zsh" else ""
+    return first + script.replace(TABLE, table, 1)
+
+
+def answer_completion(command: Any, program: str, words: Sequence[str]) -> None:
+    """Print or install the script of a shell, and end, where a command line begins with one of Typer's options.
+
+    The shell is the next word, or the one that started the program. Typer answers for all others.
+    """
+    option, shell = (*words[:2], "", "")[:2]
+    if option not in (SHOW, INSTALL):
+        return
+    shell = shell or read_file(f"/proc/{os.getppid()}/comm").decode().strip()
+    if shell not in PARTS:
+        return
+    script = format_script(command, program, shell)
+    if option == SHOW:
+        print(script, end="")
+    else:
+        _install(script, program, shell)
+    raise typer.Exit
+
+
+def _install(script: str, program: str, shell: str) -> None:
+    name, start_file, line = PLACES[shell]
+    path = Path.home() / name.format(program=program)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script, encoding="utf-8")
+        if start_file:
+            _add_line(Path.home() / start_file, line.format(path=path))
+    except OSError as error:
+        print(f"{program}: {error.filename} cannot be written: {reason(error)}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    print(f"{shell} completion installed in {path}")
+    print("Completion will take effect once you restart the terminal")
+
+
+def _add_line(path: Path, line: str) -> None:
+    with open(path, "a+", encoding="utf-8", errors="replace") as file:
+        file.seek(0)
+        if line not in file.read():
+            file.write(f"\n{line}\n")
+
+
+def _places(command: Any, words: str, parent: Any = None) -> Iterator[CommandHelp]:
+    """Yield a command and, of a group, all below it; hidden ones are left to the program."""
+    below = {name: child for name, child in getattr(command, "commands", {}).items() if not child.hidden}
+    # What the options for help are called, it knows from the commands above; Typer has them in no order.
+    context = typer.Context(command, info_name=words, parent=parent, **command.context_settings)
+    asks_help = f",{','.join(sorted(command.get_help_option_names(context)))},:{HELP}"
+    flags = [_option_line(command, one) for one in command.params if _is_shown_option(one)]
+    lines = [f"{name}:{child.get_short_help_str(LONGEST_HELP)}" for name, child in below.items()]
+    yield CommandHelp(words=words, kind=_kind(command), below=lines, flags=[*flags, asks_help])
+    for name, child in below.items():
+        yield from _places(child, f"{words} {name}", context)
+
+
+def _is_shown_option(parameter: Any) -> bool:
+    return parameter.param_type_name == "option" and not parameter.hidden
+
+
+def _kind(command: Any) -> str:
+    if hasattr(command, "commands"):
+        return PLAIN if type(command).shell_complete is typer.core.TyperGroup.shell_complete else ASKS
+    if any(_offers_values(one) for one in command.params if one.param_type_name == "argument"):
+        return ASKS
+    return PLAIN if command.context_settings.get("allow_interspersed_args", True) else ENDS
+
+
+def _option_line(command: Any, option: Any) -> str:
+    """Return `,NAME,NAME,MARKS:HELP`; walk.sh says what the marks mean."""
+    is_alone = option.is_flag or option.opts[0] in getattr(command, "optional_values", ())
+    value = "" if is_alone else "=?" if _offers_values(option) else "="
+    names = ",".join((*option.opts, *option.secondary_opts))
+    return f",{names},{value}{'*' * option.multiple}:{' '.join((option.help or '').split())}"
+
+
+def _offers_values(parameter: Any) -> bool:
+    own = getattr(parameter, "_custom_shell_complete", None)
+    return own is not None or bool(parameter.type.shell_complete(None, parameter, ""))
+
+
+def _format_case(places: Iterator[CommandHelp]) -> str:
+    return "".join(
+        f"    {_quote(place.words)})\n        kind={_quote(place.kind)}\n"
+        f"        below=({_list(place.below)})\n        flags=({_list(place.flags)})\n        ;;\n"
+        for place in places
+    )
+
+
+def _format_fish(places: Iterator[CommandHelp]) -> str:
+    return "".join(
+        f"        case {_quote(place.words)}\n            set kind {_quote(place.kind)}\n"
+        f"            set below {_list(place.below)}\n            set flags {_list(place.flags)}\n"
+        for place in places
+    )
+
+
+def _list(lines: Sequence[str]) -> str:
+    return " ".join(map(_quote, lines))
+
+
+def _quote(text: str) -> str:
+    """Return a word as bash, zsh and fish all read it: a quote stands between other quotes."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _of_program(script: str, program: str) -> str:
+    name = program.replace("-", "_")
+    changed = script.replace(PROGRAM.replace("-", "_").upper(), name.upper())
+    return changed.replace(PROGRAM.replace("-", "_"), name).replace(PROGRAM, program)
