@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
@@ -61,6 +62,7 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
     nodes, rules = _give_nodes(container, host, refusals)
     cdi = _find_cdi(container, host, refusals)
     rules += [_rule(node, node["access"]) for edits in cdi for node in edits.nodes]
+    added = [{key: node[key] for key in node if key != "access"} for edits in cdi for node in edits.nodes]
     variables = [entry for edits in cdi for entry in edits.environment]
     hooks = [hook for edits in cdi for hook in edits.hooks]
     is_mapped = not container.user_namespace and maps_users(container.engine, host)
@@ -69,12 +71,12 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
         refusals.append(ToolkitError(INCOMPATIBLE, hint="add --userns=host"))
     spec = {
         "process": {
-            "env": _joined(container.variables, variables),
+            "env": _with_later(container.variables, variables, lambda entry: entry.partition("=")[0]),
             "capabilities": {"bounding": _capabilities(container)},
             "user": _user(container),
         },
         "linux": {
-            "devices": _with_cdi(nodes, cdi),
+            "devices": _with_later(nodes, added, itemgetter("path")),
             "resources": {"devices": [{"allow": container.privileged, "access": "rwm"}, *rules]},
             "namespaces": [{"type": "user"}] if namespace else [],
         },
@@ -186,16 +188,10 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
     return list(_tried(lambda name: _find_edits(name, host, latest), names, refusals))
 
 
-def _with_cdi(devices: Iterable[Tree], cdi: Iterable[CdiEdits]) -> list[Tree]:
-    """Return the nodes with those of CDI devices, each of which replaces the ones at its path."""
-    added = {node["path"]: {key: node[key] for key in node if key != "access"} for edits in cdi for node in edits.nodes}
-    return [*(device for device in devices if device["path"] not in added), *added.values()]
-
-
-def _joined(environment: Iterable[str], more: Iterable[str]) -> list[str]:
-    """Return an environment with the variables of CDI devices, which replace those of their names."""
-    later = {entry.partition("=")[0]: entry for entry in more}
-    return [*(entry for entry in environment if entry.partition("=")[0] not in later), *later.values()]
+def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Made], str]) -> list[Made]:
+    """Return entries with those of CDI devices, each of which replaces the ones of its key."""
+    later = {key(entry): entry for entry in more}
+    return [*(entry for entry in entries if key(entry) not in later), *later.values()]
 
 
 def _find_edits(asked: str, host: Host, latest: str) -> CdiEdits:

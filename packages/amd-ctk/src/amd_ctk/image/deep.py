@@ -13,7 +13,7 @@ from struct import unpack_from
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import TARGET, UNREADABLE
-from amd_ctk.image.sources import ZstdMissing, zstd_pieces
+from amd_ctk.image.sources import zstd_pieces
 
 MAGIC = b"CCOB"
 # Of the header, by its version.
@@ -45,7 +45,7 @@ def beginning_of_bundle(content: bytes) -> bytes | None:
         return None
     try:
         return _decompress(content[SIZES[version] : MOST_NEEDED], method)
-    except (zlib.error, EOFError, ImageError, ZstdMissing):
+    except (zlib.error, EOFError, ImageError):
         return None
 
 

@@ -25,7 +25,6 @@ INPUT = 1 << 17
 # xz -9 needs 65 MiB; a header can ask for 4 GiB.
 MOST_MEMORY_OF_XZ = 80 * 1024 * 1024
 LIBRARY = "libzstd.so.1"
-MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
 LONGEST_MAGIC = 6
 # What is raised where a layer is not what it should be.
 DAMAGES = (EOFError, OSError, ValueError, zlib.error, LZMAError)
@@ -116,26 +115,16 @@ def open_source(stream: Readable, counter: Counter) -> Source | PlainFile:
     """Return the content of a layer; ImageError where nothing here can decompress it."""
     start = stream.read(LONGEST_MAGIC) or b""
     file = Beginning(start, stream, counter)
-    compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), "none")
-    descriptor = file.rewound() if compression == "none" else None
+    decompress = next((opener for magic, opener in _DECOMPRESS_BY_MAGIC.items() if start.startswith(magic)), pieces_of)
+    descriptor = file.rewound() if decompress is pieces_of else None
     if descriptor is not None:
         return PlainFile(descriptor, counter)
-    return Source(_OPENERS[compression](file), counter)
+    return Source(decompress(file), counter)
 
 
 def pieces_of(file: Any) -> Iterator[bytes]:
     """Return the content of a file that is open, piece by piece."""
     return iter(partial(file.read, PIECE), b"")
-
-
-def _zstd(file: Beginning) -> Iterator[bytes]:
-    try:
-        return zstd_pieces(file, PIECE)
-    except ZstdMissing as error:
-        raise ImageError(
-            "a layer is compressed with zstd, and this machine has no libzstd",
-            hint="install it, or copy the image with 'skopeo copy --dest-compress-format=gzip'",
-        ) from error
 
 
 def _streams(file: Beginning, make: Callable[[], Any]) -> Iterator[bytes]:
@@ -154,18 +143,13 @@ def _streams(file: Beginning, make: Callable[[], Any]) -> Iterator[bytes]:
     raise EOFError("it ends too early")
 
 
-_OPENERS: dict[str, Callable[[Beginning], Iterator[bytes]]] = {
-    "none": pieces_of,
+_DECOMPRESS_BY_MAGIC: dict[bytes, Callable[[Beginning], Iterator[bytes]]] = {
     # It calls read alone.
-    "gzip": lambda file: pieces_of(GzipFile(fileobj=file, mode="rb")),  # type: ignore[call-overload]
-    "bzip2": lambda file: _streams(file, BZ2Decompressor),
-    "xz": lambda file: _streams(file, lambda: LZMADecompressor(FORMAT_XZ, memlimit=MOST_MEMORY_OF_XZ)),
-    "zstd": _zstd,
+    b"\x1f\x8b": lambda file: pieces_of(GzipFile(fileobj=file, mode="rb")),  # type: ignore[call-overload]
+    b"\x28\xb5\x2f\xfd": lambda file: zstd_pieces(file, PIECE),
+    b"\xfd7zXZ\x00": lambda file: _streams(file, lambda: LZMADecompressor(FORMAT_XZ, memlimit=MOST_MEMORY_OF_XZ)),
+    b"BZh": lambda file: _streams(file, BZ2Decompressor),
 }
-
-
-class ZstdMissing(Exception):
-    """There is no libzstd here."""
 
 
 class Buffer(ctypes.Structure):
@@ -175,7 +159,7 @@ class Buffer(ctypes.Structure):
 
 
 def zstd_pieces(file: Readable, size: int) -> Iterator[bytes]:
-    """Return the content of a file in pieces of at most `size` bytes; ZstdMissing, and ImageError while it is read."""
+    """Return the content of a file in pieces of at most `size` bytes; ImageError, also while it is read."""
     return _pieces(_load(), file, size)
 
 
@@ -183,7 +167,10 @@ def _load() -> Any:
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise ZstdMissing from error
+        raise ImageError(
+            "a layer is compressed with zstd, and this machine has no libzstd",
+            hint="install it, or copy the image with 'skopeo copy --dest-compress-format=gzip'",
+        ) from error
     library.ZSTD_createDStream.restype = ctypes.c_void_p
     library.ZSTD_freeDStream.argtypes = [ctypes.c_void_p]
     library.ZSTD_decompressStream.restype = ctypes.c_size_t

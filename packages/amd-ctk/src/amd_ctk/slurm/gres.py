@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.kfd_topology import TOPOLOGY, read_property
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.value import Value
 
@@ -82,13 +82,9 @@ def links_of(host: Host, gpus: Sequence[Gpu]) -> dict[int, str]:
 def _direct_peers(host: Host, node: int) -> set[int]:
     """Return the nodes that a node of KFD's reaches by one hop of XGMI, or inside its package."""
     directory = f"{TOPOLOGY}/nodes/{node}/io_links"
-    links = (_read(host, f"{directory}/{name}/properties") for name in host.names(directory))
-    return {link["node_to"] for link in links if link.get("type") == XGMI and link.get("weight", 0) <= ONE_HOP}
-
-
-def _read(host: Host, path: str) -> dict[str, int]:
-    words = [line.split() for line in host.read_attribute(path).splitlines()]
-    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdecimal()}
+    links = [f"\n{host.read_attribute(f'{directory}/{name}/properties')}\n" for name in host.names(directory)]
+    near = [link for link in links if read_property(link, "weight") <= ONE_HOP]
+    return {read_property(link, "node_to") for link in near if read_property(link, "type") == XGMI}
 
 
 class Gres(Value):
