@@ -188,7 +188,7 @@ ESCAPE = """
 import os, sys, time
 from amd_ctk.doctor.inside.child import ask_inside
 from amd_ctk.doctor.inside.process import read_process
-from amd_ctk.doctor.inside.reopen import held
+from amd_ctk.doctor.inside.child import held
 from amd_gpu_tracker.life.processes import Processes
 
 def look(own_files):

@@ -10,22 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.engine_words import ENGINE_VALUES, find_engine, find_run, values_before
+from amd_ctk.engine_words import ENGINE_VALUES, environment_of, find_engine, find_run, values_before, without_prefixes
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
-from amd_ctk.prefixes import environment_of, without_prefixes
 from amd_ctk.programs import Answer, ask, parse_object
 from amd_ctk.stderr import say
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 RUNTIME = "--runtime=amd"
 # Under these no container gets a GPU by a variable.
@@ -152,7 +147,7 @@ def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
     return EngineOptions()
 
 
-def _is_of_podman(engine_info: Mapping[str, Any]) -> bool:
+def _is_of_podman(engine_info: Mapping[str, object]) -> bool:
     host = engine_info.get("host")
     return isinstance(host, dict) and "ociRuntime" in host
 

@@ -1,16 +1,17 @@
-"""Options of engines in front of their command, such as `docker --context far run`."""
+"""Where `run` stands in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options."""
 
 from __future__ import annotations
 
 import os
 
+from amdgpu_discovery.value import Value
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 ENGINES = ("docker", "podman")
 COMMANDS = ("run", "create")
-PREFIXES = ("env", "sudo")
 OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
 # Those that have their value in the next word, of Docker 20 to 28, Podman 4 to 5 and nerdctl. `-c` is Docker's
 # context and Podman's connection.
@@ -37,16 +38,17 @@ BY_ENGINE = {
         (
             *(ENGINE_VALUES - NOT_OF_PODMAN),
             *FLAGS,
-            "-r",
-            "--remote",
-            "--noout",
-            "--syslog",
-            "--transient-store",
-            "--trace",
-            "--debug",
+            *("-r", "--remote", "--noout", "--syslog", "--transient-store", "--trace", "--debug"),
         )
     ),
 }
+SUDO = "sudo"
+KEEPS = ("-E", "--preserve-env")
+# Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
+SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
+# Of sudo; their value is the next word.
+WITH_VALUE = ("-u", "--user", "-g", "--group")
+PREFIXES = (SUDO, "env")
 
 
 def takes_next_word(word: str) -> bool:
@@ -83,8 +85,6 @@ def find_engine(words: Sequence[str]) -> int:
     """Return where the command stands behind `env X=1` or `sudo -E`, which leave the caller's variables to it; or 0."""
     if os.path.basename(words[0]) not in PREFIXES:
         return 0
-    from amd_ctk.prefixes import without_prefixes
-
     command = without_prefixes(words)
     return len(words) - len(command.words) if command.keeps_environment else 0
 
@@ -106,3 +106,59 @@ def find_run(words: Sequence[str]) -> int | None:
         else:
             return None
     return None
+
+
+class Prefixed(Value):
+    """A command without the words in front of it, and what becomes of the caller's environment there."""
+
+    words: tuple[str, ...] = ()
+    variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
+    keeps_environment: bool = True
+    is_sudo: bool = False
+
+
+def without_prefixes(words: Sequence[str]) -> Prefixed:
+    """Return a command without `sudo` and `env` in front of it; words that are not understood stay."""
+    found = Prefixed(words=tuple(words))
+    while found.words and os.path.basename(found.words[0]) in PREFIXES:
+        behind = _without_one(found)
+        if behind is None:
+            break
+        found = behind
+    return found
+
+
+def environment_of(command: Prefixed, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a command whose caller has this environment; sudo keeps none without -E."""
+    return {**(environment if command.keeps_environment else {}), **command.variables}
+
+
+def _without_one(found: Prefixed) -> Prefixed | None:
+    is_sudo = os.path.basename(found.words[0]) == SUDO
+    start = _end_of_options(found.words) if is_sudo else 1
+    end = start
+    while end < len(found.words) and _is_assignment(found.words[end]):
+        end += 1
+    if end >= len(found.words) or found.words[end].startswith("-"):
+        return None
+    keeps = not is_sudo or any(word in KEEPS for word in found.words[1:start])
+    kept = found.variables if keeps else {}
+    assigned = (word.partition("=") for word in found.words[start:end])
+    return Prefixed(
+        words=found.words[end:],
+        variables={**kept, **{name: value for name, _, value in assigned}},
+        keeps_environment=found.keeps_environment and keeps,
+        is_sudo=found.is_sudo or is_sudo,
+    )
+
+
+def _end_of_options(words: Sequence[str]) -> int:
+    position = 1
+    while position < len(words) and words[position] in (*SUDO_FLAGS, *WITH_VALUE):
+        position += 2 if words[position] in WITH_VALUE else 1
+    return position + 1 if words[position : position + 1] == ("--",) else position
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()

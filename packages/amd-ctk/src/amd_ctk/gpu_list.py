@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 RULE = "-" * 75
+# Columns that scripts know from the original, padding included.
+ROW = "{:<10}{:<25}{:<40}"
 
 
 def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as_json: bool = False) -> None:
@@ -31,34 +33,12 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
         print(format_json(gpus, unnumbered, find_product_names(host, gpus), states, lost), flush=True)
         return
     notes = _print_table(host, gpus, wide=wide, no_trunc=no_trunc)
-    for note in (*notes, *describe_hidden(gpus), *map(describe_unnumbered, unnumbered)):
+    if hidden := hidden_numbers(gpus):
+        subject = f"GPU{'' if len(hidden) == 1 else 's'} {format_numbers(hidden)} {'is' if len(hidden) == 1 else 'are'}"
+        notes.append(f"{subject} hidden from this process by its device cgroup")
+    notes += [f"The GPU at {gpu.pci_address} has no number because {gpu.reason}" for gpu in unnumbered]
+    for note in notes:
         print(note, file=sys.stderr)
-
-
-def format_table(gpus: list[Gpu]) -> str:
-    """Return the table of numbered GPUs in the columns, padding included, that scripts know from the original."""
-    rows = [format_row("GPU Id", "UUID", "DRM Devices")]
-    rows += [format_row(str(gpu.number), gpu.uuid, gpu.render_path) for gpu in gpus]
-    return "\n".join([count_gpus(gpus), *([RULE, rows[0], RULE, *rows[1:]] if gpus else [])])
-
-
-def format_row(number: str, uuid: str, devices: str) -> str:
-    """Return one row of the table."""
-    return f"{number:<10}{uuid:<25}{devices:<40}"
-
-
-def describe_hidden(gpus: list[Gpu]) -> list[str]:
-    """Return a line about the GPUs that this process may not use, none where it may use all."""
-    hidden = hidden_numbers(gpus)
-    if not hidden:
-        return []
-    subject = "GPU {} is" if len(hidden) == 1 else "GPUs {} are"
-    return [f"{subject.format(format_numbers(hidden))} hidden from this process by its device cgroup"]
-
-
-def describe_unnumbered(gpu: UnnumberedGpu) -> str:
-    """Return a line about a GPU that no container can ask for."""
-    return f"The GPU at {gpu.pci_address} has no number because {gpu.reason}"
 
 
 def format_json(
@@ -76,7 +56,10 @@ def format_json(
         {
             "gpus": [_gpu_fields(gpu, products[gpu.number], states.get(gpu.number)) for gpu in gpus],
             "hidden": hidden_numbers(gpus),
-            "unnumbered": [_unnumbered_fields(gpu) for gpu in unnumbered],
+            "unnumbered": [
+                {**gpu.as_dict(), "pci_address": str(gpu.pci_address), "device_id": _format_id(gpu.device_id, digits=4)}
+                for gpu in unnumbered
+            ],
             "lost": [_lost_fields(gpu) for gpu in lost],
         }
     )
@@ -85,7 +68,9 @@ def format_json(
 def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
     """Print the original's table; a wider one where that is asked for, or shown on a terminal. Return notes on it."""
     if not wide and not is_terminal():
-        print(format_table(gpus), flush=True)
+        rows = [ROW.format(gpu.number, gpu.uuid, gpu.render_path) for gpu in gpus]
+        table = [RULE, ROW.format("GPU Id", "UUID", "DRM Devices"), RULE, *rows] if gpus else []
+        print("\n".join([count_gpus(gpus), *table]), flush=True)
         return []
     from amd_ctk.gpu_table import print_gpus
 
@@ -114,18 +99,13 @@ def _gpu_fields(gpu: Gpu, product: str, state: GpuState | None) -> dict[str, obj
 
 
 def _lost_fields(gpu: GpuState) -> dict[str, object]:
-    uuid = None if gpu.uuid == "N/A" else gpu.uuid
     return {
         "number": gpu.number,
-        "uuid": uuid,
+        "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
         "pci_address": gpu.pci_address,
         "since": gpu.since,
         "state_reason": gpu.reason,
     }
-
-
-def _unnumbered_fields(gpu: UnnumberedGpu) -> dict[str, object]:
-    return {**gpu.as_dict(), "pci_address": str(gpu.pci_address), "device_id": _format_id(gpu.device_id, digits=4)}
 
 
 def _format_id(number: int | None, *, digits: int = 1) -> str | None:

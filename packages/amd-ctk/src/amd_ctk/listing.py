@@ -7,7 +7,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from amd_gpu_tracker import GpuState, Tracker
     from amdgpu_discovery.gpu import Gpu
@@ -51,11 +51,11 @@ def to_json(document: object) -> str:
     return json.dumps(document, indent=2)
 
 
-def format_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, of which the first is the header, with columns as wide as their longest cell."""
+def format_columns(rows: Sequence[Sequence[str]], *, of_numbers: Container[int] = ()) -> str:
+    """Return rows, of which the first is the header, in columns as wide as their longest cell, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines)
+    formats = [f"{{:{'>' if column in of_numbers else '<'}{width}}}" for column, width in enumerate(widths)]
+    return "\n".join("  ".join(formats).format(*row).rstrip() for row in rows)
 
 
 def count_gpus(gpus: list[Gpu]) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from shutil import which
 
 from amd_ctk.engines.known import ENGINES
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.host import Host
 
 DRIVER_VERSION = "/sys/module/amdgpu/version"
 CDI_SPECS = ("/etc/cdi/amd.json", "/etc/cdi/amd.yaml")
@@ -27,39 +23,17 @@ EXAMPLE = "docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/ro
 def print_overview(host: Host) -> None:
     """Print driver, GPUs, engines and tracker of a host, and the next command."""
     gpus, obstacle = _find_gpus(host)
-    engines = find_engines(host)
-    print(f"Driver   {format_driver(host, obstacle)}")
-    print(f"GPUs     {format_gpus(gpus, find_product_names(host, gpus))}")
-    print(f"Engines  {format_engines(engines)}")
+    engines, has_cdi = _find_engines(host), any(host.stat(path) for path in CDI_SPECS)
+    products = find_product_names(host, gpus)
+    models = Counter(short_name(model_of(gpu), products[gpu.number]) for gpu in gpus)
+    known = [f"{name}{' (knows the runtime amd)' if knows else ''}" for name, knows in engines.items()]
+    driver = obstacle or f"amdgpu {host.read_attribute(DRIVER_VERSION)}".rstrip()
+    print(f"Driver   {driver}")
+    print(f"GPUs     {', '.join(f'{count} x {name}' for name, count in models.items()) or 'none'}")
+    print(f"Engines  {', '.join(known) or 'none'}")
     print(f"Tracker  {_format_tracker(host)}")
-    print(f"\nNext:    {next_command(engines, is_broken=bool(obstacle) or not gpus, has_cdi=_has_cdi(host))}")
+    print(f"\nNext:    {next_command(engines, is_broken=bool(obstacle) or not gpus, has_cdi=has_cdi)}")
     print("Help:    amd-ctk --help")
-
-
-def find_engines(host: Host) -> dict[str, bool]:
-    """Return the engines of a host, and of each whether it knows the runtime `amd`."""
-    knows = {name: OUR_RUNTIME in _read(host, engine.config_path) for name, engine in ENGINES.items()}
-    return {name: does for name, does in knows.items() if does or (host.is_this_machine and which(name))}
-
-
-def format_driver(host: Host, obstacle: str) -> str:
-    """Return the version of the driver, or why there is none."""
-    return obstacle or f"amdgpu {host.read_attribute(DRIVER_VERSION)}".rstrip()
-
-
-def format_gpus(gpus: Sequence[Gpu], products: dict[int, str]) -> str:
-    """Return how many GPUs there are of each model."""
-    counts: dict[str, int] = {}
-    for gpu in gpus:
-        name = short_name(model_of(gpu), products[gpu.number])
-        counts[name] = counts.get(name, 0) + 1
-    return ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none"
-
-
-def format_engines(engines: dict[str, bool]) -> str:
-    """Return the engines, and which of them know the runtime."""
-    said = (f"{name}{' (knows the runtime amd)' if knows else ''}" for name, knows in engines.items())
-    return ", ".join(said) or "none"
 
 
 def next_command(engines: dict[str, bool], *, is_broken: bool, has_cdi: bool) -> str:
@@ -80,6 +54,12 @@ def _find_gpus(host: Host) -> tuple[list[Gpu], str]:
         return [], error.message
 
 
+def _find_engines(host: Host) -> dict[str, bool]:
+    """Return the engines of a host, and of each whether it knows the runtime `amd`."""
+    knows = {name: OUR_RUNTIME in _read(host, engine.config_path) for name, engine in ENGINES.items()}
+    return {name: does for name, does in knows.items() if does or (host.is_this_machine and which(name))}
+
+
 def _format_tracker(host: Host) -> str:
     try:
         status = Tracker(host).status()
@@ -89,10 +69,6 @@ def _format_tracker(host: Host) -> str:
         return "disabled"
     used = sum(bool(gpu.containers) for gpu in status.gpus)
     return f"enabled, {used} of {len(status.gpus)} GPUs in use"
-
-
-def _has_cdi(host: Host) -> bool:
-    return any(host.stat(path) for path in CDI_SPECS)
 
 
 def _read(host: Host, path: str) -> bytes:

@@ -20,13 +20,7 @@ class ParametersError(ToolkitError):
 
 
 class ParameterLine(Value):
-    """A line with parameters.
-
-    Attributes:
-        number: Which line of the file, from 1.
-        text: What it says, without white space around it.
-        words: Its words, as a shell splits them.
-    """
+    """A line with parameters, counted from 1: without white space around it, and split into words as a shell does."""
 
     number: int
     text: str

@@ -1,4 +1,4 @@
-"""Run another program for its output, with a time limit."""
+"""Run another program for its output, with a time limit; systemctl and its units among them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from amdgpu_discovery.host import Host
+
 SECONDS = 3.0
 # Of one output; the longest are lists of containers.
 LARGEST = 4 * 1024 * 1024
 PIECE = 64 * 1024
+# Present while systemd is the init of this machine; see sd_booted(3).
+RUNNING = "/run/systemd/system"
+SYSTEMCTL_SECONDS = 30.0
 
 
 class Answer(Value):
@@ -125,3 +130,18 @@ def parse_version(text: str) -> tuple[int, ...]:
     """Return the numbers of a version, as in "28.5.2-ce"; () if there is none."""
     parts = text.replace("-", ".").replace("+", ".").split(".")[:3]
     return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())
+
+
+def runs_systemd(host: Host) -> bool:
+    """Return whether systemd is the init of a host."""
+    return host.stat(RUNNING) is not None
+
+
+def ask_systemctl(*words: str) -> Answer:
+    """Return what `systemctl` answers on this machine."""
+    return ask(("systemctl", *words), seconds=SYSTEMCTL_SECONDS)
+
+
+def would_switch(host: Host, unit: str, *, enabled: bool) -> bool:
+    """Return whether a unit is not yet enabled, or disabled; False for a simulated host, where none is switched."""
+    return host.is_this_machine and ask_systemctl("is-enabled", "--quiet", unit).succeeded is not enabled

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Iterator, Sequence
 
 from amd_ctk.job.listing import NOBODY_WAITS, running_rows, waiting_rows
 from amd_ctk.web_page import format_web_page, text
-from amd_gpu_tracker.show.listing import Listing
+from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.show.listing import Listing, Page
 from amd_gpu_tracker.state_table import find_page
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from amd_gpu_tracker import Tracker
-    from amd_gpu_tracker.show.listing import Page
 
 RELOAD_SECONDS = 60
 # What a phone shows first; other columns follow.
@@ -62,12 +57,9 @@ def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, h
 
 def _gpu_rows(listing: Listing) -> list[Sequence[str]]:
     headers = [column.header for column in listing.columns]
-    order = sorted(range(len(headers)), key=lambda place: _rank(headers[place]))
+    ranks = [FIRST.index(header) if header in FIRST else len(FIRST) for header in headers]
+    order = sorted(range(len(headers)), key=ranks.__getitem__)
     return [[row[place] for place in order] for row in (headers, *listing.rows)]
-
-
-def _rank(header: str) -> int:
-    return FIRST.index(header) if header in FIRST else len(FIRST)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

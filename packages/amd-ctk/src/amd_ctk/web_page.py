@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 from amdgpu_discovery.plain_text import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --line: #d0d7de; }

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.configuration.changes import Changes, set_keys
-from amd_ctk.configuration.config_file import ConfigFile, ConfigFileError
-from amd_ctk.configuration.edit import prepare_edit, save
-from amd_ctk.configuration.ledger import Ledger, Record
+from amd_ctk.configuration.edit import ConfigFile, ConfigFileError, prepare_edit, save
+from amd_ctk.configuration.ledger import Changes, Ledger, Record, set_keys
 from amd_ctk.documents.document import Document
 from amd_ctk.engines.docker import DOCKER
 

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.doctor.bundle.facts_json import parse_facts
-from amd_ctk.doctor.bundle.read import replay_bundle
+from amd_ctk.doctor.bundle.read import parse_facts, replay_bundle
 from amd_ctk.doctor.bundle.redact import without_credentials
 from amd_ctk.doctor.bundle.write import write_bundle
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_ctk.doctor.facts.docker import find_endpoint
-from amd_ctk.doctor.run import run_checks
-from amd_ctk.doctor.text import format_results
+from amd_ctk.doctor.run import format_results, run_checks
 from amd_ctk.wrapped import wrap_lines
 from amdgpu_discovery.numbering import locate_gpus
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.doctor.bundle.facts_json import format_facts, parse_facts
+from amd_ctk.doctor.bundle.read import parse_facts
+from amd_ctk.doctor.bundle.write import format_facts
 from amd_ctk.doctor.facts.gpus import GpuCondition
 
 SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent ends with an I/O error")

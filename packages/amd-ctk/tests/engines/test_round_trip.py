@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_ctk.configuration.config_file import ConfigFile
-from amd_ctk.configuration.edit import Edited, prepare_edit, prepare_undo, save
+from amd_ctk.configuration.edit import ConfigFile, Edited, prepare_edit, prepare_undo, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit

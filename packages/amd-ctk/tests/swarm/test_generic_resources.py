@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_ctk.configuration.changes import Changes
+from amd_ctk.configuration.ledger import Changes
 from amd_ctk.documents.json_document import JsonDocument
 from amd_ctk.swarm.node_settings import PATH, advertise, read_resources, withdraw
 from amd_ctk.swarm.resources import Resource

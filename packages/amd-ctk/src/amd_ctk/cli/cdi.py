@@ -17,8 +17,7 @@ from amd_ctk.cdi.generate_options import (
     save_generate_options,
 )
 from amd_ctk.cdi.listing import print_list
-from amd_ctk.cli.context import announce, command_group, host_of, host_to_change
-from amd_ctk.cli.numbers import seconds
+from amd_ctk.cli.context import announce, command_group, host_of, host_to_change, seconds
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
@@ -237,8 +236,7 @@ def _preview(host: Host, wanted: GenerateOptions) -> dict[str, Any]:
     """Print what generating a spec would change in its file, and return the spec."""
     from amd_ctk.cdi.specs import prepare_spec
     from amd_ctk.cli.edited import print_preview
-    from amd_ctk.configuration.config_file import ConfigFile
-    from amd_ctk.configuration.edit import Edited
+    from amd_ctk.configuration.edit import ConfigFile, Edited
 
     spec, old, new = prepare_spec(host, wanted)
     file = ConfigFile(path=wanted.path(host), shown=wanted.output)

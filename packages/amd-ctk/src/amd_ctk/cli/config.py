@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import announce, command_group, host_of, host_to_change
+from amd_ctk.cli.context import PrintJson, announce, command_group, host_of, host_to_change
 from amd_ctk.cli.edited import preview_edit
 from amd_device_spec.settings import (
     ACCESS,
@@ -43,7 +43,7 @@ def show(
     key: Annotated[
         str, typer.Argument(help="Print only the value of this setting.", autocompletion=offers.settings)
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: PrintJson = False,
 ) -> None:
     """Show the settings and which are defaults."""
     from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
@@ -52,7 +52,8 @@ def show(
     chosen = read_settings_file(host)
     settings = check_settings(chosen, CONFIG_FILE)
     if key:
-        print(_format_value(_value(settings, key)))
+        value = _value(settings, key)
+        print(" ".join(value) if isinstance(value, tuple) else value)
     elif as_json:
         print(json.dumps({"path": CONFIG_FILE, "settings": _by_key(settings), "chosen": sorted(chosen)}, indent=2))
     else:
@@ -113,47 +114,25 @@ def compile_(context: typer.Context) -> None:
 
 def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     """Change a setting, or reset it (None), and say whether that changed the file."""
-    from amd_ctk.configuration.settings_file import prepare_setting, save_settings
+    from amd_ctk.configuration.settings_file import prepare_setting, set_setting
 
+    if key in (ACCESS, DEVICE_MODE):
+        # It takes the tracker, which other settings do without.
+        from amd_ctk.sharing.access import preview_access, require_open_containers, set_access
     if key == DEVICE_MODE and value == HOST_MODE:
-        _require_open_containers(host)
+        require_open_containers(host)
     if dry_run:
-        then = _preview_access(host, value or "") if key == ACCESS else ""
+        then = preview_access(host, value or "") if key == ACCESS else ""
         preview_edit(prepare_setting(host, key, value), then)
         return
     announce(host)
-    if key == ACCESS:
-        changed = _set_access(host, value or "")
-    else:
-        changed = save_settings(host, prepare_setting(host, key, value))
+    changed = set_access(host, value or "") if key == ACCESS else set_setting(host, key, value)
     print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
-    _follow(host, key)
-
-
-def _follow(host: Host, key: str) -> None:
-    """Look at the GPUs where a setting says which are sick: starts read what was seen."""
     if key in SICKNESS:
         from amd_ctk.listing import find_gpu_states
 
+        # Starts read what was seen of the GPUs.
         find_gpu_states(host)
-
-
-def _set_access(host: Host, value: str) -> bool:
-    from amd_ctk.sharing.access import set_access
-
-    return set_access(host, value)
-
-
-def _preview_access(host: Host, value: str) -> str:
-    from amd_ctk.sharing.access import preview_access
-
-    return preview_access(host, value)
-
-
-def _require_open_containers(host: Host) -> None:
-    from amd_ctk.sharing.access import require_open_containers
-
-    require_open_containers(host)
 
 
 def _value(settings: Settings, key: str) -> Any:
@@ -184,10 +163,7 @@ def _by_key(settings: Settings) -> dict[str, Any]:
 
 def _format_settings(settings: Settings, chosen: dict[str, Any]) -> str:
     """Return the settings in the form of config.toml."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in _by_key(settings).items()]
-    marks = ["" if key in chosen else "  # default" for key in _by_key(settings)]
-    return "".join(f"{line}{mark}\n" for line, mark in zip(lines, marks, strict=True))
-
-
-def _format_value(value: Any) -> str:
-    return " ".join(value) if isinstance(value, tuple) else str(value)
+    return "".join(
+        f"{key} = {json.dumps(value)}{'' if key in chosen else '  # default'}\n"
+        for key, value in _by_key(settings).items()
+    )

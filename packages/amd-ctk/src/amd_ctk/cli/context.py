@@ -1,13 +1,17 @@
-"""What all commands share: the host that they work on, and groups that show their help."""
+"""What all commands share: their host, groups that show their help, and numbers whose limits are told in words."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
 from amd_gpu_tracker.plain_help import PlainTyper
 from amdgpu_discovery.host import SIMULATED_NOTICE, Host
+
+PrintJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def host_of(context: typer.Context) -> Host:
@@ -39,3 +43,30 @@ def command_group(help_text: str) -> typer.Typer:
             print(context.get_help())
 
     return app
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[object], int]:
+    """Return what reads a whole number between two limits; typer.BadParameter if it is not one."""
+    wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+
+    def read(text: object) -> int:
+        try:
+            number = int(str(text))
+        except ValueError:
+            raise typer.BadParameter(f"{str(text)[:40]!r} is not {wanted}") from None
+        if number < least or (most is not None and number > most):
+            raise typer.BadParameter(f"{str(text)[:40]} is not {wanted}")
+        return number
+
+    return read
+
+
+def seconds(text: object) -> float:
+    """Read a time of at least a tenth of a second; typer.BadParameter if it is not one."""
+    try:
+        number = float(str(text))
+    except ValueError:
+        number = 0.0
+    if not 0.1 <= number < float("inf"):
+        raise typer.BadParameter(f"{str(text)[:40]!r} is not a number of seconds, at least 0.1")
+    return number

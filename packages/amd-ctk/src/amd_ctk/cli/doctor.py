@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import announce, host_of
-from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.repairs import Repair
-from amd_ctk.doctor.run import Result
+from amd_ctk.cli.context import PrintJson, announce, host_of
+from amd_ctk.doctor.facts.all import Facts, read_facts
+from amd_ctk.doctor.facts.users import find_user
+from amd_ctk.doctor.repairs import Repair, find_repairs
+from amd_ctk.doctor.run import Result, format_json, format_results, is_healthy, require_engine, run_checks
+from amd_ctk.listing import find_gpu_states
+from amd_ctk.pages import find_page
 from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -35,35 +38,34 @@ def doctor(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --fix changes anything.")] = False,
     bundle: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Write a file to send to the maintainers.")] = "",
     with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep unique ids in the bundle.")] = False,
-    prove: Annotated[
-        bool,
-        typer.Option("--prove", help="Prove what a container for each free GPU can use."),
-    ] = False,
+    prove: Annotated[bool, typer.Option("--prove", help="Prove what a container for each free GPU can use.")] = False,
     replay: Annotated[str, typer.Option(metavar="FILE.tar.xz", help="Check the host of this bundle instead.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain why each check matters.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: PrintJson = False,
 ) -> None:
     """Find out why a container has no GPU. It changes nothing without --fix.
 
     Exits with 1 if something is bad, and with 0 if all is well or could not be checked.
     """
-    from amd_ctk.doctor.run import require_engine
-    from amd_ctk.doctor.text import format_json, format_results, is_healthy
-
     require_engine(engine)
     if prove:
         _prove(host_of(context), engine)
         return
-    names = (_split(only), _split(skip), engine)
+    chosen: Any = {"only": _split(only), "skip": _split(skip), "engine": engine}
     if replay:
-        results = _replay(replay, *names)
+        from amd_ctk.doctor.bundle.read import replay_bundle
+
+        results = replay_bundle(replay, **chosen)
     else:
         host = host_of(context)
-        facts, results = _examine(host, container, *names)
+        facts, results = _examine(host, container, **chosen)
         if fix and _repair(host, facts, results, ask=not yes):
-            facts, results = _examine(host, container, *names)
+            facts, results = _examine(host, container, **chosen)
         if bundle:
-            _write_bundle(host, facts, results, bundle, with_serials=with_serials)
+            from amd_ctk.doctor.bundle.write import write_bundle
+
+            write_bundle(host, facts, results, bundle, with_serials=with_serials)
+            print(f"Wrote {bundle}; look at it before you send it", file=sys.stderr)
     if as_json:
         print(format_json(results))
     else:
@@ -72,19 +74,13 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _examine(host: Host, container: str, only: list[str], skip: list[str], engine: str) -> tuple[Facts, list[Result]]:
-    from amd_ctk.doctor.facts.all import read_facts
-    from amd_ctk.doctor.facts.users import find_user
-    from amd_ctk.doctor.run import run_checks
-
+def _examine(host: Host, container: str, *, engine: str, **chosen: list[str]) -> tuple[Facts, list[Result]]:
     facts = read_facts(host, container=container, engine=engine, user=find_user())
-    return facts, run_checks(facts, only=only, skip=skip, engine=engine)
+    return facts, run_checks(facts, engine=engine, **chosen)
 
 
 def _repair(host: Host, facts: Facts, results: list[Result], *, ask: bool) -> bool:
     """Fix what can be fixed, as far as the user agrees; return whether anything was changed."""
-    from amd_ctk.doctor.repairs import find_repairs
-
     repairs = find_repairs(host, facts, results)
     if not repairs:
         print("--fix has nothing to change", file=sys.stderr)
@@ -116,18 +112,8 @@ def _agrees() -> bool:
     return typer.confirm("Change this?", default=False, err=True)
 
 
-def _write_bundle(host: Host, facts: Facts, results: list[Result], path: str, *, with_serials: bool) -> None:
-    from amd_ctk.doctor.bundle.write import write_bundle
-
-    write_bundle(host, facts, results, path, with_serials=with_serials)
-    print(f"Wrote {path}; look at it before you send it", file=sys.stderr)
-
-
 def _prove(host: Host, engine: str) -> None:
     """Print a table of GPUs and engines, and write it to a file; exit with 1 unless all is proved."""
-    from amd_ctk.doctor.facts.all import read_facts
-    from amd_ctk.listing import find_gpu_states
-    from amd_ctk.pages import find_page
     from amd_ctk.prove.engines import find_engines
     from amd_ctk.prove.prove import PROOF, format_proofs, is_proved, prove, require_what_proves, write_proof
 
@@ -141,12 +127,6 @@ def _prove(host: Host, engine: str) -> None:
     print(f"Wrote {PROOF}, without serial numbers; {page} says where to send it", file=sys.stderr)
     if not is_proved(proofs):
         raise typer.Exit(1)
-
-
-def _replay(path: str, only: list[str], skip: list[str], engine: str) -> list[Result]:
-    from amd_ctk.doctor.bundle.read import replay_bundle
-
-    return replay_bundle(path, only=only, skip=skip, engine=engine)
 
 
 def _split(names: str) -> list[str]:

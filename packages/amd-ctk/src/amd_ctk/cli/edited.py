@@ -10,19 +10,21 @@ if TYPE_CHECKING:
     from amd_ctk.configuration.engine import Engine
 
 
-def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], None]) -> None:
-    """Print what a dry run found: the whole new file, or the difference; `unchanged` says that there is none."""
+def print_preview(edited: Edited, *, show_diff: bool, unchanged: Callable[[], None] | None = None) -> None:
+    """Print what a dry run found: the whole new file, or the difference; `unchanged` may say that there is none."""
     if not show_diff:
         print(edited.new or "", end="")
     elif edited.changed:
         print_difference(edited)
-    else:
+    elif unchanged:
         unchanged()
+    else:
+        print(up_to_date(edited))
 
 
 def preview_edit(edited: Edited, *then: str) -> None:
     """Print the difference that a dry run found, or that the file is up to date; `then`, what else would be done."""
-    print_preview(edited, show_diff=True, unchanged=lambda: print(up_to_date(edited)))
+    print_preview(edited, show_diff=True)
     print("".join(f"{line}\n" for line in then if line), end="")
 
 

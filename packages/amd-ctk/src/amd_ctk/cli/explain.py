@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.prefixes import Prefixed
+    from amd_ctk.engine_words import Prefixed
 
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
@@ -82,7 +82,7 @@ def _find_job(words: Sequence[str]) -> Prefixed | None:
     """Return the `amd-ctk run` that words are, perhaps behind `sudo` or `env`."""
     if not words:
         return None
-    from amd_ctk.prefixes import without_prefixes
+    from amd_ctk.engine_words import without_prefixes
 
     command = without_prefixes(words)
     program, *rest = command.words
@@ -91,10 +91,10 @@ def _find_job(words: Sequence[str]) -> Prefixed | None:
 
 def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
     from amd_ctk.cli.tree import Commands
+    from amd_ctk.engine_words import environment_of
     from amd_ctk.job.explain import JobExplanation, explain_job, format_job, format_job_as_json
     from amd_ctk.job.run import plan_job
     from amd_ctk.job.start import CannotRun
-    from amd_ctk.prefixes import environment_of
 
     if job.is_sudo and os.geteuid():
         raise typer.BadParameter(
@@ -129,8 +129,8 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
 
 def _read_words(host: Host, words: list[str]) -> Container:
     """Return the container of an engine's command, a Compose file or a pod, whose readers are loaded one by one."""
+    from amd_ctk.engine_words import environment_of, without_prefixes
     from amd_ctk.explain.run_words import is_engine_command, parse_run
-    from amd_ctk.prefixes import environment_of, without_prefixes
 
     command = without_prefixes(words)
     if is_engine_command(command.words):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import command_group, host_of
+from amd_ctk.cli.context import PrintJson, command_group, host_of
 
 app = command_group("GPU related commands")
 
@@ -19,7 +19,7 @@ def list_gpus(
         bool, typer.Option("--wide", "-w", help="Also show model, memory, address, partition and users of each GPU.")
     ] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns to fit the terminal.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: PrintJson = False,
 ) -> None:
     """List AMD GPUs with their UUIDs."""
     from amd_ctk.gpu_list import print_gpu_list

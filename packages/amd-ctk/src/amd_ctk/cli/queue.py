@@ -7,17 +7,13 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import command_group, host_of, host_to_change
+from amd_ctk.cli.context import PrintJson, command_group, host_of, host_to_change
 
 app = command_group("Jobs that have GPUs, and jobs that wait")
 
 
 @app.command("list")
-def list_jobs(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-) -> None:
+def list_jobs(context: typer.Context, *, as_json: PrintJson = False) -> None:
     """Show who has GPUs, and who waits.
 
     Shows the jobs of all users, in the order in which they came.

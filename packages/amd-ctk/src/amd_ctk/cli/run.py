@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cli.context import host_of
-from amd_ctk.cli.numbers import whole_number
+from amd_ctk.cli.context import host_of, whole_number
 from amd_ctk.cli.words import takes_next
 from amd_gpu_tracker.plain_help import PlainCommand
 from amdgpu_discovery.errors import ToolkitError
@@ -52,22 +51,19 @@ def run(
         str | None, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES. Default: auto:1.")
     ] = None,
     count: Annotated[
-        int | None,
-        typer.Option("--count", metavar="COUNT", parser=whole_number(1), help="How many free GPUs to reserve."),
+        int | None, typer.Option(metavar="COUNT", parser=whole_number(1), help="How many free GPUs to reserve.")
     ] = None,
     wait: Annotated[
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
     ] = None,
     name: Annotated[
-        str,
-        typer.Option(help="Name of the job. Default: $AMD_CTK_JOB_NAME or the program, and a number."),
+        str, typer.Option(help="Name of the job. Default: $AMD_CTK_JOB_NAME or the program, and a number.")
     ] = "",
     reservation: Annotated[
         str, typer.Option(metavar="NAME", help="Use the GPUs of this reservation of 'amd-ctk reserve'.")
     ] = "",
     preempt: Annotated[
-        str | None,
-        typer.Option(metavar="now", help="Take GPUs that are left over; end when someone waits for them."),
+        str | None, typer.Option(metavar="now", help="Take GPUs that are left over; end when someone waits for them.")
     ] = None,
     each: Annotated[
         str, typer.Option(metavar="FILE", help="Run a job for each line of FILE; - is standard input.")
@@ -75,16 +71,10 @@ def run(
     output: Annotated[str, typer.Option(metavar="DIR", help="Write the log of each job to DIR/LINE.log.")] = "",
     at_once: Annotated[
         int | None,
-        typer.Option(
-            "--at-once",
-            metavar="COUNT",
-            parser=whole_number(1),
-            help="How many jobs at once. Default: one for each GPU.",
-        ),
+        typer.Option(metavar="COUNT", parser=whole_number(1), help="How many jobs at once. Default: one for each GPU."),
     ] = None,
     from_line: Annotated[
-        int | None,
-        typer.Option("--from-line", metavar="LINE", parser=whole_number(1), help="Start at this line of FILE."),
+        int | None, typer.Option(metavar="LINE", parser=whole_number(1), help="Start at this line of FILE.")
     ] = None,
     unit: Annotated[
         bool, typer.Option("--unit", help="Close all other GPUs to the command: run it in a systemd scope.")
@@ -102,17 +92,12 @@ def run(
     from amd_ctk.job.run import plan_job, run_job
 
     host = host_of(context)
-    options: dict[str, Any] = {
-        "gpus": gpus,
-        "count": count,
-        "reservation": reservation,
-        "preempt": preempt,
-        "unit": unit,
-    }
+    options: dict[str, Any] = {"gpus": gpus, "count": count, "reservation": reservation}
+    options |= {"preempt": preempt, "unit": unit}
     if each or output or at_once or from_line:
         _require_each(each, output)
         from amd_ctk.job.each import run_each
-        from amd_ctk.job.words import default_name
+        from amd_ctk.job.start import default_name
 
         options |= {"name": name or default_name(words, os.environ, os.getpid()), "wait": wait or ""}
         run_each(host, words, file=each, output=output, at_once=at_once, first=from_line or 1, **options)

@@ -12,14 +12,17 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
-from amd_ctk.cli.runtime_images import WITH_IMAGES, configure_images
-from amd_ctk.configuration.apply import Target
-from amd_ctk.configuration.edit import Edit, Edited
+from amd_ctk.configuration.apply import apply, find_target, prepare, preview, restart, restart_command
+from amd_ctk.configuration.edit import Edit, Edited, prepare_undo
 from amd_ctk.configuration.engine import Engine
-from amd_ctk.configuration.ledger import Record
-from amd_ctk.configuration.plan import ConfigureOptions
+from amd_ctk.configuration.ledger import Changes, LedgerInUse, Record
+from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
+from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_only_crun, pin
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+
+# Docker has no file for --images; its users pull from the proxy's address.
+WITH_IMAGES = ("podman", "containerd")
 
 app = command_group("runtime related commands for AMD Container Toolkit")
 
@@ -33,20 +36,11 @@ def configure(
     context: typer.Context,
     *,
     runtime: Annotated[
-        str,
-        typer.Option(
-            "--runtime", help="Engine: docker, podman, containerd, crio or slurm.", autocompletion=offers.engines
-        ),
+        str, typer.Option(help="Engine: docker, podman, containerd, crio or slurm.", autocompletion=offers.engines)
     ] = "docker",
-    config_path: Annotated[
-        str | None, typer.Option("--config-path", help="Configuration file. Default: the engine's own.")
-    ] = None,
-    runtime_name: Annotated[
-        str, typer.Option("--runtime-name", help="Name of the runtime in the engine's configuration.")
-    ] = "amd",
-    runtime_path: Annotated[
-        str, typer.Option("--runtime-path", help="Path of amd-container-runtime. Default: found by itself.")
-    ] = "",
+    config_path: Annotated[str | None, typer.Option(help="Configuration file. Default: the engine's own.")] = None,
+    runtime_name: Annotated[str, typer.Option(help="Name of the runtime in the engine's configuration.")] = "amd",
+    runtime_path: Annotated[str, typer.Option(help="Path of amd-container-runtime. Default: found by itself.")] = "",
     cdi: Annotated[
         bool | None,
         typer.Option("--cdi/--no-cdi", help="Turn CDI on / do not change CDI. Default: on unless it is turned off."),
@@ -75,9 +69,6 @@ def configure(
     ] = False,
 ) -> None:
     """Configure an engine for the runtime, or remove it."""
-    from amd_ctk.configuration.apply import find_target
-    from amd_ctk.configuration.plan import ConfigureOptions
-
     options = ConfigureOptions(
         runtime_name=runtime_name, runtime_path=runtime_path, cdi=cdi, set_as_default=set_as_default,
         unset_as_default=unset_as_default, remove=remove, undo=undo, dry_run=dry_run, show_diff=show_diff,
@@ -88,19 +79,20 @@ def configure(
     _refuse_contradictions(options, host)
     if every and (not remove or config_path is not None):
         raise UnsupportedOptions("all flag can only be used along with remove flag, and without config-path flag")
-    if images:
-        _refuse_with_images(options, config_path)
+    if images and (set_as_default or unset_as_default or restart or config_path is not None):
+        raise UnsupportedOptions("images flag can only be used along with remove, undo, dry-run and diff flags")
     if config_path == "":
-        _print_fresh(engine, options, host)
+        # What a host without a file would get.
+        print(_plan(engine, options, host)[0](engine.read(engine.new_text), Changes())[0].text, end="")
         return
     if not dry_run:
         announce(host)
     if every:
         _remove_everywhere(options, host)
     elif images:
-        configure_images(host, runtime, options)
+        _configure_images(host, runtime, options)
     else:
-        _change(find_target(host, engine, config_path or ""), options)
+        _configure_runtime(host, engine, options, config_path or "")
 
 
 def _find_engine(name: str) -> Engine:
@@ -123,18 +115,12 @@ def _refuse_contradictions(options: ConfigureOptions, host: Host) -> None:
         raise UnsupportedOptions(f"the simulated host {host.root} has no engine to restart", hint="remove --restart")
 
 
-def _refuse_with_images(options: ConfigureOptions, config_path: str | None) -> None:
-    if options.set_as_default or options.unset_as_default or options.restart or config_path is not None:
-        raise UnsupportedOptions("images flag can only be used along with remove, undo, dry-run and diff flags")
-
-
 def _remove_everywhere(options: ConfigureOptions, host: Host) -> None:
     """Remove the runtime and the proxy from the files of every engine; one that fails does not stop the others."""
-    from amd_ctk.configuration.ledger import LedgerInUse
     from amd_ctk.engines.known import ENGINES
 
-    removals = [partial(_remove_runtime, engine, options, host) for engine in ENGINES.values()]
-    removals += [partial(configure_images, host, name, options, is_quiet=True) for name in WITH_IMAGES]
+    removals = [partial(_configure_runtime, host, engine, options) for engine in ENGINES.values()]
+    removals += [partial(_configure_images, host, name, options, is_quiet=True) for name in WITH_IMAGES]
     failures: list[ToolkitError] = []
     for remove in removals:
         try:
@@ -149,18 +135,15 @@ def _remove_everywhere(options: ConfigureOptions, host: Host) -> None:
         raise typer.Exit(failures[-1].exit_code)
 
 
-def _remove_runtime(engine: Engine, options: ConfigureOptions, host: Host) -> None:
-    from amd_ctk.configuration.apply import find_target
-
-    _change(find_target(host, engine, ""), options)
-
-
-def _change(target: Target, options: ConfigureOptions) -> None:
-    """Edit the file, or show what that would do."""
-    from amd_ctk.configuration.apply import apply, preview
+def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, config_path: str = "") -> None:
+    """Edit the file of an engine, or show what that would do."""
+    target = find_target(host, engine, config_path)
 
     def prepare_change(record: Record) -> Edited:
-        return _prepare(target, options, record)
+        if options.undo:
+            return prepare_undo(target.file, record)
+        edit, program = _plan(target.engine, options, host)
+        return prepare(target, edit, record, validate=options.validate, adds=options.adds_runtime, program=program)
 
     if options.dry_run:
         edited = preview(target, prepare_change, os.environ)
@@ -171,49 +154,25 @@ def _change(target: Target, options: ConfigureOptions) -> None:
     edited = apply(target, prepare_change, os.environ)
     if options.show_diff:
         print_difference(edited)
-    _report(target, edited, options)
+    _report(host, target.engine, edited, options)
     if options.adds_runtime:
-        _pin_low_level_runtime(target.host)
-
-
-def _prepare(target: Target, options: ConfigureOptions, record: Record) -> Edited:
-    """Return the change that was asked for."""
-    from amd_ctk.configuration.apply import prepare
-    from amd_ctk.configuration.edit import prepare_undo
-
-    if options.undo:
-        return prepare_undo(target.file, record)
-    edit, program = _plan(target.engine, options, target.host)
-    return prepare(target, edit, record, validate=options.validate, adds=options.adds_runtime, program=program)
+        _pin_low_level_runtime(host)
 
 
 def _plan(engine: Engine, options: ConfigureOptions, host: Host) -> tuple[Edit, str]:
-    from amd_ctk.configuration.plan import plan_edit
-
     search_path = os.environ.get("PATH", "")
     return plan_edit(engine, options, ourselves=sys.argv[0], search_path=search_path, must_exist=host.is_this_machine)
 
 
-def _print_fresh(engine: Engine, options: ConfigureOptions, host: Host) -> None:
-    """Print the configuration that a host without a file would get."""
-    from amd_ctk.configuration.changes import Changes
-
-    edit, _ = _plan(engine, options, host)
-    print(edit(engine.read(engine.new_text), Changes())[0].text, end="")
-
-
 def _pin_low_level_runtime(host: Host) -> None:
     """Keep crun where runc is missing: a runc that is installed later could not stop crun's containers."""
-    from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_only_crun, pin
-
     crun = find_only_crun([*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES])
     if crun and (os.geteuid() == 0 or not host.is_this_machine) and pin(host, crun):
         print(f"Set low-level-runtime to {crun}, because runc is not installed", file=sys.stderr)
 
 
-def _report(target: Target, edited: Edited, options: ConfigureOptions) -> None:
+def _report(host: Host, engine: Engine, edited: Edited, options: ConfigureOptions) -> None:
     """Print what was done; restart the engine, or say how."""
-    engine = target.engine
     if not edited.changed:
         _report_nothing(edited, options)
     else:
@@ -223,9 +182,7 @@ def _report(target: Target, edited: Edited, options: ConfigureOptions) -> None:
     if options.adds_runtime and options.cdi is None and _cdi_is_off(engine, edited.new or ""):
         print(f"CDI is turned off in {edited.file.shown}; --cdi turns it on", file=sys.stderr)
     if engine.service and options.restart:
-        from amd_ctk.configuration.apply import restart, restart_command
-
-        restart(restart_command(target.host, engine.service), engine.service)
+        restart(restart_command(host, engine.service), engine.service)
         print(f"Restarted {engine.service} daemon")
     else:
         ask_for_restart(edited, engine)
@@ -244,3 +201,28 @@ def _report_nothing(edited: Edited, options: ConfigureOptions) -> None:
         print(f"{options.runtime_name} is not the default runtime in {edited.file.shown}", file=sys.stderr)
     else:
         print(up_to_date(edited))
+
+
+def _configure_images(host: Host, engine: str, options: ConfigureOptions, *, is_quiet: bool = False) -> None:
+    """Put the proxy in the place of registries, or show what that would do; `is_quiet` where nothing may be to do."""
+    from amd_ctk.image_proxy.engines import plan_images
+    from amd_ctk.image_proxy.upstreams import read_upstreams
+
+    change, takes_out = (preview if options.dry_run else apply), options.remove or options.undo
+    edits = []
+    for target, edit in plan_images(host, engine, os.environ, remove=takes_out):
+        # Engines check no file of this kind.
+        planned = partial(prepare, target, edit, validate=False, adds=False)
+        edits.append(change(target, partial(prepare_undo, target.file) if options.undo else planned, os.environ))
+    for edited in edits:
+        if is_quiet and not edited.changed:
+            continue
+        if options.dry_run:
+            print_preview(edited, show_diff=options.show_diff)
+            continue
+        if options.show_diff:
+            print_difference(edited)
+        print_written(edited)
+    if any(edited.changed for edited in edits) and not (options.dry_run or takes_out):
+        units = " ".join(f"amd-ctk-images@{upstream.port}.socket" for upstream in read_upstreams(host))
+        print(f"Please run: sudo systemctl enable --now {units}")

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import command_group, host_of
-from amd_ctk.cli.numbers import whole_number
+from amd_ctk.cli.context import command_group, host_of, whole_number
 from amd_ctk.cli.offers import faults, profiles
 
 app = command_group("Simulated GPU servers")
@@ -73,7 +72,7 @@ def break_gpu(
         typer.Argument(autocompletion=faults, help="lost, hot, ras (a memory error), busy or hang."),
     ],
     *,
-    of: Annotated[str, typer.Option("--of", metavar="NAME", help="Which simulation, if several are running.")] = "",
+    of: Annotated[str, typer.Option(metavar="NAME", help="Which simulation, if several are running.")] = "",
 ) -> None:
     """Break a GPU of a running simulation."""
     from amdgpu_discovery.simulate import breaking

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import command_group, host_of
+from amd_ctk.cli.context import PrintJson, command_group, host_of
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
@@ -49,12 +49,7 @@ def gres(
 
 
 @app.command("status")
-def status(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    node: Node = "",
-) -> None:
+def status(context: typer.Context, *, as_json: PrintJson = False, node: Node = "") -> None:
     """Show the GPUs as Slurm's configuration has them."""
     from amd_ctk.slurm.status import format_json, format_status, read_status
 

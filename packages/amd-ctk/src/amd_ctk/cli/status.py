@@ -50,7 +50,10 @@ def status(
             "--watch" if watch else "--no-trunc", "--usage or --peak", hint="'amd-ctk top' shows the states live"
         )
     else:
-        _print_states(context, as_json=as_json)
+        from amd_ctk.listing import looking_tracker
+        from amd_gpu_tracker.state_table import print_states, print_states_json
+
+        (print_states_json if as_json else print_states)(looking_tracker(host_of(context)))
 
 
 def _print_page(context: typer.Context, path: str) -> None:
@@ -63,14 +66,3 @@ def _print_page(context: typer.Context, path: str) -> None:
         replace_file(path, page.encode())
     else:
         print(page, end="")
-
-
-def _print_states(context: typer.Context, *, as_json: bool) -> None:
-    from amd_ctk.listing import looking_tracker
-    from amd_gpu_tracker.state_table import print_states, print_states_json
-
-    tracker = looking_tracker(host_of(context))
-    if as_json:
-        print_states_json(tracker)
-    else:
-        print_states(tracker)

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cli.context import announce, command_group, host_of
+from amd_ctk.cli.context import announce, command_group, host_of, whole_number
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
-from amd_ctk.cli.numbers import whole_number
 from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
 from amd_gpu_tracker.plain_help import PlainCommand

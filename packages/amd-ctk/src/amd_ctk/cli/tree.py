@@ -70,6 +70,10 @@ WORD_BY_OPTION = {
 }
 
 
+# Of commands in no group that have no module of their own.
+MODULE_BY_COMMAND = {"keep": "reserve", "release": "reserve"}
+
+
 class Commands(Mapping[str, Any]):
     """The commands by name, each made when it is asked for: making all of them takes as long as three GPU lists."""
 
@@ -94,7 +98,7 @@ def _make(name: str) -> Any:
     """Return a command or a group of them; its module has an `app`, or a function of the command's name."""
     from amd_ctk.cli.examples import add_examples, examples_of
 
-    module = import_module(f"amd_ctk.cli.{name.replace('-', '_')}")
+    module = import_module(f"amd_ctk.cli.{MODULE_BY_COMMAND.get(name, name).replace('-', '_')}")
     if hasattr(module, "app"):
         add_examples(module.app, name)
         group = typer.main.get_group(module.app)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import announce, command_group, host_of
+from amd_ctk.cli.context import PrintJson, announce, command_group, host_of, whole_number
 from amd_ctk.cli.edited import preview_edit, up_to_date
-from amd_ctk.cli.numbers import whole_number
-from amd_gpu_tracker.broker.people import GROUP_SIGN, MOST_GPUS, NO_LIMIT
+from amd_gpu_tracker.broker.people import GROUP_SIGN, MOST_GPUS, MOST_SECONDS, NO_LIMIT, Permission
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amd_gpu_tracker.broker.people import Permission
-    from amdgpu_discovery.host import Host
 
 app = command_group("Users who may reserve GPUs without root")
 
@@ -63,8 +56,6 @@ def allow(
     """
     from amd_ctk.configuration.settings_file import save_settings
     from amd_ctk.sharing import permissions, service
-    from amd_ctk.sharing.listing import format_permission
-    from amd_gpu_tracker.broker.people import MOST_SECONDS, Permission
     from amd_gpu_tracker.times import parse_at_most
 
     if together and not (gpus and who.startswith(GROUP_SIGN)):
@@ -80,11 +71,11 @@ def allow(
     )
     written, edited = permissions.allow(host, rule)
     if dry_run:
-        preview_edit(edited, service.preview_enable(host))
+        preview_edit(edited, service.enable(host, dry_run=True))
         return
     announce(host)
     is_changed = save_settings(host, edited)
-    print(format_permission(written))
+    print(permissions.describe(written))
     if not is_changed:
         print(up_to_date(edited), file=sys.stderr)
     if advice := service.enable(host):
@@ -103,7 +94,7 @@ def deny(
 ) -> None:
     """Revoke permission to reserve GPUs. Running jobs keep their GPUs until they end; waiting jobs end."""
     from amd_ctk.configuration.settings_file import save_settings
-    from amd_ctk.sharing import permissions
+    from amd_ctk.sharing import access, permissions, service
 
     if every_rule == bool(who):
         raise OptionsExcluded("WHO", "--all") if who else typer.BadParameter("name WHO, or --all")
@@ -116,7 +107,7 @@ def deny(
         print(f"there is no rule for {who} ({advice or LIST})", file=sys.stderr)
         return
     if dry_run:
-        preview_edit(edited, *([] if left else _preview_stop(host)))
+        preview_edit(edited, *([] if left else [access.preview_turn_off(host), service.disable(host, dry_run=True)]))
         return
     announce(host)
     is_changed = save_settings(host, edited)
@@ -124,22 +115,10 @@ def deny(
     if advice or not is_changed:
         print(advice or up_to_date(edited), file=sys.stderr)
     if not left:
-        _stop_service(host)
-
-
-def _stop_service(host: Host) -> None:
-    from amd_ctk.sharing import access, service
-
-    # Without rules, no user could open a GPU.
-    if access.turn_off(host):
-        print("Members of the nodes' group can open all GPUs again")
-    service.disable(host)
-
-
-def _preview_stop(host: Host) -> list[str]:
-    from amd_ctk.sharing import access, service
-
-    return [access.preview_turn_off(host), service.preview_disable(host)]
+        # Without rules, no user could open a GPU.
+        if access.turn_off(host):
+            print("Members of the nodes' group can open all GPUs again")
+        service.disable(host)
 
 
 def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:
@@ -185,19 +164,14 @@ def require_reservation(
 
 
 @app.command("list")
-def list_users(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-) -> None:
+def list_users(context: typer.Context, *, as_json: PrintJson = False) -> None:
     """Show who may reserve GPUs."""
-    from amd_ctk.sharing.listing import format_json, format_permissions
-    from amd_ctk.sharing.permissions import read_permissions
+    from amd_ctk.sharing.permissions import format_json, format_table, read_permissions
     from amd_gpu_tracker import Tracker
 
     host = host_of(context)
     found = read_permissions(host)
     is_required = Tracker(host).settings.requires_reservation()
-    print(format_json(found, requires_reservation=is_required) if as_json else format_permissions(found))
+    print(format_json(found, requires_reservation=is_required) if as_json else format_table(found))
     if is_required and not as_json:
         print(NEEDS_RESERVATION)

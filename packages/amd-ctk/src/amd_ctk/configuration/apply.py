@@ -8,12 +8,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 
-from amd_ctk.configuration.config_file import ConfigFile
-from amd_ctk.configuration.edit import Edit, Edited, prepare_edit, save
+from amd_ctk.configuration.edit import ConfigFile, Edit, Edited, prepare_edit, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger, Record, ledger_directory, open_ledger
 from amd_ctk.configuration.unit_files import read_daemon_options, refuse_taken_directives
-from amd_ctk.systemd import runs_systemd
+from amd_ctk.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

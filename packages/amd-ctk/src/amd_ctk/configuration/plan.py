@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os.path
 
-from amd_ctk.configuration.changes import Changes, remove_empty_tables, set_keys, take_back
 from amd_ctk.configuration.edit import Edit
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine, EngineLayout
+from amd_ctk.configuration.ledger import Changes, remove_empty_tables, set_keys, take_back
 from amd_ctk.configuration.runtime_program import check_runtime_path, find_runtime_program
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath, read_path
 from amdgpu_discovery.errors import ToolkitError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -13,8 +14,6 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import writable_by_others
 from amdgpu_discovery.host import Host
 
-# Where amd-container-runtime looks too when it is called without a PATH.
-LOW_LEVEL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # The deb package of the original put it into the second.
 USUAL_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
 PROGRAM_OF_PACKAGES = f"/usr/bin/{RUNTIME_PROGRAM}"
@@ -28,7 +27,8 @@ USUAL_HINT = "install it, or name it with --runtime-path=/opt/bin/amd-container-
 
 def find_only_crun(directories: Sequence[str]) -> str:
     """Return the path of crun where these directories hold no runc, else ""."""
-    return "" if _find("runc", directories) else _find("crun", directories)
+    path = ":".join(filter(os.path.isabs, directories))
+    return "" if shutil.which("runc", path=path) else shutil.which("crun", path=path) or ""
 
 
 def check_low_level_runtime(path: str) -> None:
@@ -50,11 +50,6 @@ def replaceable_part(path: str) -> str:
 def pin(host: Host, path: str) -> bool:
     """Make `path` the low-level runtime unless one is chosen already; return whether that changed the settings."""
     return not read_settings_file(host).get("low-level-runtime") and set_setting(host, "low-level-runtime", path)
-
-
-def _find(name: str, directories: Sequence[str]) -> str:
-    candidates = (os.path.join(directory, name) for directory in directories if os.path.isabs(directory))
-    return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
 class NoRuntimeProgram(ToolkitError):

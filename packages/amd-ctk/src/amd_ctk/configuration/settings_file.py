@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from amd_ctk.configuration.config_file import ConfigFile
-from amd_ctk.configuration.edit import Edited
+from amd_ctk.configuration.edit import ConfigFile, Edited
 from amd_ctk.documents.document import ABSENT, DocumentError
 from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.settings import (
@@ -21,12 +21,7 @@ from amd_device_spec.settings import (
 )
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 NEW_TEXT = "# Settings of the container toolkit for AMD GPUs; 'amd-ctk config show' lists them all.\n"
 
@@ -39,13 +34,13 @@ def read_settings_file(host: Host) -> dict[str, Any]:
 
 
 def set_setting(host: Host, key: str, value: Any) -> bool:
-    """Set a setting in config.toml and compile it; return whether the file changed."""
+    """Set a setting in config.toml, or remove it (None), and compile it; return whether the file changed."""
     return save_settings(host, prepare_setting(host, key, value))
 
 
 def unset_setting(host: Host, key: str) -> bool:
     """Remove a setting from config.toml and compile it; return whether the file changed."""
-    return save_settings(host, prepare_setting(host, key, None))
+    return set_setting(host, key, None)
 
 
 def prepare_setting(host: Host, key: str, value: Any) -> Edited:

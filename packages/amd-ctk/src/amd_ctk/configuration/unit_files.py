@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from amd_ctk.configuration.config_file import ConfigFile
+from amd_ctk.configuration.edit import ConfigFile
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.documents.document import ABSENT, Document
 from amdgpu_discovery.errors import ToolkitError

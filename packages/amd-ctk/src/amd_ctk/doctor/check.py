@@ -39,10 +39,11 @@ class Check(Value):
     judge: Callable[[Facts], Finding | None]
 
 
-def check(name: str, *, why: str, see: str, engine: str = "") -> Callable[[Callable[[Facts], Finding | None]], Check]:
-    """Make a check of a function whose docstring is its question."""
+def check(*, why: str, see: str, engine: str = "") -> Callable[[Callable[[Facts], Finding | None]], Check]:
+    """Make a check of a function: `check_gpu_state` is the check `gpu-state`, and its docstring is the question."""
 
     def make(judge: Callable[[Facts], Finding | None]) -> Check:
+        name = judge.__name__.removeprefix("check_").replace("_", "-")
         return Check(name=name, question=judge.__doc__ or "", why=why, see=see, engine=engine, judge=judge)
 
     return make

@@ -9,9 +9,9 @@ from functools import partial
 from amd_ctk.cdi.generate_options import GenerateOptions, read_all_generate_options
 from amd_ctk.cdi.specs import make_spec, write_spec
 from amd_ctk.configuration.settings_file import compile_settings
-from amd_ctk.doctor.advice import TRIGGER
 from amd_ctk.doctor.check import OK
 from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.gpus import TRIGGER
 from amd_ctk.doctor.run import Result
 from amd_ctk.programs import ask
 from amd_device_spec.cdi_text import format_spec

@@ -1,19 +1,23 @@
-"""The checks there are, and what they have to say about a host."""
+"""The checks there are, and what they say about a host: as values, as people read it, and as programs do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from amd_ctk.doctor.check import Check, Finding
-from amd_ctk.doctor.checks import cdi, conditions, docker, gpus, inside, inside_image, kernel, podman, slurm, toolkit
+from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK, Check, Finding
+from amd_ctk.doctor.checks import cdi, docker, gpus, inside, inside_image, kernel, podman, slurm, toolkit
 from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.pages import find_page
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
 CHECKS = {
     found.name: found
-    for module in (kernel, gpus, conditions, cdi, docker, podman, slurm, toolkit, inside, inside_image)
+    for module in (kernel, gpus, cdi, docker, podman, slurm, toolkit, inside, inside_image)
     for found in vars(module).values()
     if isinstance(found, Check)
 }
@@ -23,6 +27,8 @@ ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes"
 ENGINES = ("docker", "podman", "containerd", "slurm")
 # Twice the longest.
 LONGEST_NAME = 40
+# What `--json` prints is of this version; see schema/doctor.json.
+VERSION = 1
 
 
 class DoctorError(ToolkitError):
@@ -53,11 +59,15 @@ def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = 
     known = check_names()
     for name in (*only, *skip):
         if name not in known:
-            hint = f"did you mean {_nearest(name, known)}? reference/doctor.md lists all"
+            spelt = name[:LONGEST_NAME].replace("_", "-").lower()
+            hint = f"did you mean {get_close_matches(spelt, known, n=1, cutoff=0)[0]}? reference/doctor.md lists all"
             raise DoctorError(f"there is no check {name}", hint=hint)
     chosen = [CHECKS[name] for name in known if (not only or name in only) and name not in skip]
-    results = (_run(one, facts) for one in chosen if not engine or one.engine in ("", engine))
-    return [result for result in results if result]
+    return [
+        Result(check=one.name, finding=finding, why=one.why, see=one.see)
+        for one in chosen
+        if (not engine or one.engine in ("", engine)) and (finding := one.judge(facts))
+    ]
 
 
 def require_engine(engine: str) -> None:
@@ -66,10 +76,45 @@ def require_engine(engine: str) -> None:
         raise DoctorError(f"there is no engine {engine}", hint=f"there are {', '.join(ENGINES)}")
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    return get_close_matches(name[:LONGEST_NAME].replace("_", "-").lower(), known, n=1, cutoff=0)[0]
+def format_results(results: Sequence[Result], *, verbose: bool = False) -> str:
+    """Return a line for each check, its fix below it, and the sums."""
+    names = max((len(result.check) for result in results), default=0)
+    lines = [line for result in results for line in _lines(result, names, verbose=verbose)]
+    return "\n".join([*lines, _sums(results)])
 
 
-def _run(check: Check, facts: Facts) -> Result | None:
-    finding = check.judge(facts)
-    return Result(check=check.name, finding=finding, why=check.why, see=check.see) if finding else None
+def format_json(results: Sequence[Result]) -> str:
+    """Return {"version", "healthy", "checks"}, as schema/doctor.json describes it."""
+    checks = [
+        {"id": result.check, **result.finding.as_dict(), "why": result.why, "see": result.see} for result in results
+    ]
+    return json.dumps({"version": VERSION, "healthy": is_healthy(results), "checks": checks}, indent=2)
+
+
+def is_healthy(results: Sequence[Result]) -> bool:
+    """Return whether nothing is bad."""
+    return all(result.finding.state != BAD for result in results)
+
+
+def _lines(result: Result, width: int, *, verbose: bool) -> list[str]:
+    finding = result.finding
+    indent = " " * (width + 2 + len(NOT_CHECKED) + 2)
+    lines = [f"{result.check:<{width}}  {finding.state:<{len(NOT_CHECKED)}}  {printable(finding.words)}"]
+    if finding.needs:
+        lines.append(f"{indent}needs: {printable(finding.needs)}")
+    if finding.fix:
+        word = "fix" if finding.state == BAD else "option"
+        lines.append(f"{indent}{word}: {printable(finding.fix)}")
+    if verbose:
+        lines += [f"{indent}why: {result.why}", f"{indent}see: {find_page(result.see)}"]
+    return lines
+
+
+def _sums(results: Sequence[Result]) -> str:
+    counts = Counter(result.finding.state for result in results)
+    known = f"{counts[OK]} ok, {counts[BAD]} bad, {_many(counts[NOTE], 'note')}"
+    return f"{_many(len(results), 'check')}: {known}, {counts[NOT_CHECKED]} not checked"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from amd_ctk.configuration.config_file import ConfigFile, read_text
+from amd_ctk.configuration.edit import ConfigFile, read_text
 from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.documents.toml_document import TomlDocument

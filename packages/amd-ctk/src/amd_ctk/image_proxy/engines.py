@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 
 from amd_ctk.configuration.apply import Target, find_target
-from amd_ctk.configuration.changes import Changes, remove_empty_tables, set_keys, take_back
 from amd_ctk.configuration.edit import Edit
 from amd_ctk.configuration.engine import Engine
-from amd_ctk.configuration.ledger import Ledger, ledger_directory
+from amd_ctk.configuration.ledger import Changes, Ledger, ledger_directory, remove_empty_tables, set_keys, take_back
 from amd_ctk.documents.document import Document, DocumentError, KeyPath
 from amd_ctk.engines.containerd import CONTAINERD
 from amd_ctk.engines.podman import PODMAN

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from amd_ctk.job.start import PlannedJob
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
-from amd_gpu_tracker import CommandLock, GpusRefused, Tracker
+from amd_gpu_tracker import CommandLock, GpusRefused, Reservation, Tracker
 from amd_gpu_tracker.service import GivenGpus, Service
 from amd_gpu_tracker.times import parse_duration
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from amd_ctk.job.words import PlannedJob
-    from amd_gpu_tracker import Reservation
-    from amdgpu_discovery.choices.rules import ChoiceRules
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 
 def reserve(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Reservation:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn
 
-    from amd_ctk.job.words import PlannedJob
+    from amd_ctk.job.start import PlannedJob
     from amdgpu_discovery.host import Host
 
 # Exit codes from 126 on mean something else; GNU parallel counts as this does.

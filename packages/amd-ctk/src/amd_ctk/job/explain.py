@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from amd_ctk.job.service import got, preview
-from amd_ctk.job.words import PlannedJob
+from amd_ctk.job.start import PlannedJob
 from amd_ctk.listing import to_json
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation

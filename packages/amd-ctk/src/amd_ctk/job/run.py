@@ -9,8 +9,18 @@ from contextlib import nullcontext
 
 from amd_ctk.engine_words import find_run
 from amd_ctk.job.service import got, hold
-from amd_ctk.job.start import become, end_by, require_command, require_program
-from amd_ctk.job.words import SYSTEMD_RUN, PlannedJob, default_name, in_unit, not_told, with_token
+from amd_ctk.job.start import (
+    SYSTEMD_RUN,
+    PlannedJob,
+    become,
+    default_name,
+    end_by,
+    in_unit,
+    not_told,
+    require_command,
+    require_program,
+    with_token,
+)
 from amd_ctk.stderr import say
 from amd_gpu_tracker import NotPermitted, Reservation, Tracker, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
@@ -43,7 +53,7 @@ def plan_job(
     preempt: str | None = None,
     unit: bool = False,
 ) -> PlannedJob:
-    """Return what the options of a command line say; raise where waiting would be in vain.
+    """Return what the options of a command line say; raise where waiting is in vain, say where no GPU is handed on.
 
     `gpus` names or chooses GPUs, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
     stand in line for so long, "" for ever. `preempt` is "now" for a spare job.
@@ -53,7 +63,11 @@ def plan_job(
     request = _request_of(gpus, count)
     if unit and os.geteuid():
         raise NotPermitted("only root may limit the devices of a unit", hint="run the command with sudo")
-    _check_command(words, wait, unit=unit)
+    require_command(words, wait)
+    if unit:
+        require_program(SYSTEMD_RUN)
+    if warning := not_told(words):
+        say(warning)
     return PlannedJob(
         words=tuple(words),
         name=name or default_name(words, os.environ, os.getpid()),
@@ -90,15 +104,6 @@ def _request_of(gpus: str | None, count: int | None) -> str:
     if gpus.isdecimal() and int(gpus):
         say(f"--gpus {gpus} is GPU number {gpus}; for {gpus} free GPU{'' if gpus == '1' else 's'} use --count {gpus}")
     return gpus
-
-
-def _check_command(words: Sequence[str], wait: str | None, *, unit: bool) -> None:
-    """Raise CannotRun or WaitRefused before the job waits; say where GPUs are not handed on."""
-    require_command(words, wait)
-    if unit:
-        require_program(SYSTEMD_RUN)
-    if warning := not_told(words):
-        say(warning)
 
 
 def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptions | None:

@@ -11,9 +11,9 @@ from amd_gpu_tracker.times import format_seconds, parse_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from amd_ctk.job.words import PlannedJob
+    from amd_ctk.job.start import PlannedJob
     from amd_gpu_tracker import Reservation
     from amdgpu_discovery.host import Host
 
@@ -51,7 +51,7 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
 
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
     """Reserve GPUs for some time, and return their numbers."""
-    numbers = _numbers_of_job(host, request, os.environ)
+    numbers = _numbers_of_job(host, request)
     return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
 
 
@@ -86,18 +86,18 @@ def _request_for(host: Host, job: PlannedJob) -> JobRequest:
         gpus=job.request,
         wait=job.wait is not None,
         reservation=job.reservation,
-        numbers=_numbers_of_job(host, job.request, os.environ),
+        numbers=_numbers_of_job(host, job.request),
         spare=job.is_spare or None,
     )
 
 
-def _numbers_of_job(host: Host, request: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:
+def _numbers_of_job(host: Host, request: str) -> tuple[int, ...] | None:
     """Return the GPUs of the batch job in which this process runs, None where it runs in none."""
-    if not any(name.startswith(SLURM_PREFIX) for name in environment):
+    if not any(name.startswith(SLURM_PREFIX) for name in os.environ):
         return None
     from amd_device_spec.slurm.job_gpus import numbers_in_job
 
-    return numbers_in_job(request, host, environment)
+    return numbers_in_job(request, host, os.environ)
 
 
 def cancel_job(host: Host, name: str, owner: int | None) -> None:

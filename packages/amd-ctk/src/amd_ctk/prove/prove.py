@@ -11,7 +11,7 @@ from typing import Any
 
 from amd_ctk.build import read_build
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.facts.packages import OS_RELEASE
+from amd_ctk.doctor.facts.kernel import OS_RELEASE
 from amd_ctk.listing import format_columns
 from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, parse_answers
 from amd_ctk.prove.engines import ProofEngine, Run, image_in

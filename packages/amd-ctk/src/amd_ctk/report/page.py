@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from amd_ctk.report.text import HEADERS, share
+from amd_ctk.report.text import HEADERS, moment, share
 from amd_ctk.report.totals import Names, Report
 from amd_ctk.web_page import format_web_page, text
 from amd_gpu_tracker import Used
@@ -59,7 +59,7 @@ def write_page(path: str, report: Report, timeline: Timeline, names: Names) -> N
 
 def format_page(report: Report, timeline: Timeline, names: Names, *, host: str) -> str:
     """Return the page."""
-    title = f"GPU use of {host}, {_time(report.since)} to {_time(report.until)}"
+    title = f"GPU use of {host}, {moment(report.since)} to {moment(report.until)}"
     colour_by_person = _colours(timeline, names)
     parts = [
         f"<p>{report.whole.gpu_seconds / 3600:.1f} GPU-hours, {report.whole.starts} reservations.</p>",
@@ -103,7 +103,7 @@ def _bar(report: Report, used: Used, row: int, names: Names, colours: dict[str, 
     begin, end = _place(report, used.since), _place(report, used.since + used.seconds)
     person = names.person(used.person)
     title = used.name or used.container_id[:12]
-    told = f"{person}: {title}, {_time(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
+    told = f"{person}: {title}, {moment(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
     return (
         f'<rect x="{begin:.1f}" y="{TOP + ROW * row + 2}" width="{max(1.0, end - begin):.1f}" height="{ROW - 4}" rx="2"'
         f' fill="{colours[person]}" fill-opacity="0.85"><title>{text(told)}</title></rect>'
@@ -114,9 +114,8 @@ def _table(report: Report) -> Iterator[str]:
     headers = (HEADERS[report.by], "GPU-hours", "Used", "Idle", "Starts")
     yield f"<table><tr>{''.join(f'<th>{header}</th>' for header in headers)}</tr>"
     for total in report.totals:
-        used = total.share_used
-        idle = None if used is None else 1 - used
-        cells = (text(total.title), f"{total.gpu_seconds / 3600:.1f}", share(used), share(idle), str(total.starts))
+        shares = (share(total.share_used), share(total.share_idle))
+        cells = (text(total.title), f"{total.gpu_seconds / 3600:.1f}", *shares, str(total.starts))
         yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     yield "</table>"
 
@@ -137,7 +136,3 @@ def _place(report: Report, at: float) -> float:
 def _natural(title: str) -> tuple[bool, int, str]:
     last = title.rpartition(" ")[2]
     return not last.isdecimal(), int(last) if last.isdecimal() else 0, title
-
-
-def _time(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"

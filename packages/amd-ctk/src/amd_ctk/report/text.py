@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from datetime import datetime
 
-from amd_ctk.listing import to_json
+from amd_ctk.listing import format_columns, to_json
 from amd_ctk.report.totals import Report, Total
 from amdgpu_discovery.plain_text import printable
 
@@ -21,14 +20,15 @@ FIELDS = ("gpu_hours", "share_used", "share_idle", "starts", "peak_gib")
 
 def format_report(report: Report) -> str:
     """Return a report as people read it."""
-    begin, end = (f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}" for at in (report.since, report.until))
-    head = f"From {begin} to {end}: {_hours(report.whole)} GPU-hours, {_counted(report.whole.starts)}"
+    when = f"From {moment(report.since)} to {moment(report.until)}"
+    head = f"{when}: {_hours(report.whole)} GPU-hours, {_counted(report.whole.starts)}"
     if not report.totals:
         return f"{head}\n"
     largest = max(total.gpu_seconds for total in report.totals)
     rows = [_cells(total, largest) for total in report.totals]
-    table = _lay_out([(HEADERS[report.by], "GPU-hours", "Used", "Idle", "Starts", "Peak", ""), *rows])
-    return "\n".join([head, "", *table, *_notes(report)]) + "\n"
+    header = (HEADERS[report.by], "GPU-hours", "Used", "Idle", "Starts", "Peak", "")
+    table = format_columns([header, *rows], of_numbers=range(1, 6))
+    return "\n".join([head, "", table, *_notes(report)]) + "\n"
 
 
 def format_json(report: Report) -> str:
@@ -56,42 +56,32 @@ def format_csv(report: Report) -> str:
     return text.getvalue()
 
 
+def moment(at: float) -> str:
+    """Return a moment as people read it, in local time."""
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
+
+
 def share(value: float | None) -> str:
     """Return a share as people read it, "-" where it is not known."""
     return "-" if value is None else f"{value:.0%}"
 
 
 def _numbers(total: Total) -> dict[str, object]:
-    used = total.share_used
+    used, idle = total.share_used, total.share_idle
     return {
         "gpu_hours": round(total.gpu_seconds / 3600, 4),
         "share_used": None if used is None else round(used, 4),
-        "share_idle": None if used is None else round(1 - used, 4),
+        "share_idle": None if idle is None else round(idle, 4),
         "starts": total.starts,
         "peak_gib": None if total.peak_bytes is None else round(total.peak_bytes / 2**30, 2),
     }
 
 
 def _cells(total: Total, largest: float) -> tuple[str, ...]:
-    used = total.share_used
     peak = "-" if total.peak_bytes is None else f"{total.peak_bytes / 2**30:.1f} GiB"
     bar = "#" * round(BAR * total.gpu_seconds / largest) if largest else ""
     title = printable(total.title)[:LONGEST_TITLE]
-    idle = None if used is None else 1 - used
-    return title, _hours(total), share(used), share(idle), str(total.starts), peak, bar
-
-
-def _lay_out(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of columns; all but the first and the last have numbers."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            cell.ljust(width) if column in (0, last) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return title, _hours(total), share(total.share_used), share(total.share_idle), str(total.starts), peak, bar
 
 
 def _notes(report: Report) -> list[str]:

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from amd_ctk.listing import looking_tracker
-from amd_ctk.systemd import ask_systemctl, would_switch
+from amd_ctk.programs import ask_systemctl, would_switch
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError

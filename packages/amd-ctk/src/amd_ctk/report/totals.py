@@ -19,22 +19,16 @@ QUARTER = 900
 
 
 class Total(Value):
-    """What a person, a GPU, an image or a day comes to.
-
-    Attributes:
-        title: What it is called.
-        gpu_seconds: For how long it had how many GPUs.
-        busy_seconds: For how much of `seen_seconds` GPUs were at work.
-        seen_seconds: The part of `gpu_seconds` for which use was recorded.
-        starts: How many reservations began within the time.
-        peak_bytes: The most memory that one of them was seen to use; None if that was never read.
-    """
+    """What a person, a GPU, an image or a day comes to."""
 
     title: str
+    # For how long it had how many GPUs, for how much of that use was recorded, and for how much of this they worked.
     gpu_seconds: float = 0.0
-    busy_seconds: float = 0.0
     seen_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    # How many reservations began within the time.
     starts: int = 0
+    # The most memory that one of them was seen to use; None if that was never read.
     peak_bytes: int | None = None
 
     @property
@@ -42,26 +36,24 @@ class Total(Value):
         """Return for which share of the time GPUs were at work, 0 to 1; None if that was never read."""
         return self.busy_seconds / self.seen_seconds if self.seen_seconds else None
 
+    @property
+    def share_idle(self) -> float | None:
+        """Return for which share they were not."""
+        return None if self.share_used is None else 1 - self.share_used
+
 
 class Report(Value):
-    """The totals of a time, largest first, and what stands behind them.
-
-    Attributes:
-        since: Begin of the time, in seconds since 1970 (UTC).
-        until: End of the time.
-        by: By what reservations are summed: `person`, `gpu`, `image` or `day`.
-        totals: The sums; days in their order, all else largest first.
-        whole: The sum of all.
-        uncertain: How many reservations ended at an unknown time: in a power cut, or unseen.
-        unreadable: How many lines of the history could not be read.
-    """
+    """The totals of a time in seconds since 1970 (UTC), by one of BY, and the sum of all."""
 
     since: float
     until: float
     by: str
+    # Days in their order, all else largest first.
     totals: tuple[Total, ...]
     whole: Total
+    # How many reservations ended at an unknown time: in a power cut, or unseen.
     uncertain: int = 0
+    # How many lines of the history could not be read.
     unreadable: int = 0
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
-from amd_ctk.systemd import runs_systemd
+from amd_ctk.programs import runs_systemd
 from amd_device_spec.settings import ACCESS, DEVICE_MODE, HOST_MODE, RESERVED, read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from amdgpu_discovery.host import Host
 
 NOTHING_CHANGED = "every member of the nodes' group can still open every GPU"
 
@@ -51,11 +47,11 @@ def set_access(host: Host, value: str) -> bool:
     if host.is_this_machine and os.geteuid():
         raise needs_root()
     # Changing config.toml takes a library that most callers do without.
-    from amd_ctk.configuration.settings_file import set_setting, unset_setting
+    from amd_ctk.configuration.settings_file import set_setting
 
     if value != RESERVED:
         try:
-            return set_setting(host, ACCESS, value) if value else unset_setting(host, ACCESS)
+            return set_setting(host, ACCESS, value or None)
         finally:
             # Also where config.toml cannot be read: who removes the packages needs the nodes.
             Tracker(host).nodes.give_back()

@@ -1,4 +1,4 @@
-"""Who may reserve GPUs, in config.toml, and what else that says to the service that gives out GPUs.
+"""Who may reserve GPUs, in config.toml and as it is shown, and what else that says to the service that gives out GPUs.
 
 Names of users are looked up when they are written, and never when GPUs are given.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from amd_ctk.configuration.edit import Edited
 from amd_ctk.configuration.settings_file import prepare_setting, read_settings_file
+from amd_ctk.listing import format_columns, to_json
 from amd_device_spec.settings import (
     CONFIG_FILE,
     PRIVATE,
@@ -23,8 +24,13 @@ from amd_device_spec.settings import (
 )
 from amd_gpu_tracker.broker.people import EVERYONE, GROUP_SIGN, Permission, format_permission, is_name, parse_permission
 from amd_gpu_tracker.broker.terms import Terms
+from amd_gpu_tracker.times import format_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+
+HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
+WITHOUT_LIMIT = "no limit"
+NOBODY = "Only root may reserve GPUs"
 
 
 class NobodyCalledThat(ToolkitError):
@@ -126,3 +132,47 @@ def _is_meant(permission: Permission, who: str) -> bool:
 
 def _edit(host: Host, permissions: Sequence[Permission]) -> Edited:
     return prepare_setting(host, USERS, [format_permission(each) for each in permissions] or None)
+
+
+def describe(permission: Permission) -> str:
+    """Return a permission as a sentence."""
+    kind = "group" if permission.is_of_group else "user"
+    number = "" if permission.number is None else f" ({kind} {permission.number})"
+    if permission.is_excluded:
+        return f"{permission.who}{number} may not reserve GPUs"
+    how = "together" if permission.is_together else "at once"
+    gpus = f", at most {permission.gpus} {how}" if permission.gpus else ""
+    time = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
+    groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
+    return f"{permission.who}{number} may reserve GPUs{gpus}{time}{groups}"
+
+
+def format_table(permissions: Sequence[Permission]) -> str:
+    """Return all permissions as a table."""
+    return format_columns([HEADER, *map(_row, permissions)]) if permissions else NOBODY
+
+
+def format_json(permissions: Sequence[Permission], *, requires_reservation: bool) -> str:
+    """Return everything as JSON."""
+    users = [
+        {
+            "who": each.who,
+            "number": each.number,
+            "gpus": 0 if each.is_excluded else each.gpus or None,
+            "together": each.is_together,
+            "seconds": each.seconds or None,
+            "groups": list(each.groups),
+        }
+        for each in permissions
+    ]
+    return to_json({"users": users, "require_reservation": requires_reservation})
+
+
+def _row(permission: Permission) -> tuple[str, ...]:
+    number = "" if permission.number is None else str(permission.number)
+    if permission.is_excluded:
+        return permission.who, number, "none", "-", "-"
+    time = format_duration(permission.seconds) if permission.seconds else WITHOUT_LIMIT
+    groups = ", ".join(permission.groups) or "all GPUs"
+    gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or WITHOUT_LIMIT)
+    return permission.who, number, gpus, time, groups

@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from amd_ctk.configuration.config_file import ConfigFile, read_text
+from amd_ctk.configuration.edit import ConfigFile, read_text
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.listing import to_json

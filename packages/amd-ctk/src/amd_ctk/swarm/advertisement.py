@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 
 from amd_ctk.configuration.apply import find_target
-from amd_ctk.configuration.config_file import read_text
+from amd_ctk.configuration.edit import read_text
 from amd_ctk.configuration.settings_file import read_settings_file, set_setting, unset_setting
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.configuration.apply import Target, find_target
-from amd_ctk.configuration.changes import Changes, set_keys, take_back
-from amd_ctk.configuration.config_file import read_text
-from amd_ctk.configuration.edit import Edit
+from amd_ctk.configuration.edit import Edit, read_text
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.ledger import Changes, set_keys, take_back
 from amd_ctk.configuration.plan import WantedRuntime, configure, remove, unset_default
 from amd_ctk.configuration.unit_files import CommandLine, read_daemon_options
 from amd_ctk.documents.document import ABSENT, Document, DocumentError

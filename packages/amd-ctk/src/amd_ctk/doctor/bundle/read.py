@@ -5,25 +5,32 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import re
+import sys
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from amd_ctk.doctor.bundle.facts_json import parse_facts
-from amd_ctk.doctor.bundle.members import (
-    FACTS,
-    LARGEST_MEMBER,
-    LARGEST_PACKED,
-    LARGEST_UNPACKED,
-    MOST_MEMBERS,
-    BundleError,
-)
+from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.run import Result, run_checks
-from amdgpu_discovery.errors import reason
+from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.value import Value, ValueType
 
 # What unpacking may use of memory; xz allows its archives to ask for gigabytes.
 MEMORY = 256 * 1024 * 1024
+FACTS = "facts.json"
+LARGEST_MEMBER = 1024 * 1024
+MOST_MEMBERS = 64
+# Of the whole archive, packed and unpacked.
+LARGEST_PACKED = 4 * 1024 * 1024
+LARGEST_UNPACKED = 16 * 1024 * 1024
+
+
+class BundleError(ToolkitError):
+    """A bundle that cannot be written or understood."""
+
+    exit_code = 2
 
 
 def read_members(path: str) -> dict[str, bytes]:
@@ -79,3 +86,17 @@ def _load(members: dict[str, bytes], name: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BundleError(f"the bundle's {name} is not a JSON object")
     return document
+
+
+def parse_facts(document: dict[str, Any]) -> Facts:
+    """Return the facts of a document; ValueError for one that is none."""
+    return Facts.from_json(document, dict(_types_in(Facts)))
+
+
+def _types_in(value_type: type[Value]) -> Iterator[tuple[str, type[Value]]]:
+    """Yield each class of values that a field of this one has, near or far, with the name that annotations use."""
+    known = vars(sys.modules[value_type.__module__])
+    for name in re.findall(r"\w+", " ".join(value_type._fields.values())):
+        if isinstance(known.get(name), ValueType):
+            yield name, known[name]
+            yield from _types_in(known[name])

@@ -13,22 +13,11 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from amd_ctk.doctor.bundle.facts_json import format_facts
-from amd_ctk.doctor.bundle.members import (
-    FACTS,
-    FILES,
-    LARGEST_MEMBER,
-    LOG,
-    MOST_MEMBERS,
-    PROFILE,
-    README,
-    REPORT,
-    BundleError,
-)
+from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_MEMBERS, BundleError
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.run import Result
-from amd_ctk.doctor.text import format_json
+from amd_ctk.doctor.facts.cdi import KIND
+from amd_ctk.doctor.run import Result, format_json
 from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.settings import CONFIG_FILE, is_setting
@@ -41,13 +30,20 @@ from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.simulate import Profile, record_profile
 from amdgpu_discovery.simulate.profile_json import format_profile
 from amdgpu_discovery.simulate.record import FIRST_MADE_UP, without_serials
+from amdgpu_discovery.value import Value
 
+# A container can have 100,000 mounts; checks look at the first of a list, or at all GPUs.
+MOST_ITEMS = 1024
+README = "README"
+REPORT = "doctor.json"
+PROFILE = "profile.json"
+LOG = "amd-container-runtime.log"
+# Files of the host, below their path there.
+FILES = "files"
 LOG_FILE = "/var/log/amd-container-runtime.log"
 MOST_LINES = 200
 LAST_BYTES = 64 * 1024
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
-# The toolkit's own kind; other specs may hold anything.
-KIND = "amd.com/gpu"
 TEXT = """\
 A bundle of 'amd-ctk doctor --bundle'. See the same findings elsewhere with
 
@@ -65,7 +61,10 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
         raise BundleError(f"the bundle cannot be written: {path} is not a file", hint="name a new file")
     profile, hide = _record(host, with_serials=with_serials)
     members: dict[str, str] = {README: TEXT, REPORT: format_json(results), LOG: _last_lines(host)}
-    members |= {FACTS: _format(format_facts(facts, with_serials=with_serials)), **dict(_files(host))}
+    members |= {FACTS: _format(format_facts(facts, with_serials=with_serials)), **dict(_settings(host))}
+    for directory in CDI_DIRECTORIES:
+        for name in sorted(host.names(directory))[: MOST_MEMBERS // 4]:
+            members |= _spec(host, f"{directory}/{name}")
     content = {name: hide(text).encode()[:LARGEST_MEMBER] for name, text in members.items()}
     if profile is not None:
         content[PROFILE] = format_profile(profile)
@@ -90,13 +89,6 @@ def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable
     return made_up, Redaction([*read_serials(host, FIRST_MADE_UP + len(known)), *known])
 
 
-def _files(host: Host) -> Iterator[tuple[str, str]]:
-    yield from _settings(host)
-    for directory in CDI_DIRECTORIES:
-        for name in sorted(host.names(directory))[: MOST_MEMBERS // 4]:
-            yield from _spec(host, f"{directory}/{name}")
-
-
 def _settings(host: Host) -> Iterator[tuple[str, str]]:
     """Yield the settings that the toolkit has, without comments and without what else stands in the file."""
     try:
@@ -117,9 +109,9 @@ def _spec(host: Host, path: str) -> Iterator[tuple[str, str]]:
     except BrokenText:
         # The report says why; what is in it cannot be told apart.
         return
-    # In one that engines leave out may be anything.
+    # Other specs, and one that engines leave out, may hold anything.
     if not form_problems(tree) and tree["kind"] == KIND:
-        yield f"{FILES}{path}", json.dumps(_without_values(tree), indent=2) + "\n"
+        yield f"{FILES}{path}", _format(_without_values(tree))
 
 
 def _without_values(part: Any, key: str = "") -> Any:
@@ -164,3 +156,21 @@ def _pack(content: dict[str, bytes]) -> bytes:
             member.size, member.mode = len(data), 0o644
             archive.addfile(member, io.BytesIO(data))
     return packed.getvalue()
+
+
+def format_value(value: object) -> Any:
+    """Return what JSON has for a value, a list of them, or anything plain."""
+    if isinstance(value, Value):
+        return {name: format_value(field) for name, field in value.as_dict().items()}
+    if isinstance(value, tuple):
+        return [format_value(item) for item in value[:MOST_ITEMS]]
+    if isinstance(value, dict):
+        return {str(name): format_value(item) for name, item in value.items()}
+    return value
+
+
+def format_facts(facts: Facts, *, with_serials: bool) -> dict[str, Any]:
+    """Return facts as JSON has them; the id of a hive of XGMI is a serial too, which no check asks."""
+    gpus = facts.gpus.gpus if with_serials else tuple(gpu.replace(xgmi_hive=None) for gpu in facts.gpus.gpus)
+    document: dict[str, Any] = format_value(facts.replace(gpus=facts.gpus.replace(gpus=gpus)))
+    return document

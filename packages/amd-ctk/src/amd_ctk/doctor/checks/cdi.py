@@ -15,11 +15,7 @@ GENERATE = "sudo amd-ctk cdi generate"
 REFRESH = "sudo amd-ctk cdi refresh"
 
 
-@check(
-    "cdi",
-    why="an engine gives out the nodes that the spec names, even if the host has changed",
-    see="how-to/cdi.md",
-)
+@check(why="an engine gives out the nodes that the spec names, even if the host has changed", see="how-to/cdi.md")
 def check_cdi(facts: Facts) -> Finding | None:
     """Does the CDI spec match this host?"""
     cdi = facts.cdi
@@ -70,7 +66,6 @@ def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding 
 
 
 @check(
-    "cdi-names",
     why="engines ignore a device that two files in one directory define; /run/cdi overrides /etc/cdi",
     see="reference/cdi.md",
 )

@@ -6,17 +6,14 @@ from shlex import quote
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
-from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.all import FIRST_BY_CDI, FIRST_WITH_GPUS, Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
-from amd_ctk.doctor.inside.tried import FIRST_BY_CDI, FIRST_WITH_GPUS, ignored_gpus_option, name_of, takes_cdi
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_WITH_CDI
 
 INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
-EVERYBODY = 0o006
 
 
 @check(
-    "containerd",
     engine="containerd",
     why="containerd does not start if its file is broken; containers do not start if their runtime is missing",
     see="how-to/configure-engines.md",
@@ -34,7 +31,6 @@ def check_containerd(facts: Facts) -> Finding | None:
 
 
 @check(
-    "docker",
     engine="docker",
     why="'docker run --runtime=amd' fails, or a container silently gets no GPU",
     see="how-to/configure-engines.md",
@@ -66,12 +62,7 @@ def _judge_silence(docker: DockerFacts) -> Finding:
     return not_checked(words, needs=f"sudo systemctl {'status' if docker.silence == LATE else 'start'} docker")
 
 
-@check(
-    "docker-cdi",
-    engine="docker",
-    why="'--device amd.com/gpu=0' fails",
-    see="reference/engines.md#notes-on-engines",
-)
+@check(engine="docker", why="'--device amd.com/gpu=0' fails", see="reference/engines.md#notes-on-engines")
 def check_docker_cdi(facts: Facts) -> Finding | None:
     """Does Docker read CDI specs?"""
     docker = facts.docker
@@ -85,7 +76,6 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
 
 
 @check(
-    "docker-compose",
     engine="docker",
     why="a service with 'gpus:' starts without a GPU, and one with a CDI device below 'devices:' does not start",
     see="how-to/compose.md",
@@ -100,7 +90,6 @@ def check_docker_compose(facts: Facts) -> Finding | None:
 
 
 @check(
-    "docker-context",
     engine="docker",
     why="containers get the GPUs of the machine that runs them; Docker Desktop's virtual machine has none",
     see="reference/support.md#engines",
@@ -118,7 +107,6 @@ def check_docker_context(facts: Facts) -> Finding | None:
 
 
 @check(
-    "docker-file",
     engine="docker",
     why="dockerd does not start if its file is broken; containers do not start if their runtime is missing",
     see="how-to/configure-engines.md",
@@ -145,7 +133,6 @@ def check_docker_file(facts: Facts) -> Finding | None:
 
 
 @check(
-    "docker-gpus",
     engine="docker",
     why="Docker before 28.3 says 'could not select device driver'; 28.3 uses the AMD runtime, 29.3 and later use CDI",
     see="how-to/troubleshoot.md#what-engines-say",
@@ -155,12 +142,12 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
     docker = facts.docker
     if not docker.version:
         return None
-    why = ignored_gpus_option(facts)
+    why = facts.ignored_gpus_option
     if why:
-        return bad(f"{name_of(facts)} asks with --gpus, but {why}", fix=INSTEAD_OF_GPUS)
+        return bad(f"{facts.container_name} asks with --gpus, but {why}", fix=INSTEAD_OF_GPUS)
     if docker.version < FIRST_WITH_GPUS:
         return note(f"Docker {docker.version_words} has no --gpus for AMD", fix=INSTEAD_OF_GPUS)
-    if takes_cdi(facts) or docker.default_runtime in (docker.file_runtimes or ("amd",)):
+    if facts.takes_cdi or docker.default_runtime in (docker.file_runtimes or ("amd",)):
         return ok("--gpus works for AMD GPUs")
     words = "--gpus has no effect without --runtime=amd"
     because = _why_not_by_cdi(facts) if docker.version >= FIRST_BY_CDI else ""
@@ -178,7 +165,6 @@ def _why_not_by_cdi(facts: Facts) -> str:
 
 
 @check(
-    "docker-options",
     engine="docker",
     why="dockerd does not start with a setting both in daemon.json and on its command line",
     see="how-to/configure-engines.md",
@@ -195,7 +181,6 @@ def check_docker_options(facts: Facts) -> Finding | None:
 
 
 @check(
-    "rootless",
     engine="docker",
     why="without root, engines cannot make nodes; they bind the host's nodes, with the host's mode",
     see="explanation/access.md#rootless-engines",
@@ -203,7 +188,7 @@ def check_docker_options(facts: Facts) -> Finding | None:
 def check_rootless(facts: Facts) -> Finding | None:
     """Can a rootless engine open the nodes?"""
     docker = facts.docker
-    closed = [node for node in facts.gpus.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
+    closed = facts.gpus.closed_nodes
     if docker.maps_users and closed and not docker.is_rootless:
         # The AMD runtime makes nodes that the mapped ids may open; with --device and CDI the mode counts.
         words = f"Docker maps user ids, and with --device {closed[0].path} keeps its mode {closed[0].mode:04o}"

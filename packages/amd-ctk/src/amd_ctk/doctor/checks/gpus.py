@@ -1,26 +1,25 @@
-"""The GPUs and their device nodes."""
+"""The GPUs and their device nodes, and GPUs that are sick, lost or drained."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amd_ctk.doctor.advice import TRIGGER, fix_nodes, fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amdgpu_discovery.gpu import MEBIBYTE, DeviceNode, Gpu, UnnumberedGpu
+from amd_ctk.doctor.facts.gpus import GROUP, TRIGGER, GpuCondition
+from amd_gpu_tracker import GpuState
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu, UnnumberedGpu
 
 ASK_KERNEL = "sudo dmesg | grep -iE 'kfd|atomic'"
-GROUP = 0o060
-EVERYBODY = 0o006
 SMALL_CARVE_OUT = 4096
 RAISE_LIMIT = (
     "boot with ttm.pages_limit=PAGES (of 4 KiB, without amdgpu.gttsize) to use more memory; if a program asks for VRAM,"
     " set aside more in the firmware"
 )
+SICK_PAGE = "how-to/service-gpus.md#a-gpu-is-sick"
 
 
 @check(
-    "kfd",
     why="a GPU that KFD does not list can display but not compute, and no container can ask for it",
     see="explanation/numbering.md#gpus-without-a-number",
 )
@@ -59,7 +58,6 @@ def _judge_list(listed: int, unlisted: list[str]) -> Finding:
 
 
 @check(
-    "gpu-state",
     why="a GPU that was lost or hangs in a reset answers with errors, and every program that opens it fails",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
@@ -73,11 +71,7 @@ def check_gpu_state(facts: Facts) -> Finding | None:
     return ok("the driver answers for every GPU")
 
 
-@check(
-    "nodes",
-    why="a container's node is made from the host's",
-    see="reference/messages.md#the-driver-and-its-nodes",
-)
+@check(why="a container's node is made from the host's", see="reference/messages.md#the-driver-and-its-nodes")
 def check_nodes(facts: Facts) -> Finding | None:
     """Do the device nodes exist, with the driver's numbers?"""
     if not facts.gpus.gpus:
@@ -86,18 +80,14 @@ def check_nodes(facts: Facts) -> Finding | None:
     if facts.kernel.is_user_namespace and problems:
         return None
     if problems:
-        return bad(problems[0].message, fix=fix_nodes(problems[0]))
+        return bad(problems[0].message, fix=problems[0].fix)
     if not facts.gpus.nodes:
         return not_checked("no GPU has nodes that could be looked at", needs="a GPU whose nodes are there")
     node = facts.gpus.nodes[-1]
     return ok(f"{len(facts.gpus.nodes)} nodes with the driver's numbers; {node.path} is {node.mode:04o}")
 
 
-@check(
-    "partitions",
-    why="programs reach a partition through its own render node",
-    see="explanation/numbering.md",
-)
+@check(why="programs reach a partition through its own render node", see="explanation/numbering.md")
 def check_partitions(facts: Facts) -> Finding | None:
     """Do partitions have their nodes?"""
     partitions = [gpu for gpu in facts.gpus.gpus if gpu.partition_total > 1]
@@ -105,35 +95,29 @@ def check_partitions(facts: Facts) -> Finding | None:
         return None
     problems = [problem for problem in facts.gpus.node_problems if problem.is_partition]
     if problems:
-        return bad(f"{len(problems)} partitions lack nodes: {problems[0].message}", fix=fix_nodes(problems[0]))
+        return bad(f"{len(problems)} partitions lack nodes: {problems[0].message}", fix=problems[0].fix)
     return ok(f"all {len(partitions)} partitions have their nodes")
 
 
 @check(
-    "node-access",
     why="rootless engines, and --device, give a container the host's node with the host's mode",
     see="explanation/access.md",
 )
 def check_node_access(facts: Facts) -> Finding | None:
     """May the group of the nodes open them?"""
-    nodes = facts.gpus.compute_nodes
-    if not nodes or facts.toolkit.is_access_reserved:
+    if not facts.gpus.compute_nodes or facts.toolkit.is_access_reserved:
         return None
     directory = facts.gpus.closed_directory
     if directory:
         return bad(f"{directory} is closed to all users but root", fix=f"sudo chmod 755 {directory}")
-    closed = [node for node in nodes if node.mode & EVERYBODY != EVERYBODY and not _is_of_group(node)]
+    closed = [node for node in facts.gpus.closed_nodes if node.mode & GROUP != GROUP or node.gid == 0]
     if closed:
         words = f"{closed[0].path} has mode {closed[0].mode:04o} and group {_group(closed[0].gid, facts)}"
         return bad(f"{words}: only root may open it", fix=TRIGGER)
-    groups = sorted({_group(node.gid, facts) for node in nodes if node.mode & EVERYBODY != EVERYBODY})
+    groups = sorted({_group(node.gid, facts) for node in facts.gpus.closed_nodes})
     if len(groups) > 1:
         return bad(f"the nodes belong to several groups: {', '.join(groups)}", fix=TRIGGER)
     return ok("the nodes are open to " + (f"group {groups[0]}" if groups else "everyone"))
-
-
-def _is_of_group(node: DeviceNode) -> bool:
-    return node.mode & GROUP == GROUP and node.gid != 0
 
 
 def _group(gid: int, facts: Facts) -> str:
@@ -142,7 +126,6 @@ def _group(gid: int, facts: Facts) -> str:
 
 
 @check(
-    "gpu-access",
     why="with gpu-access = reserved, root owns the nodes; the list of each names the users who reserved its GPU",
     see="explanation/access.md#gpus-that-only-their-holder-opens",
 )
@@ -154,7 +137,7 @@ def check_gpu_access(facts: Facts) -> Finding | None:
     if toolkit.is_access_reserved and not toolkit.is_served:
         # It would also put right what the lists of nodes say.
         words = "gpu-access is reserved, but the service that opens GPUs to their holders does not answer"
-        return bad(words, fix=fix_service(toolkit))
+        return bad(words, fix=toolkit.service_fix)
     if toolkit.access_problem:
         verb = "set gpu-access reserved" if toolkit.is_access_reserved else "unset gpu-access"
         return bad(toolkit.access_problem, fix=f"sudo amd-ctk config {verb}")
@@ -164,18 +147,16 @@ def check_gpu_access(facts: Facts) -> Finding | None:
 
 
 @check(
-    "apu-memory",
     why="some programs count only the memory that the firmware set aside, and find the GPU too small",
     see="explanation/numbering.md",
 )
 def check_apu_memory(facts: Facts) -> Finding | None:
     """How much memory may an integrated GPU use?"""
-    has_cards = any(not gpu.is_apu for gpu in facts.gpus.gpus)
     for gpu in facts.gpus.gpus:
         carve_out = facts.gpus.carve_outs.get(gpu.number)
         if not gpu.is_apu or carve_out is None or not gpu.vram_bytes:
             continue
-        if carve_out // MEBIBYTE < SMALL_CARVE_OUT and has_cards:
+        if carve_out // MEBIBYTE < SMALL_CARVE_OUT and facts.gpus.cards:
             # Programs use the cards.
             continue
         if gpu.vram_bytes > carve_out:
@@ -197,25 +178,18 @@ def _judge_carve_out(number: int, carve_out: int, total: int) -> Finding:
 
 
 @check(
-    "integrated-gpu",
     why="`all` includes the integrated GPU, and a program that uses the first GPU may pick it",
     see="explanation/numbering.md#inside-a-container",
 )
 def check_integrated_gpu(facts: Facts) -> Finding | None:
     """Is there an integrated GPU beside a card?"""
-    cards = [gpu.number for gpu in facts.gpus.gpus if not gpu.is_apu]
-    integrated = [gpu.number for gpu in facts.gpus.gpus if gpu.is_apu]
-    if not cards or not integrated:
+    integrated = [str(gpu.number) for gpu in facts.gpus.gpus if gpu.is_apu]
+    if not facts.gpus.cards or not integrated:
         return None
-    chosen = ",".join(map(str, cards))
-    return note(
-        f"GPU {', '.join(map(str, integrated))} is integrated, and part of 'all'",
-        fix=f"ask for the cards: AMD_VISIBLE_DEVICES={chosen}",
-    )
+    return note(f"GPU {', '.join(integrated)} is integrated, and part of 'all'", fix=facts.gpus.cards_fix)
 
 
 @check(
-    "partition-mode",
     why="the driver does not change the mode while processes use the GPU; a new mode changes which GPUs exist",
     see="reference/gpu-tracker.md#partition-modes",
 )
@@ -230,3 +204,47 @@ def check_partition_mode(facts: Facts) -> Finding | None:
     # A container may have several GPUs.
     names = ", ".join(dict.fromkeys(name for names in names_by_gpu.values() for name in names.split(", ")))
     return note(f"GPUs [{numbers}] are in use by {names}: their partition mode cannot be changed now")
+
+
+@check(
+    why="every program fails on a GPU that its driver has given up; a GPU with errors is given out last", see=SICK_PAGE
+)
+def check_gpu_health(facts: Facts) -> Finding | None:
+    """Are the GPUs well?"""
+    if sick := _find(facts, GpuState.SICK):
+        return bad(_words(sick), fix="sudo dmesg | grep amdgpu, then reset the GPU or reboot")
+    if suspect := _find(facts, GpuState.SUSPECT):
+        return note(_words(suspect), fix=_command("drain", suspect))
+    return None
+
+
+@check(
+    why="requests for GPUs numbered after a lost one are refused, because the numbers now mean other GPUs",
+    see="how-to/service-gpus.md#a-gpu-is-lost",
+)
+def check_gpu_lost(facts: Facts) -> Finding | None:
+    """Are all tracked GPUs still present?"""
+    lost = _find(facts, GpuState.LOST)
+    return bad(_words(lost), fix=_command("forget", lost)) if lost else None
+
+
+@check(why="a drained GPU is not given out until it is undrained", see="how-to/service-gpus.md#drain-a-gpu")
+def check_gpu_drained(facts: Facts) -> Finding | None:
+    """Is a GPU drained?"""
+    drained = _find(facts, GpuState.DRAINED, GpuState.DRAINING)
+    return note(_words(drained), fix=_command("undrain", drained)) if drained else None
+
+
+def _find(facts: Facts, *states: str) -> list[GpuCondition]:
+    return [gpu for gpu in facts.conditions if gpu.state in states]
+
+
+def _words(gpus: list[GpuCondition]) -> str:
+    """Return one sentence about all of them, with the reason of the first."""
+    numbers = ", ".join(str(gpu.number) for gpu in gpus)
+    subject = f"GPU {numbers} is" if len(gpus) == 1 else f"GPUs {numbers} are"
+    return f"{subject} {gpus[0].state}{f': {gpus[0].reason}' if gpus[0].reason else ''}"
+
+
+def _command(verb: str, gpus: list[GpuCondition]) -> str:
+    return f"sudo amd-ctk gpu-tracker {verb} {','.join(str(gpu.number) for gpu in gpus)}"

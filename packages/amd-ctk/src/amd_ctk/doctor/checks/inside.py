@@ -9,14 +9,6 @@ from collections.abc import Sequence
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.inside.tried import (
-    SAID_ELSEWHERE,
-    gpus_inside,
-    ignored_gpus_option,
-    name_of,
-    nodes_with,
-    permitted_nodes,
-)
 from amd_ctk.explain.rocm_inside import FILTERS, closed_fix, closed_words, find_missing, look_inside, mode_allows
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
@@ -24,12 +16,13 @@ from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.targets import fits
 
+# Each has a check of its own.
+SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
 WORDS = {errno.ENOMEM: "KFD refuses this card", errno.EBUSY: "the GPU is being reset"}
 CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
 
 
 @check(
-    "inside-access",
     why="a process opens a node by its mode, its user and its groups; the name of a group means nothing, its "
     "number does",
     see="explanation/access.md",
@@ -38,39 +31,39 @@ def check_inside_access(facts: Facts) -> Finding | None:
     """May the container's user open its nodes?"""
     if facts.inside is None or not facts.inside.nodes:
         return None
-    closed, process = nodes_with(facts, errno.EACCES), facts.inside.process
+    closed, process = facts.nodes_with(errno.EACCES), facts.inside.process
     if not closed:
-        is_open = permitted_nodes(facts)
-        return ok(f"user {process.uid} of {name_of(facts)} may open {is_open[0].path}") if is_open else None
+        is_open = facts.permitted_nodes
+        return ok(f"user {process.uid} of {facts.container_name} may open {is_open[0].path}") if is_open else None
     node = closed[0]
     if mode_allows(node, process):
-        words = f"SELinux or a mount with nodev closes {node.path} in {name_of(facts)}: its mode would allow access"
+        words = (
+            f"SELinux or a mount with nodev closes {node.path} in {facts.container_name}: its mode would allow access"
+        )
         return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
     return bad(closed_words(node, process), fix=closed_fix(node))
 
 
 @check(
-    "inside-cgroup",
     why="a node that was bound or made inside cannot be opened if the device cgroup does not allow its number",
     see="explanation/access.md#the-device-cgroup-is-the-gate",
 )
 def check_inside_cgroup(facts: Facts) -> Finding | None:
     """Does the container's device cgroup allow its nodes?"""
-    refused = nodes_with(facts, errno.EPERM)
+    refused = facts.nodes_with(errno.EPERM)
     if refused:
-        words = f"the device cgroup of {name_of(facts)} refuses {refused[0].path} ({refused[0].number})"
+        words = f"the device cgroup of {facts.container_name} refuses {refused[0].path} ({refused[0].number})"
         return bad(words, fix=f"start it with --device {shlex.quote(refused[0].path)}, or with --runtime=amd")
-    return ok(f"the device cgroup of {name_of(facts)} refuses no node") if permitted_nodes(facts) else None
+    return ok(f"the device cgroup of {facts.container_name} refuses no node") if facts.permitted_nodes else None
 
 
 @check(
-    "inside-filters",
     why="ROCR_, HIP_ and CUDA_VISIBLE_DEVICES count the container's GPUs from 0; the host's numbers hide them all",
     see="explanation/numbering.md#inside-a-container",
 )
 def check_inside_filters(facts: Facts) -> Finding | None:
     """Do variables inside hide GPUs that the container has?"""
-    gpus = gpus_inside(facts)
+    gpus = facts.gpus_inside
     variables = facts.inside.variables if facts.inside else {}
     filters = {name: variables[name] for name in FILTERS if variables.get(name)}
     if not gpus or not filters:
@@ -78,15 +71,14 @@ def check_inside_filters(facts: Facts) -> Finding | None:
     inside = look_inside(gpus, filters)
     name, words = list(inside.words_by_variable.items())[-1]
     if not inside.hip_gpus:
-        said = f"{name}={filters[name]} in {name_of(facts)} {words}"
+        said = f"{name}={filters[name]} in {facts.container_name} {words}"
         return bad(said, fix=f"start it without {name}; AMD_VISIBLE_DEVICES chooses GPUs of the host")
     if len(inside.hip_gpus) < len(gpus):
-        return note(f"{name}={filters[name]} in {name_of(facts)} {words}")
+        return note(f"{name}={filters[name]} in {facts.container_name} {words}")
     return None
 
 
 @check(
-    "inside-gpu",
     why="the driver refuses a card that it cannot serve, and every GPU while one is being reset",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
@@ -98,33 +90,30 @@ def check_inside_gpu(facts: Facts) -> Finding | None:
         return None
     number = broken[0].errno or 0
     words = WORDS.get(number, os.strerror(number))
-    return bad(f"{broken[0].path} does not open in {name_of(facts)}: {words}", fix="sudo dmesg | grep -iE 'amdgpu|kfd'")
+    return bad(
+        f"{broken[0].path} does not open in {facts.container_name}: {words}", fix="sudo dmesg | grep -iE 'amdgpu|kfd'"
+    )
 
 
 @check(
-    "inside-integrated",
     why="a program uses the first GPU that HIP lists; few images have code for integrated GPUs",
     see="explanation/numbering.md#inside-a-container",
 )
 def check_inside_integrated(facts: Facts) -> Finding | None:
     """Does a container use the integrated GPU instead of a card?"""
-    integrated = {gpu.number: gpu for gpu in gpus_inside(facts) if gpu.is_apu}
-    cards = [gpu.number for gpu in facts.gpus.gpus if not gpu.is_apu]
-    if facts.inside is None or not integrated or not cards:
+    integrated = {gpu.number: gpu for gpu in facts.gpus_inside if gpu.is_apu}
+    if facts.inside is None or not integrated or not facts.gpus.cards:
         return None
     filters = {name: value for name, value in facts.inside.variables.items() if value}
-    seen = look_inside(gpus_inside(facts), filters).hip_gpus
+    seen = look_inside(facts.gpus_inside, filters).hip_gpus
     used = next((integrated[gpu.number] for gpu in seen if gpu.number in integrated), None)
     if used is None:
         return None
-    fix = f"ask for the cards: AMD_VISIBLE_DEVICES={','.join(map(str, cards))}"
     targets = facts.inside.image.targets
     if used.gfx_target and targets and not fits(used.gfx_target, targets):
-        words = (
-            f"{name_of(facts)} has GPU {used.number}, which is integrated; the image has no code for {used.gfx_target}"
-        )
-        return bad(words, fix=fix)
-    return _judge_order(name_of(facts), seen, set(integrated), fix)
+        words = f"{facts.container_name} has GPU {used.number}, which is integrated"
+        return bad(f"{words}; the image has no code for {used.gfx_target}", fix=facts.gpus.cards_fix)
+    return _judge_order(facts.container_name, seen, set(integrated), facts.gpus.cards_fix)
 
 
 def _judge_order(name: str, seen: Sequence[GpuLocation], integrated: set[int], fix: str) -> Finding:
@@ -136,23 +125,21 @@ def _judge_order(name: str, seen: Sequence[GpuLocation], integrated: set[int], f
 
 
 @check(
-    "inside-kfd",
     why="KFD refuses a process that may use none of its GPUs, even before it lists them",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_kfd(facts: Facts) -> Finding | None:
     """Does /dev/kfd have a GPU for this container?"""
-    refused = nodes_with(facts, errno.EINVAL)
+    refused = facts.nodes_with(errno.EINVAL)
     if not refused:
         return None
     return bad(
-        f"{refused[0].path} opens to {name_of(facts)}, but KFD gives it no GPU",
+        f"{refused[0].path} opens to {facts.container_name}, but KFD gives it no GPU",
         fix="give it a render node that belongs to a GPU of 'amd-ctk gpu list'",
     )
 
 
 @check(
-    "inside-nodes",
     why="ROCm opens /dev/kfd and the render node of each GPU; without them it finds no GPU",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
@@ -165,22 +152,22 @@ def check_inside_nodes(facts: Facts) -> Finding | None:
         return not_checked(inside.problem, needs=inside.needs)
     stale = _find_stale(facts)
     if stale:
-        return bad(stale, fix=f"restart {name_of(facts)}, so that it gets the current numbers")
+        return bad(stale, fix=f"restart {facts.container_name}, so that it gets the current numbers")
     # That is said by docker-gpus.
-    if ignored_gpus_option(facts):
+    if facts.ignored_gpus_option:
         return None
-    return _judge_paths(name_of(facts), [node.path for node in inside.nodes if node.major is not None])
+    return _judge_paths(facts.container_name, [node.path for node in inside.nodes if node.major is not None])
 
 
 def _find_stale(facts: Facts) -> str:
     """Return what is wrong with a number in the container, "" where nothing is."""
-    other = [node for node in nodes_with(facts, None) if node.major is not None]
+    other = [node for node in facts.nodes_with(None) if node.major is not None]
     if other:
-        return f"{other[0].path} is {other[0].number} in {name_of(facts)}, but the host has no such GPU"
-    dead = nodes_with(facts, errno.ENXIO, errno.ENODEV)
+        return f"{other[0].path} is {other[0].number} in {facts.container_name}, but the host has no such GPU"
+    dead = facts.nodes_with(errno.ENXIO, errno.ENODEV)
     # A simulated host has no driver that could answer.
     if dead and facts.inside and facts.inside.has_driver:
-        return f"{dead[0].path} is {dead[0].number} in {name_of(facts)}, but no driver answers there"
+        return f"{dead[0].path} is {dead[0].number} in {facts.container_name}, but no driver answers there"
     return ""
 
 
@@ -192,7 +179,6 @@ def _judge_paths(name: str, present: list[str]) -> Finding:
 
 
 @check(
-    "inside-slurm",
     engine="slurm",
     why="a container that another runtime starts in a job gets none of the job's GPUs, or GPUs of other jobs too",
     see="how-to/slurm.md#run-containers",
@@ -201,35 +187,36 @@ def check_inside_slurm(facts: Facts) -> Finding | None:
     """Does a container in a Slurm job have the GPUs of its job?"""
     variables = facts.inside.variables if facts.inside else {}
     job = parse_job({name: value for name, value in variables.items() if value})
-    may_open = {node.minor for node in permitted_nodes(facts) if node.path.startswith("/dev/dri/renderD")}
+    may_open = {node.minor for node in facts.permitted_nodes if node.path.startswith("/dev/dri/renderD")}
     # What is missing altogether is said by inside-nodes and inside-cgroup.
     if not (job or variables.get(NODE)) or not facts.slurm.files or not may_open:
         return None
     if job is None or not job.gpus:
-        return note(f"{name_of(facts)} may open {len(may_open)} GPUs, but its Slurm job names no GPU", fix=CONSTRAIN)
+        return note(
+            f"{facts.container_name} may open {len(may_open)} GPUs, but its Slurm job names no GPU", fix=CONSTRAIN
+        )
     try:
         given = {gpu.render_minor: gpu.number for gpu in select_gpus_of_job(job, facts.slurm.files, facts.gpus.gpus)}
     except SlurmError as error:
         return bad(error.message, fix="amd-ctk slurm status")
     lacking = [number for minor, number in given.items() if minor not in may_open]
     if lacking:
-        words = f"Slurm gave the job GPU {min(lacking)}, but {name_of(facts)} may not open it"
+        words = f"Slurm gave the job GPU {min(lacking)}, but {facts.container_name} may not open it"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=slurm, and start the job again")
     if may_open - given.keys():
-        words = f"{name_of(facts)} may open {len(may_open)} GPUs, but its job has {len(given)}"
+        words = f"{facts.container_name} may open {len(may_open)} GPUs, but its job has {len(given)}"
         return note(words, fix=CONSTRAIN)
-    return ok(f"{name_of(facts)} has the GPUs of its job")
+    return ok(f"{facts.container_name} has the GPUs of its job")
 
 
 @check(
-    "inside-smi",
     why="tools that read /sys instead of KFD list all GPUs of the host; rocminfo and HIP list the usable ones",
     see="explanation/access.md",
 )
 def check_inside_smi(facts: Facts) -> Finding | None:
     """Do tools inside list more GPUs than the container can use?"""
-    given, total = len(gpus_inside(facts)), len(facts.gpus.gpus)
+    given, total = len(facts.gpus_inside), len(facts.gpus.gpus)
     if not given or given == total:
         return None
-    words = f"rocm-smi in {name_of(facts)} may list {total} GPUs, but only {given} can be used"
+    words = f"rocm-smi in {facts.container_name} may list {total} GPUs, but only {given} can be used"
     return note(words, fix="look at rocminfo")

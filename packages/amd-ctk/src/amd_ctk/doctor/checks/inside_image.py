@@ -7,9 +7,7 @@ import os
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.inside import InsideFacts
-from amd_ctk.doctor.inside.caches import find_home
-from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY
-from amd_ctk.doctor.inside.tried import gpus_inside, name_of
+from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY, find_home
 from amdgpu_discovery.driver_versions import is_tested
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.targets import OVERRIDE, fits, generation_of, parse_override
@@ -26,7 +24,6 @@ SMALL_SHARED_MEMORY = 1024
 
 
 @check(
-    "inside-cache",
     why="MIOpen, Triton and the compiler keep kernels below the home directory; without them, each first run takes "
     "minutes again",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
@@ -38,12 +35,12 @@ def check_inside_cache(facts: Facts) -> Finding | None:
         return None
     lost = next((path for path in inside.image.compiled if not _is_kept(path, inside)), "")
     if lost:
-        words = f"{name_of(facts)} has compiled kernels into {lost}, which is deleted with it"
+        words = f"{facts.container_name} has compiled kernels into {lost}, which is deleted with it"
         return bad(words, fix=f"add --volume=rocm-cache:{os.path.dirname(lost)}")
     cache = f"{find_home(inside.variables)}/.cache"
     if _is_kept(cache, inside):
         return ok(f"{cache} is on a volume")
-    return note(f"{cache} in {name_of(facts)} is deleted with it", fix=f"add --volume=rocm-cache:{cache}")
+    return note(f"{cache} in {facts.container_name} is deleted with it", fix=f"add --volume=rocm-cache:{cache}")
 
 
 def _is_kept(path: str, inside: InsideFacts) -> bool:
@@ -51,7 +48,6 @@ def _is_kept(path: str, inside: InsideFacts) -> bool:
 
 
 @check(
-    "inside-lsmod",
     why="without lsmod, rocminfo of earlier ROCm prints 'ROCk module is NOT loaded' and exits",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
@@ -59,12 +55,11 @@ def check_inside_lsmod(facts: Facts) -> Finding | None:
     """Does the image lack lsmod, which rocminfo asks?"""
     if facts.inside is None or not facts.inside.image.asks_lsmod or facts.inside.image.has_lsmod:
         return None
-    words = f"rocminfo in {name_of(facts)} exits because lsmod is missing; the module is loaded"
+    words = f"rocminfo in {facts.container_name} exits because lsmod is missing; the module is loaded"
     return bad(words, fix="install kmod in the image")
 
 
 @check(
-    "inside-memlock",
     why="RDMA registers memory, which the kernel counts as locked; past the limit RCCL and UCX fail",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
@@ -75,13 +70,12 @@ def check_inside_memlock(facts: Facts) -> Finding | None:
         return None
     limit = inside.process.locked_memory
     if limit is None or limit >= GIB or inside.process.has_capability(CAP_IPC_LOCK):
-        return ok(f"{name_of(facts)} has InfiniBand devices, and may lock memory")
-    words = f"{name_of(facts)} has InfiniBand devices, and may lock {limit // 1024} KiB of memory"
+        return ok(f"{facts.container_name} has InfiniBand devices, and may lock memory")
+    words = f"{facts.container_name} has InfiniBand devices, and may lock {limit // 1024} KiB of memory"
     return bad(words, fix="add --ulimit memlock=-1")
 
 
 @check(
-    "inside-numa",
     why="engines' seccomp profiles allow mbind and set_mempolicy with CAP_SYS_NICE alone; RCCL and numactl "
     "then complain",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
@@ -89,27 +83,28 @@ def check_inside_memlock(facts: Facts) -> Finding | None:
 def check_inside_numa(facts: Facts) -> Finding | None:
     """Does seccomp refuse the calls that place memory near a GPU?"""
     inside = facts.inside
-    if inside is None or inside.numa_nodes < 2 or not gpus_inside(facts):
+    if inside is None or inside.numa_nodes < 2 or not facts.gpus_inside:
         return None
     if not inside.process.has_seccomp or inside.process.has_capability(CAP_SYS_NICE):
         return None
-    return note(f"seccomp may refuse NUMA calls in {name_of(facts)}", fix="add --cap-add=SYS_NICE if a program asks")
+    return note(
+        f"seccomp may refuse NUMA calls in {facts.container_name}", fix="add --cap-add=SYS_NICE if a program asks"
+    )
 
 
 @check(
-    "inside-override",
     why="ROCm loads the code of the target that the variable names; it fails if that code is missing or cannot run",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_override(facts: Facts) -> Finding | None:
     """Does HSA_OVERRIDE_GFX_VERSION name a target whose code runs on the GPU?"""
     value = facts.inside.variables.get(OVERRIDE, "") if facts.inside else ""
-    gpus = [gpu for gpu in gpus_inside(facts) if gpu.gfx_target]
+    gpus = [gpu for gpu in facts.gpus_inside if gpu.gfx_target]
     if facts.inside is None or not value or not gpus:
         return None
     target = parse_override(value)
     if not target:
-        words = f"{OVERRIDE}={shown(value)} in {name_of(facts)} is not a version"
+        words = f"{OVERRIDE}={shown(value)} in {facts.container_name} is not a version"
         return bad(words, fix=f"start it without {OVERRIDE}, or write it as 10.3.0")
     return _judge_target(target, gpus[0], facts.inside.image.targets)
 
@@ -126,7 +121,6 @@ def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
 
 
 @check(
-    "inside-rocm",
     why="ROCm in the image calls the kernel's driver, and AMD tests only neighbouring releases",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
@@ -144,19 +138,21 @@ def check_inside_rocm(facts: Facts) -> Finding | None:
 
 
 @check(
-    "inside-shm",
     why="RCCL and data loaders share memory through /dev/shm; engines make it 64 MiB by default",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
 def check_inside_shm(facts: Facts) -> Finding | None:
     """Is /dev/shm large enough for several GPUs?"""
-    if facts.inside is None or len(gpus_inside(facts)) < 2:
+    if facts.inside is None or len(facts.gpus_inside) < 2:
         return None
     size = facts.inside.image.shared_memory
     if size is None:
-        words = f"{name_of(facts)} has no {SHARED_MEMORY}, through which RCCL shares several GPUs"
+        words = f"{facts.container_name} has no {SHARED_MEMORY}, through which RCCL shares several GPUs"
         return bad(words, fix="start it without --ipc=none") if facts.inside.image.has_rccl else None
-    words, fix = f"{SHARED_MEMORY} in {name_of(facts)} has {size // MEBIBYTE} MiB", "add --shm-size=16g, or --ipc=host"
+    words, fix = (
+        f"{SHARED_MEMORY} in {facts.container_name} has {size // MEBIBYTE} MiB",
+        "add --shm-size=16g, or --ipc=host",
+    )
     if size <= USUAL_SHARED_MEMORY * MEBIBYTE and facts.inside.image.has_rccl:
         return bad(f"{words}, too little for RCCL and several GPUs", fix=fix)
     if size < SMALL_SHARED_MEMORY * MEBIBYTE:
@@ -165,7 +161,6 @@ def check_inside_shm(facts: Facts) -> Finding | None:
 
 
 @check(
-    "inside-targets",
     why="a library without code for a GPU's target fails with 'invalid device function', or falls back to "
     "the processor",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
@@ -193,5 +188,4 @@ def check_inside_targets(facts: Facts) -> Finding | None:
 
 def _find_gpus(facts: Facts) -> list[Gpu]:
     """Return the GPUs whose targets are known; of a host with cards, inside-integrated judges the others."""
-    has_cards = any(not gpu.is_apu for gpu in facts.gpus.gpus)
-    return [gpu for gpu in gpus_inside(facts) if gpu.gfx_target and not (has_cards and gpu.is_apu)]
+    return [gpu for gpu in facts.gpus_inside if gpu.gfx_target and not (facts.gpus.cards and gpu.is_apu)]

@@ -9,11 +9,7 @@ from amd_ctk.doctor.facts.all import Facts
 NOBODY = 65534
 
 
-@check(
-    "windows",
-    why="WSL has /dev/dxg instead of /dev/kfd, which this toolkit needs",
-    see="reference/support.md#systems",
-)
+@check(why="WSL has /dev/dxg instead of /dev/kfd, which this toolkit needs", see="reference/support.md#systems")
 def check_windows(facts: Facts) -> Finding | None:
     """Is this Linux on Windows?"""
     if not facts.kernel.is_windows:
@@ -22,7 +18,6 @@ def check_windows(facts: Facts) -> Finding | None:
 
 
 @check(
-    "driver",
     why="without the driver there is no /dev/kfd, and no container gets a GPU",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
@@ -42,7 +37,6 @@ def check_driver(facts: Facts) -> Finding | None:
 
 
 @check(
-    "dkms",
     why="after a kernel update, the module of the old kernel cannot be loaded",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
@@ -60,7 +54,6 @@ def check_dkms(facts: Facts) -> Finding | None:
 
 
 @check(
-    "secure-boot",
     why="with Secure Boot, the kernel refuses a module whose signature it does not know",
     see="reference/messages.md#the-driver-and-its-nodes",
 )
@@ -81,7 +74,6 @@ def check_secure_boot(facts: Facts) -> Finding | None:
 
 
 @check(
-    "packages",
     why="a package that failed half-way lacks a driver or a program; apt refuses packages for another release",
     see="how-to/install.md#from-package-files",
 )
@@ -99,7 +91,6 @@ def check_packages(facts: Facts) -> Finding | None:
 
 
 @check(
-    "selinux",
     why="SELinux can deny access that a node's mode allows; programs then fail with 'Permission denied'",
     see="explanation/access.md",
 )
@@ -125,7 +116,6 @@ def _judge_labels(*, sets_labels: bool) -> Finding:
 
 
 @check(
-    "user-namespace",
     why="an LXC container of Proxmox or Incus needs the nodes passed in, with a mapped group",
     see="explanation/access.md#rootless-engines",
 )

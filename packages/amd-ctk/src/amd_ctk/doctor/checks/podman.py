@@ -5,14 +5,12 @@ from __future__ import annotations
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.checks.cdi import judge_version
 from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.gpus import GROUP
 
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=podman"
-EVERYBODY = 0o006
-GROUP = 0o060
 
 
 @check(
-    "podman-cdi",
     engine="podman",
     why="Podman ignores a spec of an unknown version, and refuses '--device amd.com/gpu=0'",
     see="reference/cdi.md",
@@ -23,7 +21,6 @@ def check_podman_cdi(facts: Facts) -> Finding | None:
 
 
 @check(
-    "podman-file",
     engine="podman",
     why="Podman does not start if its file is broken; containers do not start if their runtime is missing",
     see="how-to/configure-engines.md",
@@ -50,7 +47,6 @@ def check_podman_file(facts: Facts) -> Finding | None:
 
 
 @check(
-    "podman-nodes",
     engine="podman",
     why="a rootless container opens the host's nodes as the user who started it, and only crun can keep the "
     "user's groups",
@@ -58,10 +54,9 @@ def check_podman_file(facts: Facts) -> Finding | None:
 )
 def check_podman_nodes(facts: Facts) -> Finding | None:
     """Can containers of rootless Podman open the nodes?"""
-    user, nodes = facts.podman.user, facts.gpus.compute_nodes
-    if user is None or not nodes or facts.toolkit.is_access_reserved:
+    user, closed = facts.podman.user, facts.gpus.closed_nodes
+    if user is None or not facts.gpus.compute_nodes or facts.toolkit.is_access_reserved:
         return None
-    closed = [node for node in nodes if node.mode & EVERYBODY != EVERYBODY]
     # node-access says if only root may open them.
     foreign = [node for node in closed if node.mode & GROUP == GROUP and node.gid not in user.groups]
     if foreign:
@@ -76,7 +71,6 @@ def check_podman_nodes(facts: Facts) -> Finding | None:
 
 
 @check(
-    "podman-user",
     engine="podman",
     why="rootless Podman maps a range of ids into its containers, and keeps its sockets in the user's "
     "directory below /run",

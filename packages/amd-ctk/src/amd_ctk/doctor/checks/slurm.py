@@ -15,7 +15,6 @@ SHOW = "amd-ctk slurm status"
 
 
 @check(
-    "slurm",
     engine="slurm",
     why="a job gets the GPUs that gres.conf lists, and the AMD runtime gives them to its container",
     see="how-to/slurm.md#see-what-is-wrong",
@@ -29,7 +28,6 @@ def check_slurm(facts: Facts) -> Finding | None:
 
 
 @check(
-    "slurm-jobs",
     engine="slurm",
     why="a container that outlives its job keeps its GPUs and disturbs the next job",
     see="how-to/slurm.md#when-a-job-ends",

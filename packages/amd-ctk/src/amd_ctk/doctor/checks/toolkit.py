@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from shlex import quote
 
-from amd_ctk.doctor.advice import fix_service
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
@@ -23,7 +22,6 @@ RESTARTS = {
 
 
 @check(
-    "containers",
     why="a container keeps the device numbers that it started with, but the driver may have assigned others since",
     see="explanation/access.md#the-device-cgroup-is-the-gate",
 )
@@ -46,7 +44,6 @@ def _restart(stale: StaleContainer) -> str:
 
 
 @check(
-    "unstarted-containers",
     why="an engine that is killed between create and start can leave a container that it does not list any more; it "
     "keeps its GPUs",
     see="reference/messages.md#the-gpu-tracker",
@@ -61,7 +58,6 @@ def check_unstarted_containers(facts: Facts) -> Finding | None:
 
 
 @check(
-    "low-level-runtime",
     why="the AMD runtime prepares the container and then executes runc or crun",
     see="reference/runtime.md#the-low-level-runtime",
 )
@@ -78,11 +74,7 @@ def check_low_level_runtime(facts: Facts) -> Finding | None:
     return bad("neither runc nor crun is installed", fix="sudo apt install runc")
 
 
-@check(
-    "settings",
-    why="with invalid settings no container with GPUs starts",
-    see="reference/config.md",
-)
+@check(why="with invalid settings no container with GPUs starts", see="reference/config.md")
 def check_settings(facts: Facts) -> Finding | None:
     """Are the toolkit's settings valid?"""
     toolkit = facts.toolkit
@@ -99,7 +91,6 @@ def check_settings(facts: Facts) -> Finding | None:
 
 
 @check(
-    "sharing",
     why="a service gives GPUs to people; it also ends jobs whose time is over, and watches for idle GPUs",
     see="how-to/share.md",
 )
@@ -109,20 +100,18 @@ def check_sharing(facts: Facts) -> Finding | None:
     silent = "does not answer" if toolkit.has_socket else "does not listen"
     if toolkit.has_users and not toolkit.is_served:
         words = f"people may reserve GPUs, but the service that gives them out {silent}"
-        return bad(words, fix=fix_service(toolkit))
+        return bad(words, fix=toolkit.service_fix)
     if toolkit.requires_reservation and not toolkit.has_users:
         words = "containers need a reservation, but only root may make one"
         return note(words, fix="sudo amd-ctk users allow NAME, for each user who may reserve GPUs")
     if toolkit.idle and not toolkit.is_served:
         words = f"idle is {toolkit.idle}, but the service that watches for it {silent}"
-        return note(words, fix=fix_service(toolkit))
+        return note(words, fix=toolkit.service_fix)
     return ok("the service that gives GPUs to people answers") if toolkit.has_users else None
 
 
 @check(
-    "departed-users",
-    why="they belong to a user number: a new account with the number of a deleted one gets them",
-    see="how-to/share.md",
+    why="they belong to a user number: a new account with the number of a deleted one gets them", see="how-to/share.md"
 )
 def check_departed_users(facts: Facts) -> Finding | None:
     """Does every user in the rules, jobs and reservations have an account?"""
@@ -134,11 +123,7 @@ def check_departed_users(facts: Facts) -> Finding | None:
     return note(words, fix=" && ".join(f"sudo amd-ctk {each}" for each in departed[:MOST_FIXES]))
 
 
-@check(
-    "sudo",
-    why="sudo looks for programs only in the directories of its secure_path",
-    see="how-to/install.md",
-)
+@check(why="sudo looks for programs only in the directories of its secure_path", see="how-to/install.md")
 def check_sudo(facts: Facts) -> Finding | None:
     """Does sudo find amd-ctk?"""
     toolkit = facts.toolkit
@@ -152,7 +137,6 @@ def check_sudo(facts: Facts) -> Finding | None:
 
 
 @check(
-    "tracker",
     why="if its state is unreadable or describes other GPUs, no container gets a GPU",
     see="reference/messages.md#the-gpu-tracker",
 )
@@ -178,11 +162,7 @@ def check_tracker(facts: Facts) -> Finding | None:
     return ok("the GPU Tracker's state is valid")
 
 
-@check(
-    "tracker-files",
-    why="a container with GPUs starts only after its reservation is written",
-    see="reference/files.md#written",
-)
+@check(why="a container with GPUs starts only after its reservation is written", see="reference/files.md#written")
 def check_tracker_files(facts: Facts) -> Finding | None:
     """Can reservations and history be written?"""
     if facts.toolkit.unwritable:

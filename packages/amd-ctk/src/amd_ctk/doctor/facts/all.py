@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,22 +17,29 @@ from amd_ctk.doctor.facts.containers import (
     read_containers,
 )
 from amd_ctk.doctor.facts.docker import DockerFacts, read_docker
-from amd_ctk.doctor.facts.engine_files import EngineFileFacts, read_containerd
+from amd_ctk.doctor.facts.engine_files import EngineFileFacts, PodmanFacts, read_containerd, read_podman
 from amd_ctk.doctor.facts.gpus import GpuCondition, GpuFacts, read_conditions, read_gpus
 from amd_ctk.doctor.facts.inside import InsideFacts, read_inside
-from amd_ctk.doctor.facts.kernel import KernelFacts, read_kernel
-from amd_ctk.doctor.facts.packages import PackageFacts, read_packages
-from amd_ctk.doctor.facts.podman import PodmanFacts, read_podman
+from amd_ctk.doctor.facts.kernel import KernelFacts, PackageFacts, read_kernel, read_packages
 from amd_ctk.doctor.facts.slurm import JobFacts, SlurmFacts, read_jobs, read_slurm
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.doctor.facts.users import User
+from amd_ctk.doctor.inside.nodes import TriedNode
 from amd_ctk.explain.running import SECONDS, EngineAnswers, ask_engines
 from amd_device_spec.slurm_job import NODE
+from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 # What a container gets where an engine has used up the time; it answers in a tenth of that.
 LEAST_SECONDS = 0.3
+# Versions of Docker: --gpus sets AMD_VISIBLE_DEVICES, and takes a CDI device
+# (https://github.com/moby/moby/pull/52048).
+FIRST_WITH_GPUS = (28, 3)
+FIRST_BY_CDI = (29, 3)
+# Of a whole id, and of what engines show of it.
+WHOLE_ID = 64
+SHORT_ID = 12
 
 
 class BrokenHost(Host):
@@ -72,6 +80,48 @@ class Facts(Value):
     unstarted_containers: tuple[UnstartedContainer, ...] = ()
     # Of the one container that was asked about.
     inside: InsideFacts | None = None
+
+    @property
+    def container_name(self) -> str:
+        """Return the container as sentences name it."""
+        name = self.inside.name if self.inside else ""
+        return f"container {name[:SHORT_ID] if len(name) == WHOLE_ID else name}"
+
+    @property
+    def takes_cdi(self) -> bool:
+        """Return whether Docker's `--gpus` is a CDI device of AMD: not beside those of NVIDIA, nor with CDI off."""
+        docker, cdi = self.docker, self.cdi
+        return docker.version >= FIRST_BY_CDI and docker.has_cdi and bool(cdi.paths) and not cdi.has_nvidia
+
+    @property
+    def ignored_gpus_option(self) -> str:
+        """Return why a container that was given `--gpus` gets nothing by it, "" where it may, or was not given it."""
+        docker = self.docker
+        if self.inside is None or not self.inside.asks_gpus or not docker.version:
+            return ""
+        if any(node.major is not None for node in self.inside.nodes):
+            return ""
+        if docker.version < FIRST_WITH_GPUS:
+            return f"Docker {docker.version_words} has no --gpus for AMD"
+        if not self.takes_cdi and self.inside.runtime not in (docker.file_runtimes or ("amd",)):
+            return f"it runs under {self.inside.runtime}"
+        return ""
+
+    @property
+    def permitted_nodes(self) -> list[TriedNode]:
+        """Return the nodes that may be opened, whether or not a driver answers: the kernel asks for rights first."""
+        return self.nodes_with(0, errno.ENXIO, errno.ENODEV)
+
+    @property
+    def gpus_inside(self) -> list[Gpu]:
+        """Return the GPUs whose render nodes the container has."""
+        nodes = self.inside.nodes if self.inside else ()
+        minors = {node.minor for node in nodes if node.path.startswith("/dev/dri/")}
+        return [gpu for gpu in self.gpus.gpus if gpu.render_minor in minors]
+
+    def nodes_with(self, *numbers: int | None) -> list[TriedNode]:
+        """Return the nodes on which opening said one of these, 0 for those that opened, None for those not tried."""
+        return [node for node in self.inside.nodes if node.errno in numbers] if self.inside else []
 
 
 def read_facts(

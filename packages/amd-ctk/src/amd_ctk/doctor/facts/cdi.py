@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, SpecFile, resolve_devices
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options, read_all_generate_options
 from amd_ctk.cdi.validation import find_problems
+from amd_ctk.doctor.facts import read_or
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
 from amd_device_spec.cdi_version import VERSIONS
@@ -60,7 +61,9 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     conflicts = [offer for offer in amd_devices if offer.is_conflict]
     broken = [file for files in directories for file in files if file.problem]
     by_version = [(file.version, file.path) for files in directories for file in files if file.path in counting]
-    latest_version, latest_path = max(by_version, key=_order, default=("", ""))
+    latest_version, latest_path = max(
+        by_version, key=lambda found: (VERSIONS.index(found[0]), found[1]), default=("", "")
+    )
     return CdiFacts(
         has_nvidia=any(offer.name.startswith("nvidia.com/gpu=") for offer in offers),
         latest_version=latest_version,
@@ -68,7 +71,7 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
         paths=tuple(_shown(host, path) for path in counting),
         broken=tuple(_problem(host, file) for file in broken if _is_meant_for_amd(host, file)),
         broken_of_others=tuple(_problem(host, file) for file in broken if not _is_meant_for_amd(host, file)),
-        has_refreshed=_has_refreshed(host),
+        has_refreshed=read_or(lambda: bool(read_all_generate_options(host)), False),
         untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
         conflicts=tuple(offer.name for offer in conflicts),
         conflicting=tuple(_shown(host, path) for offer in conflicts[:1] for path in offer.paths),
@@ -87,18 +90,6 @@ def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
     name = file.path.rpartition("/")[2]
     is_directory = not name.endswith(SPEC_SUFFIXES)
     return is_directory or _shown(host, file.path) == DEFAULT_OUTPUT or name.startswith("amd")
-
-
-def _order(found: tuple[str, str]) -> tuple[int, str]:
-    version, path = found
-    return VERSIONS.index(version), path
-
-
-def _has_refreshed(host: Host) -> bool:
-    try:
-        return bool(read_all_generate_options(host))
-    except ToolkitError:
-        return False
 
 
 def _find_untruths(host: Host, path: str) -> list[SpecProblem]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
+from amd_ctk.doctor.facts import read_or
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.running import read_bundle
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
@@ -67,19 +66,12 @@ def find_unstarted(
 
 
 def _gpu_nodes(bundle: str) -> Iterator[str]:
-    with suppress(ToolkitError):
-        for device in _devices(read_bundle(bundle)):
-            path = str(device.get("path"))
-            if path.startswith("/dev/dri/renderD"):
-                yield path
+    paths = (str(device.get("path")) for device in _devices(bundle))
+    yield from (path for path in paths if path.startswith("/dev/dri/renderD"))
 
 
 def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterator[StaleContainer]:
-    try:
-        devices = list(_devices(read_bundle(bundle)))
-    except ToolkitError:
-        return
-    for device in devices:
+    for device in _devices(bundle):
         path, inside = str(device.get("path")), f"{device.get('major')}:{device.get('minor')}"
         if path in numbers and numbers[path] != inside:
             yield StaleContainer(
@@ -87,7 +79,9 @@ def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterato
             )
 
 
-def _devices(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _devices(bundle: str) -> list[dict[str, Any]]:
+    """Return the devices of a container's spec, none where it cannot be read."""
+    spec: dict[str, Any] = read_or(lambda: read_bundle(bundle), {})
     linux = spec.get("linux")
     devices = linux.get("devices") if isinstance(linux, dict) else None
-    yield from (device for device in (devices if isinstance(devices, list) else []) if isinstance(device, dict))
+    return [device for device in (devices if isinstance(devices, list) else []) if isinstance(device, dict)]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
+from amd_ctk.doctor.facts.engine_files import find_missing, find_programs, read_document, why_not
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import Answer, ask, parse_object, parse_version
-from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
@@ -28,8 +29,6 @@ ROOTLESS_FILE = ".config/docker/daemon.json"
 REFUSED = "refused"
 LATE = "late"
 ABSENT = "absent"
-# The longest that people write have 2 KiB.
-LARGEST = 128 * 1024
 
 
 class Endpoint(Value):
@@ -57,12 +56,11 @@ def find_endpoint(info: dict[str, Any], *, may_ask: bool) -> Endpoint:
 
 
 def _find_context(info: dict[str, Any]) -> str:
-    client = info.get("ClientInfo")
-    context = client.get("Context") if isinstance(client, dict) else None
     if not info:
         # That is a context that was removed.
-        context = ask(["docker", "context", "show"], seconds=SECONDS).output.strip()[:LONGEST]
-    return context if isinstance(context, str) else ""
+        return ask(["docker", "context", "show"], seconds=SECONDS).output.strip()[:LONGEST]
+    context: str = _part(_part(info, "ClientInfo", dict), "Context", str)
+    return context
 
 
 def _parse_endpoint(endpoint: str, undo: str) -> Endpoint:
@@ -165,7 +163,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if endpoint.is_other_machine:
         # What it answers is not about this host.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
-    is_rootless = "name=rootless" in _security_options(info)
+    is_rootless = "name=rootless" in _part(info, "SecurityOptions", list)
     facts = _read_user_file(host, user) if is_rootless else _read_file(host)
     return _add_info(facts, info).replace(is_rootless=is_rootless, endpoint=endpoint)
 
@@ -173,8 +171,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
 def _read_silence(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
     """Return why there is no answer: `problem` and `silence` of DockerFacts."""
     # Docker 20.10 ends well and prints nothing on standard error.
-    reported = info.get("ServerErrors")
-    listed = [str(each) for each in reported if each] if isinstance(reported, list) else []
+    listed = [str(each) for each in _part(info, "ServerErrors", list) if each]
     if answer.problem:
         return {"problem": answer.problem, "silence": LATE if answer.is_late else ABSENT}
     lines = answer.errors.strip().splitlines() or listed or ["the docker daemon does not answer"]
@@ -184,30 +181,27 @@ def _read_silence(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
 
 
 def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
-    runtimes = info.get("Runtimes")
     return facts.replace(
         is_installed=True,
         version=parse_version(str(info["ServerVersion"])),
-        runtimes=tuple(sorted(runtimes)) if isinstance(runtimes, dict) else (),
+        runtimes=tuple(sorted(_part(info, "Runtimes", dict))),
         default_runtime=str(info.get("DefaultRuntime") or ""),
         operating_system=str(info.get("OperatingSystem") or ""),
-        maps_users="name=userns" in _security_options(info),
-        sets_labels="name=selinux" in _security_options(info),
+        maps_users="name=userns" in _part(info, "SecurityOptions", list),
+        sets_labels="name=selinux" in _part(info, "SecurityOptions", list),
         compose_version=_compose_version(info),
     )
 
 
 def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
-    client = info.get("ClientInfo")
-    plugins = client.get("Plugins") if isinstance(client, dict) else None
-    found = [one for one in plugins if isinstance(one, dict)] if isinstance(plugins, list) else []
+    found = [one for one in _part(_part(info, "ClientInfo", dict), "Plugins", list) if isinstance(one, dict)]
     versions = (str(one.get("Version", "")) for one in found if one.get("Name") == "compose")
     return parse_version(next(versions, "").removeprefix("v"))
 
 
-def _security_options(info: dict[str, Any]) -> list[Any]:
-    options = info.get("SecurityOptions")
-    return options if isinstance(options, list) else []
+def _part(document: dict[str, Any], key: str, kind: Callable[[], Any]) -> Any:
+    """Return what stands at a key, empty where that is of another kind."""
+    return found if type(found := document.get(key)) is kind else kind()
 
 
 def _read_file(host: Host) -> DockerFacts:
@@ -232,29 +226,23 @@ def _read_user_file(host: Host, user: User | None) -> DockerFacts:
         return DockerFacts(file_path="")
     facts = DockerFacts(file_path=f"{user.home}/{ROOTLESS_FILE}")
     try:
-        text = read_plain_file(host.path(facts.file_path), largest=LARGEST)[0].decode()
-        return _judge(DOCKER.read(text)).replace(file_path=facts.file_path)
+        return _judge(read_document(host, DOCKER, facts.file_path)).replace(file_path=facts.file_path)
     except FileNotFoundError:
         return facts
     except (OSError, ValueError, RecursionError, ToolkitError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))
-        return facts.replace(file_problem=why)
+        return facts.replace(file_problem=why_not(error))
 
 
 def _judge(document: Any) -> DockerFacts:
     layout = DOCKER.find_layout(document)
-    entries = document.get(layout.runtimes)
-    programs = {
-        str(name): program
-        for name, entry in (entries.items() if isinstance(entries, dict) else ())
-        if os.path.basename(program := layout.program_of(entry)) == RUNTIME_PROGRAM
-    }
+    found = find_programs(document, layout)
+    programs = {name: program for name, program in found.items() if os.path.basename(program) == RUNTIME_PROGRAM}
     cdi = document.get(layout.cdi) if layout.cdi else None
     return DockerFacts(
         file_runtimes=tuple(programs),
         file_programs=tuple(programs.values()),
         file_cdi=cdi if isinstance(cdi, bool) else None,
-        missing_programs=tuple(path for path in programs.values() if "/" in path and not os.path.exists(path)),
+        missing_programs=tuple(find_missing(programs.values())),
         closed_programs=tuple(path for path in programs.values() if os.path.exists(path) and not _is_program(path)),
     )
 
@@ -266,12 +254,15 @@ def _is_program(path: str) -> bool:
 def _find_undefined(document: Any, options: CommandLine) -> str:
     """Return the default runtime of a file that is defined nowhere, "" for none; dockerd --validate lets it pass."""
     layout = DOCKER.find_layout(document)
-    name, entries = document.get(layout.default_runtime), document.get(layout.runtimes)
+    name = document.get(layout.default_runtime)
     # Names of shims need no entry (moby, daemon/runtime_unix.go).
     is_built_in = name in DOCKER.built_in or str(name).startswith("io.containerd.")
-    defined = entries if isinstance(entries, dict) else {}
     added = [value.partition("=")[0] for value in options.values_of("--add-runtime")]
-    return name if isinstance(name, str) and not is_built_in and name not in (*defined, *added) else ""
+    return (
+        name
+        if isinstance(name, str) and not is_built_in and name not in (*find_programs(document, layout), *added)
+        else ""
+    )
 
 
 def _taken(document: Any, options: CommandLine) -> list[str]:

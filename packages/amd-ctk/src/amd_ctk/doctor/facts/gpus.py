@@ -8,8 +8,11 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from shlex import quote
 
+from amd_ctk.doctor.facts import read_or
 from amd_ctk.listing import looking_tracker
+from amd_gpu_tracker import GpuState
 from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
@@ -19,12 +22,16 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
+EVERYBODY = 0o006
+GROUP = 0o060
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 PCI_DEVICES = "/sys/bus/pci/devices"
 AMD_VENDOR = "0x1002"
 # PCI: display controllers, and processing accelerators.
 GPU_CLASSES = ("0x03", "0x12")
 # What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
+# The command that has udev make nodes.
+TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
 ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
 
 
@@ -39,6 +46,13 @@ class NodeProblem(Value):
     message: str
     hint: str
     is_directory: bool = False
+
+    @property
+    def fix(self) -> str:
+        """Return the command that makes the node."""
+        if self.is_directory:
+            return f"sudo rmdir {quote(self.path)} && {TRIGGER}"
+        return f"sudo rm {quote(self.path)} && {TRIGGER}" if self.is_left_over else TRIGGER
 
 
 class GpuFacts(Value):
@@ -69,6 +83,21 @@ class GpuFacts(Value):
         """Return the nodes that ROCm opens; cards are for displays."""
         return [node for node in self.nodes if not node.path.startswith("/dev/dri/card")]
 
+    @property
+    def closed_nodes(self) -> list[DeviceNode]:
+        """Return the nodes of these that not every user may open."""
+        return [node for node in self.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
+
+    @property
+    def cards(self) -> list[int]:
+        """Return the numbers of the GPUs that are not integrated."""
+        return [gpu.number for gpu in self.gpus if not gpu.is_apu]
+
+    @property
+    def cards_fix(self) -> str:
+        """Return how a container gets them and no integrated GPU."""
+        return f"ask for the cards: AMD_VISIBLE_DEVICES={','.join(map(str, self.cards))}"
+
 
 def read_gpus(host: Host) -> GpuFacts:
     """Return what is there; a host that cannot be understood is a fact too."""
@@ -77,7 +106,7 @@ def read_gpus(host: Host) -> GpuFacts:
     nodes = list(dict.fromkeys(_find_nodes(host, gpus, problems)))
     return GpuFacts(
         gpus=tuple(gpus),
-        unnumbered=tuple(_find_unnumbered(host)),
+        unnumbered=read_or(lambda: tuple(find_unnumbered_gpus(host)), ()),
         hidden=hidden,
         problem=problem,
         closed_kfd=_find_closed(host),
@@ -85,7 +114,7 @@ def read_gpus(host: Host) -> GpuFacts:
         node_problems=tuple(problems),
         pci_functions=tuple(sorted(_pci_functions(host))),
         broken_attributes=tuple(_broken_attributes(host)),
-        carve_outs={gpu.number: size for gpu in gpus if (size := _carve_out(host, gpu)) is not None},
+        carve_outs={gpu.number: int(text) for gpu in gpus if (text := _read_vram(host, gpu)).isdecimal()},
         closed_directory=_find_closed_directory(host),
         # A simulated host has the numbers of another machine.
         group_names=dict(_name_groups(nodes)) if host.is_this_machine else {},
@@ -119,13 +148,6 @@ def _is_closed(error: OSError) -> bool:
     return error.errno == errno.EACCES
 
 
-def _find_unnumbered(host: Host) -> list[UnnumberedGpu]:
-    try:
-        return find_unnumbered_gpus(host)
-    except ToolkitError:
-        return []
-
-
 def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) -> Iterator[DeviceNode]:
     for gpu in gpus:
         try:
@@ -149,15 +171,20 @@ def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) ->
 
 def _find_present(host: Host, gpu: Gpu) -> Iterator[DeviceNode]:
     """Yield the render node and /dev/kfd, whichever is there, with the driver's numbers."""
-    kfd_major, _, kfd_minor = host.read_attribute(KFD_NUMBER).partition(":")
     numbers = {gpu.render_path: (DRM_MAJOR, gpu.render_minor)}
-    if kfd_major.isdecimal() and kfd_minor.isdecimal():
-        numbers[KFD_PATH] = (int(kfd_major), int(kfd_minor))
+    if kfd := read_kfd_number(host):
+        numbers[KFD_PATH] = kfd
     for path, (major, minor) in numbers.items():
         found = host.stat(path)
         if found and not stat.S_ISDIR(found.st_mode):
             mode = stat.S_IMODE(found.st_mode)
             yield DeviceNode(path=path, major=major, minor=minor, mode=mode, uid=found.st_uid, gid=found.st_gid)
+
+
+def read_kfd_number(host: Host) -> tuple[int, int] | None:
+    """Return the device number of /dev/kfd, None where the driver has none."""
+    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
 
 
 def _find_closed_directory(host: Host) -> str:
@@ -190,9 +217,8 @@ def _broken_attributes(host: Host) -> Iterator[str]:
                 yield f"{address}: {attribute}: {reason(error)}"
 
 
-def _carve_out(host: Host, gpu: Gpu) -> int | None:
-    text = host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_total")
-    return int(text) if text.isdecimal() else None
+def _read_vram(host: Host, gpu: Gpu) -> str:
+    return host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_total")
 
 
 class GpuCondition(Value):
@@ -205,10 +231,7 @@ class GpuCondition(Value):
 
 def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
     """Return the GPUs that are not as usual; none where that cannot be found out, which other checks say. It forks."""
-    try:
-        states = looking_tracker(host).states()
-    except ToolkitError:
-        return ()
+    states: Sequence[GpuState] = read_or(lambda: looking_tracker(host).states(), ())
     return tuple(
         GpuCondition(number=gpu.tracked_number, state=gpu.state, reason=gpu.reason) for gpu in states if gpu.trouble
     )

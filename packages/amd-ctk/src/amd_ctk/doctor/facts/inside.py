@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import time
 
-from amd_ctk.doctor.inside.caches import find_home, is_above_cache
+from amd_ctk.doctor.facts.gpus import read_kfd_number
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
-from amd_ctk.doctor.inside.image_files import look_at_files
+from amd_ctk.doctor.inside.image_files import find_home, is_above_cache, look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
 from amd_ctk.explain.rocm_inside import FILTERS
 from amd_ctk.explain.running import EngineAnswers, find_running
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker import Processes, ProcessId
-from amdgpu_discovery.device_nodes import KFD_NUMBER
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
@@ -135,7 +134,7 @@ def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float
     if os.geteuid() != 0:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
-        return _look(facts, found.process, _kfd_number(host), deadline)
+        return _look(facts, found.process, read_kfd_number(host), deadline)
     except (FileNotFoundError, ProcessLookupError) as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a running container")
     except OSError as error:
@@ -188,8 +187,3 @@ def read_mount_points(pid: int) -> tuple[str, ...]:
     content = read_file(f"/proc/{pid}/mountinfo", largest=LARGEST_MOUNTS)
     # Only at what the kernel writes between fields: a form feed in a path is not escaped.
     return tuple(line.split(b" ")[4].decode("utf-8", "replace") for line in content.split(b"\n")[:-1])
-
-
-def _kfd_number(host: Host) -> tuple[int, int] | None:
-    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None

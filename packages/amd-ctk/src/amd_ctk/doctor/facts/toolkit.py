@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
-from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, NoRuntimeProgram, find_runtime_program
+from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_runtime_program
 from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
-from amd_ctk.doctor.facts.departed import find_departed
+from amd_ctk.doctor.facts import read_or
+from amd_ctk.doctor.facts.users import find_departed
+from amd_ctk.programs import runs_systemd
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
-from amd_ctk.systemd import runs_systemd
+from amd_ctk.sharing.service import BY_HAND, SOCKET_UNIT
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.service import Service
@@ -77,6 +80,15 @@ class ToolkitFacts(Value):
     program_directory: str = ""
     is_virtual_environment: bool = False
 
+    @property
+    def service_fix(self) -> str:
+        """Return the command that lets the service that gives out GPUs answer."""
+        if not self.has_systemd:
+            return BY_HAND
+        # systemd replaces a socket that another one left, and has to forget one that was removed. The service goes
+        # along with its socket.
+        return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT}"
+
 
 def read_toolkit(host: Host) -> ToolkitFacts:
     """Return what the toolkit's files say; what cannot be read is a fact too."""
@@ -86,7 +98,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         settings_problem=problem,
         settings_hint=hint,
         is_compiled=bool(problem) or is_compiled(host),
-        group_problems=() if problem else _find_group_problems(host),
+        group_problems=() if problem else read_or(lambda: _find_group_problems(host), ()),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
@@ -96,9 +108,9 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         is_served=Service(host).is_served(),
         has_systemd=runs_systemd(host),
         departed=find_departed(host),
-        runtime_program=_find_runtime(),
-        broken_low_level=configured if configured and not _find(configured) else "",
-        has_low_level=bool(configured or _find("runc") or _find("crun")),
+        runtime_program=read_or(lambda: find_runtime_program(sys.argv[0], os.environ.get("PATH", "")), ""),
+        broken_low_level=configured if configured and not _is_found(configured) else "",
+        has_low_level=bool(configured or _is_found("runc") or _is_found("crun")),
         secure_path=tuple(_secure_path(host)),
         program_directory=_own_directory(),
         # venv(3): it stands beside the directory of programs.
@@ -129,11 +141,7 @@ def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
 
 
 def _find_group_problems(host: Host) -> tuple[str, ...]:
-    try:
-        return tuple(problem.message for problem in find_groups(host).problem_by_name.values())
-    except ToolkitError:
-        # Other checks say why there are no GPUs.
-        return ()
+    return tuple(problem.message for problem in find_groups(host).problem_by_name.values())
 
 
 def _read_tracker(host: Host) -> dict[str, Any]:
@@ -159,17 +167,8 @@ def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
     return printable(", ".join(shown)) + more
 
 
-def _find_runtime() -> str:
-    try:
-        return find_runtime_program(sys.argv[0], os.environ.get("PATH", ""))
-    except NoRuntimeProgram:
-        return ""
-
-
-def _find(program: str) -> str:
-    directories = [*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES]
-    candidates = [program] if "/" in program else [f"{directory}/{program}" for directory in directories]
-    return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+def _is_found(program: str) -> bool:
+    return shutil.which(program, path=":".join((os.environ.get("PATH", ""), *USUAL_DIRECTORIES))) is not None
 
 
 def _secure_path(host: Host) -> Iterator[str]:

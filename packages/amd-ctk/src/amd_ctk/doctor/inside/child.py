@@ -13,11 +13,11 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from amd_ctk.doctor.inside.process import ContainerProcess, parse_status, require_running
-from amd_ctk.doctor.inside.reopen import open_own_files
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 
@@ -174,3 +174,31 @@ def _end(child: int) -> None:
         if os.waitpid(child, os.WNOHANG)[0]:
             return
         time.sleep(0.002)
+
+
+def open_own_files() -> int:
+    """Return the directory by which this process, also with another root directory, opens its descriptors again."""
+    return os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+# Opening a device may already act, as it does with a watchdog, so what a path leads to is looked at first. It may lead
+# elsewhere between the two, so what was looked at is opened again by its descriptor.
+@contextmanager
+def held(path: str) -> Iterator[int]:
+    """Give a descriptor of what an absolute path leads to, which is not opened; OSError.
+
+    Links are followed by their text alone: one in /proc could lead by a descriptor out of the root directory.
+    """
+    handle = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        for name in os.path.realpath(path).split("/")[1:]:
+            above, handle = handle, os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            os.close(above)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def reopen(handle: int, flags: int, own_files: int) -> int:
+    """Open what `held` gave, and return the new descriptor; OSError."""
+    return os.open(str(handle), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=own_files)

@@ -1,15 +1,15 @@
-"""What of ROCm a container has in its files: only names in known directories are read."""
+"""What of ROCm a container has in its files, and which kernels it compiled itself: only known directories are read."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from amd_ctk.doctor.inside.caches import find_compiled
-from amd_ctk.doctor.inside.reopen import held, reopen
+from amd_ctk.doctor.inside.child import held, reopen
 from amd_ctk.image.contents import TARGET
 
 OPT = "/opt"
@@ -44,6 +44,12 @@ MOST_NAMES = 20000
 MOST_DIRECTORIES = 1000
 MOST_TARGETS = 64
 LONGEST_VERSION = 64
+# In the container's own words; what looks like anything else is not taken into advice.
+HOME = re.compile(r"/[\w./-]{1,200}", re.ASCII)
+USUAL_HOME = "/root"
+# Of MIOpen, the code object manager and Triton.
+CACHES = (".cache/miopen", ".cache/comgr", ".triton/cache")
+MOST_CACHES = 1000
 
 
 def look_at_files(own_files: int, *, home: str, start: float) -> dict[str, Any]:
@@ -122,3 +128,29 @@ def _size_of_shared_memory() -> int | None:
     except OSError:
         return None
     return found.f_blocks * found.f_frsize
+
+
+def find_home(variables: Mapping[str, str]) -> str:
+    """Return the home directory of a container's user, the usual one where the variable has no plain path."""
+    home = variables.get("HOME", "")
+    return home.rstrip("/") if HOME.fullmatch(home) else USUAL_HOME
+
+
+def is_above_cache(path: str, home: str) -> bool:
+    """Return whether a cache below a home directory is at a path, or below it."""
+    return any(f"{home}/{name}/".startswith(f"{path.rstrip('/')}/") for name in CACHES)
+
+
+def find_compiled(home: str, start: float) -> list[str]:
+    """Return the caches below a home directory in which something was made after `start`, in seconds since 1970."""
+    return [path for path in (f"{home}/{name}" for name in CACHES) if any(made > start for made in _times(path))]
+
+
+def _times(path: str) -> Iterator[float]:
+    """Yield when the directories of a cache were last changed; an empty one yields nothing."""
+    try:
+        with os.scandir(path) as entries:
+            for entry in islice(entries, MOST_CACHES):
+                yield entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from amd_ctk.doctor.inside.reopen import held, reopen
+from amd_ctk.doctor.inside.child import held, reopen
 from amd_ctk.explain.rocm_inside import NodeAccess
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR

@@ -51,12 +51,12 @@ def start_time(identity: ProcessId) -> float:
     return boot + identity.started
 
 
-def read_process(identity: ProcessId, proc: str = "/proc") -> ContainerProcess:
+def read_process(identity: ProcessId) -> ContainerProcess:
     """Return what /proc says of a process; OSError where it is gone or may not be looked at, CannotEnter."""
     pid = identity.pid
-    status = parse_status(_read(f"{proc}/{pid}/status"))
+    status = parse_status(_read(f"/proc/{pid}/status"))
     uid = int(status["Uid"].split()[1])
-    mounts = find_cgroup_mounts(_read(f"{proc}/self/mountinfo"))
+    mounts = find_cgroup_mounts(_read("/proc/self/mountinfo"))
     return ContainerProcess(
         identity=identity,
         uid=uid,
@@ -64,9 +64,9 @@ def read_process(identity: ProcessId, proc: str = "/proc") -> ContainerProcess:
         groups=tuple(map(int, status["Groups"].split())),
         capabilities=int(status["CapEff"], 16),
         has_seccomp=status.get("Seccomp", "0") != "0",
-        locked_memory=parse_locked_memory(_read(f"{proc}/{pid}/limits")),
-        cgroups=tuple(find_cgroups(_read(f"{proc}/{pid}/cgroup"), mounts)),
-        uid_inside=_uid_inside(proc, pid, uid),
+        locked_memory=parse_locked_memory(_read(f"/proc/{pid}/limits")),
+        cgroups=tuple(find_cgroups(_read(f"/proc/{pid}/cgroup"), mounts)),
+        uid_inside=_uid_inside(pid, uid),
     )
 
 
@@ -116,10 +116,10 @@ def translate_id(number: int, id_map: str) -> int | None:
     return None
 
 
-def _uid_inside(proc: str, pid: int, uid: int) -> int | None:
-    if os.stat(f"{proc}/{pid}/ns/user").st_ino == os.stat(f"{proc}/self/ns/user").st_ino:
+def _uid_inside(pid: int, uid: int) -> int | None:
+    if os.stat(f"/proc/{pid}/ns/user").st_ino == os.stat("/proc/self/ns/user").st_ino:
         return None
-    inside = translate_id(uid, _read(f"{proc}/{pid}/uid_map"))
+    inside = translate_id(uid, _read(f"/proc/{pid}/uid_map"))
     if inside is None:
         # None would say that its capabilities are those of the caller's namespace.
         raise CannotEnter("its user namespace does not map its user")
