@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
@@ -18,18 +17,30 @@ NOT_KNOWN = "(not known)"
 QUARTER = 900
 
 
-class Total(Value):
-    """What a person, a GPU, an image or a day comes to."""
+class Total:
+    """What a person, a GPU, an image or a day comes to; it grows while the history is read."""
 
-    title: str
-    # For how long it had how many GPUs, for how much of that use was recorded, and for how much of this they worked.
-    gpu_seconds: float = 0.0
-    seen_seconds: float = 0.0
-    busy_seconds: float = 0.0
-    # How many reservations began within the time.
-    starts: int = 0
-    # The most memory that one of them was seen to use; None if that was never read.
-    peak_bytes: int | None = None
+    def __init__(self, title: str) -> None:
+        self.title = title
+        # For how long it had how many GPUs, how much of that was recorded, and for how much of this they worked.
+        self.gpu_seconds = self.seen_seconds = self.busy_seconds = 0.0
+        # How many reservations began within the time.
+        self.starts = 0
+        # The most memory that one of them was seen to use; None if that was never read.
+        self.peak_bytes: int | None = None
+
+    def add(self, used: Used, seconds: float, *, is_start: bool) -> None:
+        """Count a reservation; a part of another one counts as a start alone."""
+        self.starts += is_start
+        peak_bytes = used.peak_bytes
+        if peak_bytes is not None and (self.peak_bytes is None or peak_bytes > self.peak_bytes):
+            self.peak_bytes = peak_bytes
+        if used.part_of or seconds <= 0:
+            return
+        self.gpu_seconds += seconds
+        if used.busy is not None:
+            self.seen_seconds += seconds
+            self.busy_seconds += seconds * used.busy
 
     @property
     def share_used(self) -> float | None:
@@ -67,9 +78,9 @@ class Names:
 
 def make_report(history: Iterable[Used | None], names: Names, *, by: str, since: float, until: float) -> Report:
     """Sum up reservations; each counts for the part of it within the time."""
-    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    sums: dict[str, Total] = {}
     days: Days = {}
-    whole, uncertain, unreadable = _Sum(), 0, 0
+    whole, uncertain, unreadable = Total("all"), 0, 0
     for used in history:
         if used is None:
             unreadable += 1
@@ -80,14 +91,16 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
         whole.add(used, (end - begin) * len(used.gpus), is_start=used.since >= since)
         uncertain += not used.is_certain
         for title, seconds, is_start in _parts(used, names, by, begin, end, days=days):
+            if title not in sums:
+                sums[title] = Total(title)
             sums[title].add(used, seconds, is_start=is_start)
-    order = sorted(sums, key=lambda title: title if by == "day" else (-sums[title].gpu_seconds, title))
+    order = sorted(sums.values(), key=lambda each: each.title if by == "day" else (-each.gpu_seconds, each.title))
     return Report(
         since=since,
         until=until,
         by=by,
-        totals=tuple(sums[title].total(title) for title in order),
-        whole=whole.total("all"),
+        totals=tuple(order),
+        whole=whole,
         uncertain=uncertain,
         unreadable=unreadable,
     )
@@ -121,27 +134,3 @@ def _find_day(moment: float) -> tuple[str, float]:
     """Return the local day of a moment, and when the next one begins: after 23 or 25 hours where clocks are set."""
     day = datetime.fromtimestamp(moment).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     return f"{day:%Y-%m-%d}", (day.replace(tzinfo=None) + timedelta(days=1)).astimezone().timestamp()
-
-
-class _Sum:
-    """A total that grows; a part of another reservation counts as a start alone."""
-
-    def __init__(self) -> None:
-        self.gpu_seconds = self.busy_seconds = self.seen_seconds = 0.0
-        self.starts = 0
-        self.peak_bytes: int | None = None
-
-    def add(self, used: Used, seconds: float, *, is_start: bool) -> None:
-        self.starts += is_start
-        peak_bytes = used.peak_bytes
-        if peak_bytes is not None and (self.peak_bytes is None or peak_bytes > self.peak_bytes):
-            self.peak_bytes = peak_bytes
-        if used.part_of or seconds <= 0:
-            return
-        self.gpu_seconds += seconds
-        if used.busy is not None:
-            self.seen_seconds += seconds
-            self.busy_seconds += seconds * used.busy
-
-    def total(self, title: str) -> Total:
-        return Total(title=title, **vars(self))
