@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 
 from amd_ctk.report.totals import BY, NOT_KNOWN, Names, Report, make_report
 from amd_device_spec.settings import read_settings
@@ -75,12 +76,10 @@ def why_not_recorded(host: Host) -> str:
 def find_names(host: Host, *, by_number: bool) -> Names:
     """Return what persons and GPUs are called; a GPU that is gone by its PCI address."""
     numbers = _find_numbers(host)
-    known: dict[int | None, str] = {None: NOT_KNOWN}
 
+    @cache
     def person(uid: int | None) -> str:
-        if uid not in known:
-            known[uid] = str(uid) if by_number or uid is None else _find_name(uid)
-        return known[uid]
+        return NOT_KNOWN if uid is None else str(uid) if by_number else _find_name(uid)
 
     return Names(person, lambda key: numbers.get(key, key))
 

@@ -168,7 +168,8 @@ def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
 
 
 def _is_found(program: str) -> bool:
-    return shutil.which(program, path=":".join((os.environ.get("PATH", ""), *USUAL_DIRECTORIES))) is not None
+    path = ":".join(filter(None, (os.environ.get("PATH"), *USUAL_DIRECTORIES)))
+    return shutil.which(program, path=path) is not None
 
 
 def _secure_path(host: Host) -> Iterator[str]:
