@@ -8,13 +8,13 @@ from shutil import which
 from amd_ctk.engines.known import ENGINES
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.product_names import find_product_names, short_name
 
-DRIVER_VERSION = "/sys/module/amdgpu/version"
 CDI_SPECS = ("/etc/cdi/amd.json", "/etc/cdi/amd.yaml")
 OUR_RUNTIME = b"amd-container-runtime"
 EXAMPLE = "docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi"

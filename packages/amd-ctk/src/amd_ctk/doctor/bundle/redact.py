@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from amd_ctk.doctor.facts.gpus import KFD_NODES
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import format_smi_uuid
 from amdgpu_discovery.simulate import Profile
@@ -13,7 +14,6 @@ from amdgpu_discovery.value import Value
 # Of a URL: tcp://user:password@host. A password may have "@" and "/" in it, so it ends at the last one of a word.
 CREDENTIALS = re.compile(r"://[^\s\"']+@")
 PCI_FUNCTIONS = "/sys/module/amdgpu/drivers/pci:amdgpu"
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 KFD_ID = "unique_id "
 
 

@@ -19,13 +19,14 @@ from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidden, ToolkitError, reason
 from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.product_names import PCI_DEVICES
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
 EVERYBODY = 0o006
 GROUP = 0o060
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
-PCI_DEVICES = "/sys/bus/pci/devices"
+KFD_NODES = f"{TOPOLOGY}/nodes"
 AMD_VENDOR = "0x1002"
 # PCI: display controllers, and processing accelerators.
 GPU_CLASSES = ("0x03", "0x12")
