@@ -33,13 +33,6 @@ class TaskName(Value):
     task: str
 
 
-class Task(Value):
-    """A running container of Swarm and the resources that Swarm gave it."""
-
-    container_id: str
-    resources: tuple[Resource, ...]
-
-
 def docker(*words: str) -> str:
     """Return what a docker command prints; SwarmError with its own message where it fails."""
     program = shutil.which("docker")
@@ -78,11 +71,12 @@ def read_labels(node_id: str) -> dict[str, str]:
     return labels or {}
 
 
-def read_tasks() -> list[Task]:
-    """Return the running containers of Swarm on this node; SwarmError."""
+def read_tasks() -> dict[str, list[Resource]]:
+    """Return what Swarm gave its running containers on this node, by their ids; SwarmError."""
     ids = docker("ps", "--quiet", "--no-trunc", "--filter", f"label={TASK_LABEL}").split()
     lines = docker("inspect", "--format", "{{.Id}} {{json .Config.Env}}", *ids).splitlines() if ids else []
-    return [_parse_task(*line.split(" ", 1)) for line in lines]
+    environments = dict(line.split(" ", 1) for line in lines)
+    return {container_id: _resources_in(environment) for container_id, environment in environments.items()}
 
 
 def read_task_names() -> dict[str, TaskName]:
@@ -97,14 +91,10 @@ def _parse_generic(spec: dict[str, Any]) -> Resource:
     return Resource(kind=fields.get("Kind", ""), value=str(fields.get("Value", "")))
 
 
-def _parse_task(container_id: str, environment: str) -> Task:
-    variables = [entry.partition("=") for entry in json.loads(environment) or ()]
-    return Task(
-        container_id=container_id,
-        resources=tuple(
-            Resource(kind=name.removeprefix(SWARM_PREFIX), value=value)
-            for name, _, values in variables
-            if name.startswith(SWARM_PREFIX)
-            for value in values.split(",")
-        ),
-    )
+def _resources_in(environment: str) -> list[Resource]:
+    return [
+        Resource(kind=name.removeprefix(SWARM_PREFIX), value=value)
+        for name, _, values in (entry.partition("=") for entry in json.loads(environment) or ())
+        if name.startswith(SWARM_PREFIX)
+        for value in values.split(",")
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from amd_ctk.listing import to_json
-from amd_ctk.swarm.docker import Task, TaskName
+from amd_ctk.swarm.docker import TaskName
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker import Status
@@ -114,13 +114,13 @@ def reservations_of_leases(status: Status) -> Reservations:
     }
 
 
-def reservations_of_tasks(tasks: Sequence[Task], gpus: Sequence[Gpu]) -> Reservations:
+def reservations_of_tasks(tasks: Mapping[str, Sequence[Resource]], gpus: Sequence[Gpu]) -> Reservations:
     """Return the reservations that Swarm knows, by GPU number; whole GPUs only. For hosts without the GPU Tracker."""
     reserved: Reservations = {}
-    for task in tasks:
-        for resource in task.resources:
+    for container_id, resources in tasks.items():
+        for resource in resources:
             for number in gpus_named_by(resource, gpus):
-                reservation = SwarmReservation(container_id=task.container_id, kinds=(resource.kind,))
+                reservation = SwarmReservation(container_id=container_id, kinds=(resource.kind,))
                 reserved.setdefault(number, []).append(reservation)
     return reserved
 
