@@ -74,18 +74,15 @@ def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJo
 def _find_jobs_of_all(leases: Sequence[OwnedLease]) -> dict[ContainerKey, JobKey]:
     """Return the job of each container that was given one; that of a user's own engine has jobs of this user only."""
     found: dict[ContainerKey, JobKey] = {}
+    by_root = [lease for lease, user in leases if user is None and BY_API in lease.ways]
     for user in {user for _, user in leases}:
         own = [lease for lease, whose in leases if whose == user]
-        given = [] if user is None else [each for each in _reserved_by_root(leases) if each.person == user]
+        given = [] if user is None else [each for each in by_root if each.person == user]
         # A job of the user's own state goes before one of the service.
         ids = {each.container_id for each in given} - {each.container_id for each in own if BY_API in each.ways}
         for (root, container_id), job in find_jobs([*given, *own]).items():
             found[user, root, container_id] = (None if job in ids else user, job)
     return found
-
-
-def _reserved_by_root(leases: Iterable[OwnedLease]) -> list[Lease]:
-    return [lease for lease, user in leases if user is None and BY_API in lease.ways]
 
 
 def _running_job(

@@ -27,10 +27,6 @@ class LeaseScan(Value):
     living: tuple[Lease, ...]
     unreadable: tuple[StateError, ...]
 
-    def container_ids(self, gpu_key: str) -> list[str]:
-        """Return the containers that use a GPU, in the order in which they came."""
-        return [lease.container_id for lease in self.living if gpu_key in lease.gpus]
-
     def count_users(self, gpu_key: str) -> int:
         """Return how many use a GPU; a reservation and the container that was given it count as one.
 

@@ -9,7 +9,7 @@ import time
 
 from amd_gpu_tracker.enabled import DRAINS_FILE, POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version
+from amd_gpu_tracker.records.lease import NEVER, VERSION, LaterVersion, require_version, with_unknown
 from amd_gpu_tracker.records.state import make_directory, read_if_there
 from amdgpu_discovery.files import read_file, replace_file
 from amdgpu_discovery.plain_json import dumps, loads
@@ -85,8 +85,8 @@ def this_boot() -> str:
 def write_drains(host: Host, drains: Iterable[Drain]) -> None:
     """Replace the file, and wait for the disk. The caller holds the tracker's lock."""
     make_directory(host.path(POLICY_DIRECTORY))
-    fields = [_fields(drain) for drain in drains]
-    replace_file(host.path(DRAINS_FILE), dumps({"version": VERSION, "gpus": fields}) + b"\n", mode=0o644, durable=True)
+    gpus = [with_unknown(drain) for drain in drains]
+    replace_file(host.path(DRAINS_FILE), dumps({"version": VERSION, "gpus": gpus}) + b"\n", mode=0o644, durable=True)
 
 
 def move_drains(host: Host, keys: Mapping[str, str]) -> None:
@@ -97,19 +97,9 @@ def move_drains(host: Host, keys: Mapping[str, str]) -> None:
         write_drains(host, [drain.replace(key=earlier.get(drain.key, drain.key)) for drain in drains])
 
 
-def _fields(drain: Drain) -> dict[str, Any]:
-    fields = drain.as_dict()
-    unknown = dict(fields.pop("unknown"))
-    return {**fields, **unknown}
-
-
 def _parse(document: dict[str, Any]) -> list[Drain]:
     require_version(document["version"])
-    return [_parse_drain(fields) for fields in document["gpus"]]
-
-
-def _parse_drain(fields: dict[str, Any]) -> Drain:
-    drain = Drain.from_json(fields)
-    if not (0 <= drain.since < NEVER and 0 <= drain.until < NEVER):
+    drains = [Drain.from_json(fields) for fields in document["gpus"]]
+    if not all(0 <= moment < NEVER for drain in drains for moment in (drain.since, drain.until)):
         raise ValueError("since, until: one is not a time")
-    return drain
+    return drains

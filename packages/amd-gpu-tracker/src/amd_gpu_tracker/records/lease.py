@@ -212,11 +212,17 @@ def boot_offset() -> float:
 
 def format_lease(lease: Lease) -> bytes:
     """Return a lease as the content of its file."""
-    fields = lease.as_dict()
-    unknown = dict(fields.pop("unknown"))
+    fields = with_unknown(lease)
     for name in ("creator", "init"):
         fields[name] = fields[name].as_dict() if fields[name] else None
-    return dumps({"version": VERSION, **fields, **unknown}) + b"\n"
+    return dumps({"version": VERSION, **fields}) + b"\n"
+
+
+def with_unknown(value: Value) -> dict[str, Any]:
+    """Return the fields of a value for JSON, with those of a later version that it keeps as `unknown`."""
+    fields = value.as_dict()
+    unknown = dict(fields.pop("unknown"))
+    return {**fields, **unknown}
 
 
 def parse_lease(content: bytes) -> Lease:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.records.lease import NEVER, VERSION, require_version
+from amd_gpu_tracker.records.lease import NEVER, VERSION, require_version, with_unknown
 from amdgpu_discovery.gpu import HEXADECIMAL
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -110,11 +110,10 @@ def parse_policy(content: bytes) -> Policy:
 
 
 def _gpu_fields(gpu: TrackedGpu) -> dict[str, Any]:
-    fields = gpu.as_dict()
-    unknown = dict(fields.pop("unknown"))
+    fields = with_unknown(gpu)
     if not gpu.lost_since:
         del fields["lost_since"]
-    return {**fields, **unknown}
+    return fields
 
 
 def _parse(document: dict[str, Any]) -> Policy:

@@ -74,7 +74,8 @@ def record_refusal(
     try:
         append_to_file(state.refusals_path, line)
         if posix.stat(state.refusals_path).st_size > LARGEST_BYTES:
-            _forget_older_half(state.refusals_path)
+            lines = read_plain_file(state.refusals_path)[0].splitlines(keepends=True)
+            replace_file(state.refusals_path, b"".join(lines[len(lines) // 2 :]), mode=0o644)
     except (OSError, FileError):
         return
 
@@ -90,22 +91,7 @@ def read_refusals(state: State) -> list[Refusal]:
 
 def _parse(line: bytes) -> Refusal | None:
     try:
-        fields = loads(line)
-        refusal = Refusal(
-            time=float(fields["time"]),
-            container_id=fields["container_id"],
-            ways=tuple(fields["ways"]),
-            message=fields["message"],
-            template=fields.get("template", ""),
-            people=tuple(fields.get("people", ()))[:MOST_PEOPLE],
-        )
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        refusal = Refusal.from_json(loads(line))
+    except (RecursionError, ValueError):
         return None
-    texts = (refusal.container_id, refusal.message, refusal.template, *refusal.ways)
-    is_sound = all(type(text) is str for text in texts) and all(type(uid) is int for uid in refusal.people)
-    return refusal if is_sound and 0 <= refusal.time < NEVER else None
-
-
-def _forget_older_half(path: str) -> None:
-    lines = read_plain_file(path)[0].splitlines(keepends=True)
-    replace_file(path, b"".join(lines[len(lines) // 2 :]), mode=0o644)
+    return refusal.replace(people=refusal.people[:MOST_PEOPLE]) if 0 <= refusal.time < NEVER else None

@@ -62,7 +62,9 @@ def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc
         print_notes(error.living)
         raise
     if is_terminal() and status.enabled and not as_json:
-        _print_on_terminal(status, wide=wide, no_trunc=no_trunc)
+        names, now = _names(status), None if no_trunc else time.time()
+        narrow = None if wide or no_trunc else list_status(status, names, wide=False, now=now)
+        print_list(list_status(status, names, wide=True, now=now), no_trunc=no_trunc, narrow=narrow)
     else:
         print(_format(status, as_json=as_json, wide=wide))
     if not as_json:
@@ -76,16 +78,23 @@ def watch_status(read_status: ReadStatus, *, as_json: bool, wide: bool) -> None:
 
         watch_screen("GPU Tracker", lambda console, _: _look(read_status, console, wide=wide), seconds=WATCH_SECONDS)
         return
-    shown: tuple[str, tuple[str, ...]] = ("", ())
+    print_again(lambda: _format_now(read_status, as_json=as_json, wide=wide), seconds=WATCH_SECONDS)
+
+
+def print_again(
+    look: Callable[[], tuple[str, tuple[str, ...]]], *, seconds: float, unchanged_too: bool = False
+) -> None:
+    """Print what each look returns until Ctrl-C: the text, and on stderr the notes, if they have changed."""
+    text_before, notes_before = "", ()
     try:
         while True:
-            text, notes = _format_now(read_status, as_json=as_json, wide=wide)
-            if text != shown[0]:
+            text, notes = look()
+            if unchanged_too or text != text_before:
                 print(text, flush=True)
-            if notes != shown[1]:
+            if notes != notes_before:
                 print_notes(notes)
-            shown = text, notes
-            time.sleep(WATCH_SECONDS)
+            text_before, notes_before = text, notes
+            time.sleep(seconds)
     except KeyboardInterrupt:
         return
 
@@ -143,15 +152,6 @@ def _say_numbers(status: Status) -> tuple[str, ...]:
     if not changed:
         return ()
     return (f"numbers from {min(changed)} on have changed since GPUs were tracked, so requests by them are refused",)
-
-
-def _print_on_terminal(status: Status, *, wide: bool, no_trunc: bool) -> None:
-    from amd_gpu_tracker.show.terminal import make_console, print_listing
-
-    console = make_console()
-    is_wide = wide or no_trunc or console.width >= WIDE_TERMINAL
-    listing = list_status(status, _names(status), wide=is_wide, now=None if no_trunc else time.time())
-    print_listing(listing, console, no_trunc=no_trunc)
 
 
 def _names(status: Status) -> dict[str, str]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from amd_gpu_tracker.life.status import LostGpu
-    from amd_gpu_tracker.records.drains import Drain
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.states.state import GpuProcess
     from amdgpu_discovery.gpu import Gpu
@@ -110,7 +109,7 @@ class _States:
             model=model_of(gpu),
             state=state,
             reason=reason,
-            since=_since(sick or drain, containers[0].since if containers else None),
+            since=noted.since if (noted := sick or drain) else containers[0].since if containers else None,
             processes=processes,
             person=person,
             what=what,
@@ -140,10 +139,6 @@ class _States:
             # As the queue calls it, also when the job goes on in a detached container.
             return owner, printable(use.job or self._names.get(use.container_id) or cut_id(use.container_id))
         return person, printable(processes[0].program) if processes else ""
-
-
-def _since(drain: Drain | None, reserved: float | None) -> float | None:
-    return drain.since if drain else reserved
 
 
 def _untracked(gpu: Gpu) -> GpuUse:

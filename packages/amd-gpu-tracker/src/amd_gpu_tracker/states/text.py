@@ -7,7 +7,7 @@ import time
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
 from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES
 from amd_gpu_tracker.times import format_minutes, format_short_age
-from amd_gpu_tracker.usage.text import format_share
+from amd_gpu_tracker.usage.text import DISABLED, format_share
 from amdgpu_discovery.health.reading import SICK, SUSPECT
 
 TYPE_CHECKING = False
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 ASLEEP = "asleep"
-DISABLED = "GPU Tracker is disabled, so reservations are not known"
 STATE_STYLES = (
     (FREE, "green"),
     (RESERVED, "cyan"),

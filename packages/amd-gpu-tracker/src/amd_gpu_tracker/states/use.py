@@ -10,7 +10,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.reading import Health
@@ -87,7 +87,10 @@ def find_gpu_processes(host: Host, gpus: Sequence[Gpu], *, proc: str = "") -> di
     found: dict[int, list[GpuProcess]] = {gpu.number: [] for gpu in gpus}
     for use in read_process_uses(host, gpus, proc=proc):
         found[use.gpu].append(_name(use, proc, names))
-    return {number: _sorted(processes) for number, processes in found.items()}
+    return {
+        number: tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid)))
+        for number, processes in found.items()
+    }
 
 
 def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
@@ -113,7 +116,3 @@ def _name(use: ProcessUse, proc: str, names: dict[int, str]) -> GpuProcess:
         person="" if uid is None else names.get(uid, str(uid)),
         vram_bytes=use.vram_bytes,
     )
-
-
-def _sorted(processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
-    return tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid)))

@@ -190,7 +190,9 @@ def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Itera
     """
     wanted = list(pids)
     owners = _owners_by_process(leases, processes) if wanted else {}
-    return {pid: owner for pid in wanted if (owner := _find_owner(pid, owners, processes)) is not None}
+    above = {pid: processes.ancestors(pid, MOST_GENERATIONS) for pid in (wanted if owners else ())}
+    nearest = {pid: next((each for each in found if each in owners), None) for pid, found in above.items()}
+    return {pid: owners[process] for pid, process in nearest.items() if process}
 
 
 def holding_process(lease: Lease) -> ProcessId | None:
@@ -201,20 +203,13 @@ def holding_process(lease: Lease) -> ProcessId | None:
     return lease.init or (None if lease.bundle else lease.creator)
 
 
-def _find_owner(pid: int, owners: Mapping[ProcessId, Owner], processes: Processes) -> Owner | None:
-    above = processes.ancestors(pid, MOST_GENERATIONS) if owners else []
-    return next((owners[process] for process in above if process in owners), None)
-
-
 def _owners_by_process(leases: Iterable[OwnedLease], processes: Processes) -> dict[ProcessId, Owner]:
     found: dict[ProcessId, Owner] = {}
     for lease, uid in leases:
         process = holding_process(lease)
-        if process and lease.namespace == processes.namespace and _is_of(uid, process, processes):
+        if not process or lease.namespace != processes.namespace:
+            continue
+        # The user who wrote so in a lease need not own the process: another one may have proved the lease.
+        if uid is None or UserProcesses(uid, processes).has(process.pid):
             found.setdefault(process, (lease.container_id, uid))
     return found
-
-
-def _is_of(uid: int | None, process: ProcessId, processes: Processes) -> bool:
-    """Return whether a process is that of the user who wrote so in a lease; another may have proved the lease."""
-    return uid is None or UserProcesses(uid, processes).has(process.pid)

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amd_gpu_tracker.show.prometheus import Sample
-    from amd_gpu_tracker.usage.peaks import Peak
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 
 # For what is summed, instead of an id or a uid.
@@ -45,7 +44,7 @@ def format_usage_json(usage: Usage) -> str:
         "enabled": usage.enabled,
         "gpus": [_gpu_fields(gpu) for gpu in usage.gpus],
         "processes_not_shown": usage.not_shown,
-        "peaks": [_peak_fields(peak) for peak in usage.peaks],
+        "peaks": [{**peak.as_dict(), "name": peak.name or None, "engine": peak.engine or None} for peak in usage.peaks],
         "problems": list(usage.problems),
     }
     return json.dumps(document, indent=2)
@@ -61,10 +60,6 @@ def format_prometheus(usage: Usage) -> str:
     for gpu in usage.gpus:
         samples += [*_gpu_samples(gpu), *(each for user in gpu.users for each in _user_samples(gpu, user))]
     return format_metrics(samples, HELP)
-
-
-def _peak_fields(peak: Peak) -> dict[str, object]:
-    return {**peak.as_dict(), "name": peak.name or None, "engine": peak.engine or None}
 
 
 def _gpu_fields(gpu: GpuUsage) -> dict[str, object]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.usage.peaks import Key
-    from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
+    from amd_gpu_tracker.usage.users import GpuUser, Usage
     from amdgpu_discovery.usage.reading import UsageReading
 
 
@@ -107,19 +107,16 @@ class UsageLooks:
 
 def _with_peaks(usage: Usage, peaks: Mapping[Key, Peak]) -> Usage:
     """Return the usage with what is remembered of its containers."""
-    return usage.replace(
-        gpus=tuple(_gpu_with_peaks(gpu, peaks) for gpu in usage.gpus),
-        peaks=tuple(peaks.values()),
+    gpus = (
+        gpu.replace(
+            users=tuple(_with_peak(user, peaks.get((user.container_id, gpu.key, user.user))) for user in gpu.users)
+        )
+        for gpu in usage.gpus
     )
+    return usage.replace(gpus=tuple(gpus), peaks=tuple(peaks.values()))
 
 
-def _gpu_with_peaks(gpu: GpuUsage, peaks: Mapping[Key, Peak]) -> GpuUsage:
-    return gpu.replace(
-        users=tuple(_user_with_peak(user, peaks.get((user.container_id, gpu.key, user.user))) for user in gpu.users)
-    )
-
-
-def _user_with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
+def _with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
     if peak is None:
         return user
     # A container without processes on the GPU does not tell who made it.

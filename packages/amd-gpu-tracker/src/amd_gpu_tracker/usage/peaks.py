@@ -145,13 +145,10 @@ def _without_surplus(peaks: Mapping[Key, Peak]) -> dict[Key, Peak]:
 
 
 def _parse(fields: dict[str, Any]) -> Peak | None:
-    peak = Peak(**fields)
-    texts = (peak.container_id, peak.gpu, peak.name, peak.engine)
-    if not all(type(text) is str and len(text) <= LONGEST_TEXT for text in texts) or not can_keep(peak.container_id):
+    try:
+        peak = Peak.from_json(fields)
+    except ValueError:
         return None
-    if type(peak.user) not in (int, type(None)):
-        return None
-    amounts = (peak.vram_bytes, peak.gtt_bytes)
-    is_amount = all(type(amount) is int and 0 <= amount < LARGEST_AMOUNT for amount in amounts)
-    is_time = type(peak.seen) in (int, float) and 0 <= peak.seen < NEVER
-    return peak if is_amount and is_time else None
+    is_short = all(len(text) <= LONGEST_TEXT for text in (peak.gpu, peak.name, peak.engine))
+    is_amount = all(0 <= amount < LARGEST_AMOUNT for amount in (peak.vram_bytes, peak.gtt_bytes))
+    return peak if is_short and can_keep(peak.container_id) and is_amount and 0 <= peak.seen < NEVER else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.show.listing import Page
+from amd_gpu_tracker.show.listing import Page, format_listing
+from amd_gpu_tracker.show.screen import print_again, print_list
 from amd_gpu_tracker.usage.documents import format_prometheus, format_usage_json
-from amd_gpu_tracker.usage.text import format_usage, list_usage, usage_notes
+from amd_gpu_tracker.usage.text import DISABLED, list_usage, usage_notes
 from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
 
 TYPE_CHECKING = False
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 READING_SECONDS = 0.25
 # A look goes through the open files of every process, which takes a tenth of a second where there are thousands.
 WATCH_SECONDS = 2.0
-DISABLED = "GPU Tracker is disabled, so reservations are not known"
 
 
 def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool) -> None:
@@ -27,12 +27,14 @@ def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool
     if peaks:
         looks.require_peaks()
     usage = looks.look_twice(READING_SECONDS)
-    if is_terminal() and not as_json:
-        _print_on_terminal(usage, peaks=peaks, no_trunc=no_trunc)
-    else:
-        print(_format(usage, as_json=as_json, peaks=peaks))
-    if not as_json:
-        print_notes(_problems(usage))
+    if as_json:
+        print(format_usage_json(usage))
+        return
+    now = time.time()
+    print_list(list_usage(usage, now=now, peaks=peaks), no_trunc=no_trunc)
+    for sentence in usage_notes(usage, now=now, peaks=peaks):
+        print(sentence)
+    print_notes(_problems(usage))
 
 
 def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
@@ -44,17 +46,7 @@ def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
 
         watch_screen("GPU usage", lambda *_: _look(looks, peaks=peaks), seconds=WATCH_SECONDS)
         return
-    problems: tuple[str, ...] = ()
-    try:
-        while True:
-            usage = looks.look()
-            print(_format(usage, as_json=as_json, peaks=peaks), flush=True)
-            if not as_json and _problems(usage) != problems:
-                problems = _problems(usage)
-                print_notes(problems)
-            time.sleep(WATCH_SECONDS)
-    except KeyboardInterrupt:
-        return
+    print_again(lambda: _format(looks.look(), as_json=as_json, peaks=peaks), seconds=WATCH_SECONDS, unchanged_too=True)
 
 
 def print_metrics(looks: UsageLooks) -> None:
@@ -64,8 +56,12 @@ def print_metrics(looks: UsageLooks) -> None:
     print_notes(usage.problems)
 
 
-def _format(usage: Usage, *, as_json: bool, peaks: bool) -> str:
-    return format_usage_json(usage) if as_json else format_usage(usage, now=time.time(), peaks=peaks)
+def _format(usage: Usage, *, as_json: bool, peaks: bool) -> tuple[str, tuple[str, ...]]:
+    if as_json:
+        return format_usage_json(usage), ()
+    now = time.time()
+    listing = format_listing(list_usage(usage, now=now, peaks=peaks))
+    return "\n".join([listing, *usage_notes(usage, now=now, peaks=peaks)]), _problems(usage)
 
 
 def _look(looks: UsageLooks, *, peaks: bool) -> Page:
@@ -80,12 +76,3 @@ def _look(looks: UsageLooks, *, peaks: bool) -> Page:
 
 def _problems(usage: Usage) -> tuple[str, ...]:
     return (*usage.problems, *(() if usage.enabled else (DISABLED,)))
-
-
-def _print_on_terminal(usage: Usage, *, peaks: bool, no_trunc: bool) -> None:
-    from amd_gpu_tracker.show.terminal import make_console, print_listing
-
-    now = time.time()
-    print_listing(list_usage(usage, now=now, peaks=peaks), make_console(), no_trunc=no_trunc)
-    for sentence in usage_notes(usage, now=now, peaks=peaks):
-        print(sentence)

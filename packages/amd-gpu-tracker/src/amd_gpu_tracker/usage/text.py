@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.show.listing import Column, Listing, format_listing, shorten
+from amd_gpu_tracker.show.listing import Column, Listing, shorten
 from amd_gpu_tracker.times import format_minutes
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.plain_text import printable
@@ -30,6 +30,7 @@ PARTS_OF_LIST = frozenset(' ;,()"')
 # Characters that are letters and symbols to Unicode and blank on a screen: fillers of Hangul and Braille.
 LOOK_BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 NOT_TRACKED = "(not tracked)"
+DISABLED = "GPU Tracker is disabled, so reservations are not known"
 # What a narrow terminal can best do without yields first.
 COLUMNS = (
     Column(header="GPU", is_whole=True),
@@ -42,13 +43,6 @@ COLUMNS = (
     Column(header="Peak", yields=5, is_number=True),
     Column(header="Processes", yields=2, least=18, wraps=True),
 )
-
-
-def format_usage(usage: Usage, *, now: float, peaks: bool = False) -> str:
-    """Return the list of the usage and what there is to say about it, for files and programs."""
-    return "\n".join(
-        [format_listing(list_usage(usage, now=now, peaks=peaks)), *usage_notes(usage, now=now, peaks=peaks)]
-    )
 
 
 def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
@@ -154,8 +148,7 @@ def _ended(usage: Usage, now: float) -> list[str]:
     ended = [peak for peak in reversed(usage.peaks) if (*peak.owner, numbers.get(peak.gpu)) not in present]
     return [
         f"{printable(peak.title)} used at most {_peak_amount(peak, gpus.get(peak.gpu))} "
-        f"of GPU {numbers.get(peak.gpu, '?')}, "
-        f"last seen {format_minutes(now - peak.seen)} ago"
+        f"of GPU {numbers.get(peak.gpu, '?')}, last seen {format_minutes(now - peak.seen)} ago"
         for peak in ended[:MOST_ENDED]
     ]
 

@@ -8,7 +8,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from amd_gpu_tracker.usage.containers import Owner
     from amd_gpu_tracker.usage.peaks import Peak
@@ -197,11 +197,8 @@ def _surplus(everyone: Iterable[GpuUser]) -> set[Owner]:
         if not each.is_tracked and not is_of_root:
             alike = memory.setdefault(each.user if each.container_id else None, {})
             alike[each.owner] = alike.get(each.owner, 0) + each.vram_bytes + each.gtt_bytes
-    return {owner for alike in memory.values() for owner in _smallest(alike)}
-
-
-def _smallest(memory: Mapping[Owner, int]) -> list[Owner]:
-    return sorted(memory, key=lambda owner: -memory[owner])[MOST_APART:]
+    ranked = (sorted(alike, key=lambda owner: -alike[owner]) for alike in memory.values())
+    return {owner for owners in ranked for owner in owners[MOST_APART:]}
 
 
 def _summed(gpu: GpuUsage, surplus: Container[Owner]) -> GpuUsage:

@@ -97,6 +97,7 @@ def parse_attributes(
     total = parse_optional(flat.get("mem_info_vram_total", ""))
     busy = parse_optional(flat.get("gpu_busy_percent", ""))
     temperature, limit = _temperature(flat)
+    widths = [parse_optional(texts.get(name, "")) for name in LINK[1:]]
     return Measured(
         errors=_sum_errors(text for name, text in texts.items() if name.endswith(ERROR_COUNTS)),
         bad_pages=_count_pages(texts[BAD_PAGES]) if BAD_PAGES in texts else None,
@@ -109,7 +110,8 @@ def parse_attributes(
         vram_used=parse_optional(flat.get("mem_info_vram_used", "")),
         vram_total=total,
         link_width=parse_optional(flat.get("current_link_width", "")),
-        link_width_limit=_link_width_limit(texts),
+        # 255 is what the kernel prints where the device does not say.
+        link_width_limit=min((width for width in widths if width and width < 255), default=None),
     )
 
 
@@ -147,10 +149,3 @@ def _temperature(flat: Mapping[str, str]) -> tuple[float | None, float | None]:
 def _scaled(text: str, divisor: int) -> float | None:
     number = parse_optional(text)
     return None if number is None else number / divisor
-
-
-def _link_width_limit(texts: Mapping[str, str]) -> int | None:
-    widths = [parse_optional(texts.get(name, "")) for name in ("max_link_width", "../max_link_width")]
-    # 255 is what the kernel prints where the device does not say.
-    known = [width for width in widths if width and width < 255]
-    return min(known, default=None)

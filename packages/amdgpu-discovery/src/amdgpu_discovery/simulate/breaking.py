@@ -10,7 +10,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate.build import NODES
+from amdgpu_discovery.simulate.kfd_sysfs import NODES
 
 DRM = "/sys/class/drm"
 FUNCTIONS = "/sys/bus/pci/devices"
@@ -71,10 +71,10 @@ def _lose(host: Host, gpus: list[GpuLocation]) -> None:
     for gpu in gpus:
         for path in _traces(host, gpu):
             real = host.path(path)
-            if os.path.islink(real) or not os.path.isdir(real):
-                _unlink(real)
-            else:
+            if os.path.isdir(real) and not os.path.islink(real):
                 shutil.rmtree(real)
+            elif os.path.lexists(real):
+                os.unlink(real)
 
 
 def _traces(host: Host, gpu: GpuLocation) -> Iterator[str]:
@@ -85,8 +85,3 @@ def _traces(host: Host, gpu: GpuLocation) -> Iterator[str]:
     yield f"{NODES}/{gpu.kfd_node}"
     yield f"{DRIVER}/{gpu.pci_address}"
     yield f"{FUNCTIONS}/{gpu.pci_address}"
-
-
-def _unlink(path: str) -> None:
-    if os.path.lexists(path):
-        os.unlink(path)

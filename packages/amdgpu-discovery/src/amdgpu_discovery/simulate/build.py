@@ -8,7 +8,7 @@ from collections.abc import Collection
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate.kfd_sysfs import add_kfd, add_links
+from amdgpu_discovery.simulate.kfd_sysfs import NODES, add_kfd, add_links
 from amdgpu_discovery.simulate.links import link_nodes
 from amdgpu_discovery.simulate.pci_sysfs import add_drm, add_health, add_pci
 from amdgpu_discovery.simulate.placement import place_host
@@ -22,7 +22,6 @@ MARK = ".simulated-host"
 
 # What every program of the project may write below.
 DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/tmp")  # noqa: S108 - of the simulated host
-NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 
 
 class BuildError(ToolkitError):
@@ -105,13 +104,8 @@ def hide_gpus(host: Host, numbers: Collection[int]) -> None:
 
     Root reads them nevertheless, unless it lacks CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
     """
-    for gpu in locate_gpus(host):
-        if gpu.number in numbers:
-            _forbid(host.path(f"{NODES}/{gpu.kfd_node}"))
-
-
-def _forbid(directory: str) -> None:
-    """Forbid to read the files of a node; its directories are for all to list."""
-    for path, _, names in os.walk(directory):
+    hidden = [gpu for gpu in locate_gpus(host) if gpu.number in numbers]
+    # The files of a node; its directories are for all to list.
+    for path, _, names in (each for gpu in hidden for each in os.walk(host.path(f"{NODES}/{gpu.kfd_node}"))):
         for name in names:
             os.chmod(os.path.join(path, name), 0)

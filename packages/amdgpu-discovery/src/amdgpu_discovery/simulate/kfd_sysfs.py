@@ -14,7 +14,8 @@ from amdgpu_discovery.simulate.tree import Tree
 
 KFD = "/sys/devices/virtual/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"
-SYSTEM_HEAP = 0
+# On heap 0; the size is that of the node.
+SYSTEM_MEMORY = {"heap_type": 0, "size_in_bytes": 0, "flags": 0, "width": 64, "mem_clk_max": 3200}
 PAGE = 4096
 # In the order of the kernel; a driver prints those it knows.
 ALL_NODES = (
@@ -59,7 +60,8 @@ def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[Placed
     for position, cpu in enumerate(profile.cpus):
         number = numbers[position]
         base = first_core if cpu.core_id_base is None else cpu.core_id_base
-        _add_node(tree, driver, number, cpu_properties(cpu, base, links[position]), _system_memory(cpu))
+        memory = {**SYSTEM_MEMORY, "size_in_bytes": cpu.memory_bytes}
+        _add_node(tree, driver, number, cpu_properties(cpu, base, links[position]), memory)
         tree.add_attributes(f"{NODES}/{number}", {"gpu_id": 0, "name": ""})
         first_core += cpu.cores
     for position, node in enumerate(nodes):
@@ -98,10 +100,6 @@ def _add_node(
     # Caches are counted too, but never listed: on many hosts they are thousands, and no program needs them.
     for name in ("caches", "io_links", "p2p_links"):
         tree.add_directory(f"{path}/{name}")
-
-
-def _system_memory(cpu: CpuNode) -> dict[str, int]:
-    return {"heap_type": SYSTEM_HEAP, "size_in_bytes": cpu.memory_bytes, "flags": 0, "width": 64, "mem_clk_max": 3200}
 
 
 def _video_memory(node: PlacedNode) -> dict[str, int] | None:
@@ -190,6 +188,7 @@ def _shape(node: PlacedNode) -> dict[str, int]:
 
 def _identity(node: PlacedNode) -> dict[str, int]:
     gpu = node.gpu
+    unique_ids = gpu.kfd_unique_ids or (gpu.pci_unique_id or 0,)
     address = read_address(gpu.pci_address)
     location = address.bus << 8 | address.device << 3 | address.function
     return {
@@ -198,10 +197,5 @@ def _identity(node: PlacedNode) -> dict[str, int]:
         "domain": address.domain,
         "drm_render_minor": node.render,
         "hive_id": gpu.hive_id,
-        "unique_id": _unique_id(node),
+        "unique_id": unique_ids[min(node.partition, len(unique_ids) - 1)],
     }
-
-
-def _unique_id(node: PlacedNode) -> int:
-    ids = node.gpu.kfd_unique_ids or (node.gpu.pci_unique_id or 0,)
-    return ids[min(node.partition, len(ids) - 1)]

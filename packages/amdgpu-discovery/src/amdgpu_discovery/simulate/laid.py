@@ -127,18 +127,15 @@ def numbers_of_nodes(profile: Profile) -> dict[str, tuple[int, int]]:
     """Return major and minor of every device node of a host, by its name below /dev; ProfileError."""
     found: dict[str, tuple[int, int]] = {}
     if profile.driver and profile.driver.kfd_major is not None:
-        found[KFD] = (_checked_major(profile.driver.kfd_major), 0)
+        if not 0 < profile.driver.kfd_major <= LARGEST_MAJOR:
+            message = f"KFD cannot have the major number {profile.driver.kfd_major}"
+            raise ProfileError(message, hint=f"choose one up to {LARGEST_MAJOR}")
+        found[KFD] = (profile.driver.kfd_major, 0)
     for device in place_host(profile).devices:
         for kind, minor in (("card", device.card), ("renderD", device.render)):
             if minor is not None and MINOR.fullmatch(str(minor)):
                 found[f"dri/{kind}{minor}"] = (DRM_MAJOR, int(minor))
     return found
-
-
-def _checked_major(major: int) -> int:
-    if not 0 < major <= LARGEST_MAJOR:
-        raise ProfileError(f"KFD cannot have the major number {major}", hint=f"choose one up to {LARGEST_MAJOR}")
-    return major
 
 
 def make_nodes(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -158,13 +155,9 @@ def _is_of_machine(major: int, minor: int) -> bool:
     """Return whether the machine has this DRM device, or any driver with KFD's major."""
     if major == DRM_MAJOR:
         return os.path.lexists(f"/sys/dev/char/{major}:{minor}")
-    return major in _character_majors()
-
-
-def _character_majors() -> set[int]:
     with open("/proc/devices", encoding="ascii") as file:
-        lines = file.read().partition("Block devices:")[0].splitlines()
-    return {int(line.split()[0]) for line in lines if line.strip()[:1].isdecimal()}
+        character_devices = file.read().partition("Block devices:")[0].splitlines()
+    return any(line.split()[:1] == [f"{major}"] for line in character_devices)
 
 
 def _make_node(path: str, name: str, number: tuple[int, int]) -> None:

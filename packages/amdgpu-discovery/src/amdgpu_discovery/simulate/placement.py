@@ -139,22 +139,14 @@ def _place_gpu(gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...], nodes: tuple[P
 
 
 def _place_devices(separator: str, gpu: SimulatedGpu, pool: MinorPool, numbers: XcpNumbers) -> Iterator[PlacedDrm]:
-    (card, render), *rest = _device_minors(gpu, pool)
+    (card, render), *rest = gpu.minors or [pool.take() for _ in range(1 + gpu.model.xcp_devices)]
     path = pci_path(gpu.pci_address, gpu.upstream)
     yield PlacedDrm(path=path, card=card, render=render, connectors=gpu.connectors)
     number = numbers.of(gpu)
     for card, render in rest:
-        if _is_made(gpu, card, render):
+        # A driver that wants both nodes and runs out of cards makes no device; a profile may know one that wants one.
+        if render is not None and (card is not None or gpu.minors):
             yield PlacedDrm(path=f"/sys/devices/platform/amdgpu_xcp{separator}{next(number)}", card=card, render=render)
-
-
-def _device_minors(gpu: SimulatedGpu, pool: MinorPool) -> list[Minors]:
-    return list(gpu.minors) or [pool.take() for _ in range(1 + gpu.model.xcp_devices)]
-
-
-def _is_made(gpu: SimulatedGpu, card: int | None, render: int | None) -> bool:
-    # A driver that wants both nodes and runs out of cards makes no device; a profile may know one that wants one.
-    return render is not None and (card is not None or bool(gpu.minors))
 
 
 def _place_nodes(

@@ -142,10 +142,8 @@ class SimulatedGpu(PciFunction):
         """Return how many partitions the driver tries to list in KFD."""
         if self.partitions is not None:
             return self.partitions
-        return self.model.xcc_count if self.compute_partition == "CPX" else self._partitions_of_mode()
-
-    def _partitions_of_mode(self) -> int:
-        return PARTITIONS_BY_MODE.get(self.compute_partition, 1)
+        of_mode = PARTITIONS_BY_MODE.get(self.compute_partition, 1)
+        return self.model.xcc_count if self.compute_partition == "CPX" else of_mode
 
 
 class CpuNode(Part):

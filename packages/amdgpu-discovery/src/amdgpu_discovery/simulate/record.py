@@ -14,7 +14,7 @@ from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.placement import SHARED_MINORS
-from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
+from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile
 from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, read_number, read_numbers, record_gpu
 
 # These are not mistaken for the ids of real hardware.
@@ -23,28 +23,22 @@ FIRST_MADE_UP = 0x5EED000000000001
 
 def without_serials(profile: Profile) -> Profile:
     """Return the profile with its unique ids replaced: equal ones by equal ones, always by the same."""
-    made_up = _MadeUpIds()
-    return profile.replace(
-        gpus=tuple(_replace_ids(gpu, made_up) for gpu in profile.gpus),
-        cpus=tuple(cpu.replace(hive_id=made_up.instead_of(cpu.hive_id)) for cpu in profile.cpus),
-    )
+    made_up_by_id: dict[int, int] = {}
 
-
-class _MadeUpIds:
-    def __init__(self) -> None:
-        self._made_up_by_id: dict[int, int] = {}
-
-    def instead_of(self, number: int) -> int:
+    def made_up(number: int) -> int:
         # 0 is no id but says that there is none.
-        return self._made_up_by_id.setdefault(number, FIRST_MADE_UP + len(self._made_up_by_id)) if number else 0
+        return made_up_by_id.setdefault(number, FIRST_MADE_UP + len(made_up_by_id)) if number else 0
 
-
-def _replace_ids(gpu: SimulatedGpu, made_up: _MadeUpIds) -> SimulatedGpu:
-    return gpu.replace(
-        pci_unique_id=None if gpu.pci_unique_id is None else made_up.instead_of(gpu.pci_unique_id),
-        kfd_unique_ids=tuple(made_up.instead_of(number) for number in gpu.kfd_unique_ids),
-        hive_id=made_up.instead_of(gpu.hive_id),
-    )
+    gpus = [
+        gpu.replace(
+            pci_unique_id=None if gpu.pci_unique_id is None else made_up(gpu.pci_unique_id),
+            kfd_unique_ids=tuple(map(made_up, gpu.kfd_unique_ids)),
+            hive_id=made_up(gpu.hive_id),
+        )
+        for gpu in profile.gpus
+    ]
+    cpus = tuple(cpu.replace(hive_id=made_up(cpu.hive_id)) for cpu in profile.cpus)
+    return profile.replace(gpus=tuple(gpus), cpus=cpus)
 
 
 def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Profile:

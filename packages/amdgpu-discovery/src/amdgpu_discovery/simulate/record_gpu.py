@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Any
 
-from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
+from amdgpu_discovery.bounded_files import read_in_child
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
@@ -154,7 +154,8 @@ def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
         **_record_ids(host, gpu),
         **_record_modes(host, gpu.path),
         partition_bytes=tuple(read_vram_bytes(host, found.node) for found in gpu.nodes),
-        xcp_numbers=tuple(_xcp_number(device) for device in gpu.devices[1:]),
+        # amdgpu_xcp_12, or amdgpu_xcp.12
+        xcp_numbers=tuple(int(device.path.rpartition("amdgpu_xcp")[2][1:]) for device in gpu.devices[1:]),
         **_record_health(host, gpu),
     )
     is_as_usual = len(gpu.nodes) == len(recorded.minors[: recorded.wanted_partitions])
@@ -219,10 +220,8 @@ def _read_pci_unique_id(host: Host, path: str) -> int | None:
 
 
 def _record_modes(host: Host, path: str) -> dict[str, Any]:
-    when = (("compute_partition", "current_compute_partition"), ("memory_partition", "current_memory_partition"))
-    modes = {field: host.read_attribute(f"{path}/{name}") for field, name in when}
-    available = ("available_compute_partition", "available_memory_partition")
-    return modes | {name: host.read_attribute(f"{path}/{name}") for name in available}
+    modes = {kind: host.read_attribute(f"{path}/current_{kind}") for kind in ("compute_partition", "memory_partition")}
+    return modes | {f"available_{kind}": host.read_attribute(f"{path}/available_{kind}") for kind in modes}
 
 
 def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
@@ -233,15 +232,7 @@ def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
     names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
     paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
     answers = read_in_child([list(paths.values())], seconds=MOST_SECONDS)
-    texts = {name: _told(answers[path]) for name, path in paths.items() if path in answers}
+    told = {name: answers[path] for name, path in paths.items() if path in answers}
+    texts = {name: ERRORS.get(answer.error, "") or answer.text for name, answer in told.items()}
     # Nothing is what a GPU uses on a simulated host anyway.
     return {"health": {name: text for name, text in texts.items() if text and text != "0"}}
-
-
-def _told(answer: FileAnswer) -> str:
-    return ERRORS.get(answer.error, "") or answer.text
-
-
-def _xcp_number(device: DrmDevice) -> int:
-    # amdgpu_xcp_12, or amdgpu_xcp.12
-    return int(device.path.rpartition("amdgpu_xcp")[2][1:])
