@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 from amd_gpu_tracker.history.used import Look, parse_look
 from amd_gpu_tracker.life.container_names import find_container_image
-from amd_gpu_tracker.records.history import LONGEST_LINE, note_failed, note_works, open_path
+from amd_gpu_tracker.records.history import open_path, read_begun, write_begun
 from amd_gpu_tracker.records.lease import Lease, since_boot
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
-from amdgpu_discovery.files import put_in_place, read_file, write_beside
 from amdgpu_discovery.plain_json import loads
 
 TYPE_CHECKING = False
@@ -31,19 +30,13 @@ def add_look(book: Book, usage: Usage) -> None:
 
 
 def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) -> None:
-    path = open_path(state.history_directory, lease_path)
-    try:
-        month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
-        begun, _, before = text.rstrip("\n").partition(',"last":')
-    except (OSError, ValueError):
+    found = read_begun(open_path(state.history_directory, lease_path))
+    if found is None:
         return
+    month, text = found
+    begun, _, before = text.partition(',"last":')
     look = _next_look(_parse(before), lease, list(users))
-    try:
-        put_in_place(write_beside(path, f"{month}\n{begun}{look.as_text()}\n".encode()), path)
-    except OSError as error:
-        note_failed(state.history_directory, lease_path, error)
-        return
-    note_works(lease_path)
+    write_begun(state.history_directory, lease_path, month, f"{begun}{look.as_text()}")
 
 
 def _parse(before: str) -> Look | None:

@@ -25,7 +25,7 @@ USER_SLICE = "user.slice"
 def has_processes(cgroups_path: str, *, root: str = CGROUPS) -> bool:
     """Return whether any process is in the cgroup, or below it, in any hierarchy."""
     path = expand(cgroups_path)
-    hierarchies = [root, *(f"{root}/{name}" for name in _names(root))]
+    hierarchies = [root, *(f"{root}/{name}" for name in names_in(root))]
     if any(_is_populated(f"{hierarchy}{path}") for hierarchy in hierarchies):
         return True
     return _begins_elsewhere(cgroups_path) and any(map(_is_populated, _find_by_name(path, root)))
@@ -44,6 +44,14 @@ def last_name(cgroups_path: str) -> str:
     """Return the name of a cgroup without where it is, "" for the top of the hierarchy."""
     _, is_systemd, unit = cgroups_path.partition(":")
     return _unit_name(unit) if is_systemd else os.path.basename(expand(cgroups_path))
+
+
+def names_in(directory: str) -> list[str]:
+    """Return the names in a directory, [] where it cannot be listed."""
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _unit_name(unit: str) -> str:
@@ -80,10 +88,3 @@ def _has_members(directory: str) -> bool:
             return bool(file.read(1))
     except OSError:
         return False
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []

@@ -67,8 +67,8 @@ def find_container_image(lease: Lease) -> str:
     """Return the image of a container of root as its engine calls it, "" where that is not known."""
     reader = _Reader(None)
     spec = reader.read(f"{lease.bundle}/config.json") if lease.bundle else None
-    annotations = _object(_object(spec).get("annotations"))
-    written = _object(_object(_docker_file(spec, lease, reader)).get("Config")).get("Image")
+    annotations = as_object(as_object(spec).get("annotations"))
+    written = as_object(as_object(_docker_file(spec, lease, reader)).get("Config")).get("Image")
     return printable(_name(annotations.get(IMAGE_ANNOTATION)) or _name(written))
 
 
@@ -79,9 +79,14 @@ def read_of_root(path: str) -> Any:
 
 def docker_directory(spec: Any, container_id: str) -> str:
     """Return where dockerd keeps a container, which is beside the hosts file that it mounts; "" for other engines."""
-    sources = (str(_object(mount).get("source", "")) for mount in _list(_object(spec).get("mounts")))
+    sources = (str(as_object(mount).get("source", "")) for mount in _list(as_object(spec).get("mounts")))
     directories = map(os.path.dirname, sources)
     return next((directory for directory in directories if os.path.basename(directory) == container_id), "")
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return an object of JSON as it is, and anything else as an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 class _Reader:
@@ -103,7 +108,7 @@ class _Reader:
     def podman_names(self, path: str) -> dict[str, str]:
         """Return the names in one of Podman's lists by id; it is read once for all containers in it."""
         if path not in self._podman_names:
-            containers = map(_object, _list(self.read(path)))
+            containers = map(as_object, _list(self.read(path)))
             names = {str(each.get("id")): _name(next(iter(_list(each.get("names"))), "")) for each in containers}
             self._podman_names[path] = names
         return self._podman_names[path]
@@ -117,12 +122,12 @@ def _find_name(use: Container | Lease, reader: _Reader) -> str:
 
 
 def _annotated(spec: Any) -> str:
-    annotations = _object(_object(spec).get("annotations"))
+    annotations = as_object(as_object(spec).get("annotations"))
     return next((_name(annotations[name]) for name in NAME_ANNOTATIONS if name in annotations), "")
 
 
 def _docker_name(spec: Any, use: Container | Lease, reader: _Reader) -> str:
-    return _name(_object(_docker_file(spec, use, reader)).get("Name")).lstrip("/")
+    return _name(as_object(_docker_file(spec, use, reader)).get("Name")).lstrip("/")
 
 
 def _docker_file(spec: Any, use: Container | Lease, reader: _Reader) -> Any:
@@ -136,10 +141,6 @@ def _podman_name(use: Container | Lease, reader: _Reader) -> str:
     containers = os.path.dirname(os.path.dirname(use.bundle))
     lists = (reader.podman_names(f"{containers}/{name}") for name in PODMAN_LISTS)
     return next((names[use.container_id] for names in lists if use.container_id in names), "")
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -10,8 +10,8 @@ import os
 from contextlib import suppress
 
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
-from amd_gpu_tracker.records.history import FOUND
+from amd_gpu_tracker.life.container_names import as_object, docker_directory, read_of_root
+from amd_gpu_tracker.records.history import FOUND, finish
 from amd_gpu_tracker.records.state import REPAIRS
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.plain_files import read_plain_file
@@ -99,7 +99,8 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
         # On a full disk the GPUs are given back.
         with suppress(FileError):
             state.write_lease(kept)
-            _finish_history(state, path, how)
+            if state.records_history:
+                finish(state.history_directory, path, how)
             return kept
     state.remove_lease(path, how)
     return None
@@ -154,28 +155,21 @@ def _find_restart(lease: Lease) -> tuple[str, str]:
     if _podman_restarts(spec, lease):
         return lease.bundle, ""
     # A container of Quadlet has its cgroup in that of its unit.
-    unit = unit_of(str(_object(_object(spec).get("linux")).get("cgroupsPath", "")))
+    unit = unit_of(str(as_object(as_object(spec).get("linux")).get("cgroupsPath", "")))
     path = find_restarting_unit(unit) if unit else ""
     return path, unit if path else ""
 
 
-def _finish_history(state: State, path: str, how: str) -> None:
-    if state.records_history:
-        from amd_gpu_tracker.records.history import finish
-
-        finish(state.history_directory, path, how)
-
-
 def _docker_restarts(directory: str) -> bool:
-    policy = _object(_object(read_of_root(f"{directory}/hostconfig.json")).get("RestartPolicy"))
+    policy = as_object(as_object(read_of_root(f"{directory}/hostconfig.json")).get("RestartPolicy"))
     if policy.get("Name") not in POLICIES:
         return False
-    state = _object(_object(read_of_root(f"{directory}/config.v2.json")).get("State"))
+    state = as_object(as_object(read_of_root(f"{directory}/config.v2.json")).get("State"))
     return not str(state.get("StartedAt", NEVER)).startswith(NEVER)
 
 
 def _podman_restarts(spec: Any, lease: Lease) -> bool:
-    annotations = _object(_object(spec).get("annotations"))
+    annotations = as_object(as_object(spec).get("annotations"))
     storage, name = os.path.split(os.path.dirname(os.path.dirname(lease.bundle)))
     # Podman 4 says FALSE of those that stay, Podman 5 nothing.
     if annotations.get(AUTOREMOVE, "FALSE") != "FALSE" or not name.endswith("-containers"):
@@ -197,7 +191,7 @@ def _policy_in_sqlite(path: str, container_id: str) -> str:
         # Podman's lock is not waited for: this row of a container is never changed while it ends.
         with closing(sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)) as database:
             row = database.execute("SELECT JSON FROM ContainerConfig WHERE ID = ?", (container_id,)).fetchone()
-        return str(_object(json.loads(row[0])).get("restart_policy", "")) if row else ""
+        return str(as_object(json.loads(row[0])).get("restart_policy", "")) if row else ""
     except (sqlite3.Error, RecursionError, TypeError, ValueError):
         return ""
 
@@ -211,7 +205,3 @@ def _policy_in_bolt(path: str, container_id: str) -> str:
     # Of several the last one that is whole counts as well as any: it never changes.
     behind = content.partition(f'"id":"{container_id}","name":'.encode())[2].partition(b'{"spec":')[0]
     return behind.partition(b'"restart_policy":"')[2].partition(b'"')[0].decode(errors="replace")
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -15,6 +15,7 @@ import os
 import posix
 from contextlib import suppress
 
+from amd_gpu_tracker.life.cgroup import names_in
 from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS, STATE_FILES
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.files import FILE_TYPE, REGULAR_FILE
@@ -82,7 +83,7 @@ def find_running_containers(host: Host, processes: Processes) -> list[RunningCon
     found = [
         container
         for directory, root in by_directory.items()
-        for name in _names(directory)
+        for name in names_in(directory)
         if (container := _read(directory, name, root, processes))
     ]
     return sorted(found, key=lambda container: (container.container_id, container.root))
@@ -124,13 +125,6 @@ def _with_directories(host: Host, roots: Iterable[str]) -> Iterator[tuple[str, s
 def _state_directories(root: str, host: Host) -> list[str]:
     """Return where runtimes keep the state of containers under a `--root`, "" for their default ones."""
     return [root] if root else [host.path(usual) for usual in DEFAULT_ROOTS]
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
 
 
 def _read(directory: str, name: str, root: str, processes: Processes) -> RunningContainer | None:

@@ -54,7 +54,7 @@ class Drain(Value):
         return bool(self.boot_id)
 
 
-def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
+def read_drains(host: Host) -> tuple[Drain, ...]:
     """Return what has not ended of drained GPUs, then of sick ones; StateError where the file cannot be understood."""
     path = host.path(DRAINS_FILE)
     content = read_if_there(path)
@@ -66,10 +66,9 @@ def read_drains(host: Host, *, now: float | None = None) -> tuple[Drain, ...]:
         is_later = isinstance(error, LaterVersion)
         hint = "install that toolkit again" if is_later else "fix it, or delete it to drain no GPU"
         raise StateError(f"{path} cannot be understood: {error}", hint=hint, is_later=is_later) from error
-    moment = time.time() if now is None else now
-    drained = [each for each in drains if not each.is_sick and (not each.until or each.until > moment)]
-    sick = [each for each in drains if each.is_sick]
-    return (*drained, *(each for each in sick if each.boot_id == this_boot()))
+    now = time.time()
+    drained = [each for each in drains if not each.is_sick and (not each.until or each.until > now)]
+    return (*drained, *(each for each in drains if each.is_sick and each.boot_id == this_boot()))
 
 
 def by_key(drains: Iterable[Drain]) -> dict[str, Drain]:

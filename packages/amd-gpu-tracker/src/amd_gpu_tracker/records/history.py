@@ -32,20 +32,13 @@ LOOKED_AT = 1 << 20
 
 def begin(directory: str, lease_path: str, lease: Lease) -> None:
     """Write down that a reservation begins, or that it has more GPUs now."""
-    path = open_path(directory, lease_path)
     text = format_begun(lease)
-    begun = _read(path)
+    begun = read_begun(open_path(directory, lease_path))
     if begun is not None and begun[1].startswith(text):
         return
     if begun is not None and not begun[1].startswith(identity_of(text)):
         finish(directory, lease_path, FOUND)
-    month = time.strftime("%Y-%m", time.gmtime(lease.since))
-    try:
-        put_in_place(write_beside(path, f"{month}\n{text}\n".encode(), mode=0o644), path)
-    except OSError as error:
-        note_failed(directory, lease_path, error)
-        return
-    note_works(lease_path)
+    write_begun(directory, lease_path, time.strftime("%Y-%m", time.gmtime(lease.since)), text)
 
 
 def finish(directory: str, lease_path: str, how: str, *, end: float | None = None) -> None:
@@ -54,7 +47,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
     One that was found over ended when it was last seen alive, if it was looked at.
     """
     path = open_path(directory, lease_path)
-    begun = _read(path)
+    begun = read_begun(path)
     if begun is None:
         return
     month, text = begun
@@ -67,9 +60,9 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
             append_to_file(file, f'\n{text},"end":{end:.2f},"how":"{how}"}}\n'.encode())
         posix.unlink(path)
     except OSError as error:
-        note_failed(directory, lease_path, error)
+        _note_failed(directory, lease_path, error)
         return
-    note_works(lease_path)
+    _note_works(lease_path)
 
 
 def forget(directory: str, lease_path: str) -> None:
@@ -113,7 +106,28 @@ def open_path(directory: str, lease_path: str) -> str:
     return f"{directory}/open/{lease_path.rpartition('/')[2].removesuffix('.json')}"
 
 
-def note_failed(directory: str, lease_path: str, error: OSError) -> None:
+def read_begun(path: str) -> tuple[str, str] | None:
+    """Return the month and the line of a running reservation; None where nothing is recorded."""
+    try:
+        month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
+    except (OSError, ValueError):
+        return None
+    is_month = len(month) == len("2026-11") and month.replace("-", "0", 1).isdigit() and month[4] == "-"
+    return (month, text.rstrip("\n")) if is_month and text.startswith('{"version":1,') else None
+
+
+def write_begun(directory: str, lease_path: str, month: str, text: str) -> None:
+    """Write the month and the line of a running reservation; a failure is noted."""
+    path = open_path(directory, lease_path)
+    try:
+        put_in_place(write_beside(path, f"{month}\n{text}\n".encode(), mode=0o644), path)
+    except OSError as error:
+        _note_failed(directory, lease_path, error)
+        return
+    _note_works(lease_path)
+
+
+def _note_failed(directory: str, lease_path: str, error: OSError) -> None:
     """Note that the history cannot be written; if there is none any more, there is nothing to note."""
     from amd_gpu_tracker.records.unrecorded import HISTORY, note_failure
     from amdgpu_discovery.errors import reason
@@ -123,8 +137,8 @@ def note_failed(directory: str, lease_path: str, error: OSError) -> None:
         note_failure(_run_directory(lease_path), HISTORY, f"{directory} cannot be written: {reason(error)}")
 
 
-def note_works(lease_path: str) -> None:
-    """Take back what `note_failed` noted."""
+def _note_works(lease_path: str) -> None:
+    """Take back what `_note_failed` noted."""
     try:
         posix.unlink(f"{_run_directory(lease_path)}/{FAILED}")
     except OSError:
@@ -133,16 +147,6 @@ def note_works(lease_path: str) -> None:
 
 def _run_directory(lease_path: str) -> str:
     return lease_path.rpartition("/leases/")[0]
-
-
-def _read(path: str) -> tuple[str, str] | None:
-    """Return the month and the line of a running reservation; None where nothing is recorded."""
-    try:
-        month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
-    except (OSError, ValueError):
-        return None
-    is_month = len(month) == len("2026-11") and month.replace("-", "0", 1).isdigit() and month[4] == "-"
-    return (month, text.rstrip("\n")) if is_month and text.startswith('{"version":1,') else None
 
 
 def _last_look(text: str) -> float:

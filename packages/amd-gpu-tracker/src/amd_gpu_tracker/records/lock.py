@@ -55,9 +55,7 @@ class KernelLock:
 
     def _open_locked(self) -> int:
         while True:
-            descriptor = posix.open(
-                self._path, posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600
-            )
+            descriptor = posix.open(self._path, FLAGS, 0o600)
             try:
                 self._lock(descriptor)
                 # Earlier versions may take the file away when they are done with it: then this lock guards nothing.

@@ -49,11 +49,12 @@ def find_states(
     `locate_gpus`; StateError where the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
-
-    def read(addresses: list[str]) -> dict[str, Health]:
-        return read_health(host, addresses, with_errors=with_errors, earlier=known, limits=limits)
-
-    return _States(open_state(host, os.environ), processes or Processes(), read, note).find()
+    return _States(
+        open_state(host, os.environ),
+        processes or Processes(),
+        lambda addresses: read_health(host, addresses, with_errors=with_errors, earlier=known, limits=limits),
+        note,
+    ).find()
 
 
 class _States:

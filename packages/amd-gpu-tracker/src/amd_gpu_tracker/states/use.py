@@ -76,13 +76,13 @@ def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
     )
 
 
-def find_gpu_processes(host: Host, gpus: Sequence[Gpu], *, proc: str = "") -> dict[int, tuple[GpuProcess, ...]]:
+def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuProcess, ...]]:
     """Return by number the processes that use each GPU, those with most memory first. It walks all processes."""
     # What chooses GPUs comes here for a refusal only.
     from amdgpu_discovery.people import read_user_names
     from amdgpu_discovery.usage.reading import processes_directory, read_process_uses
 
-    proc = proc or processes_directory(host)
+    proc = processes_directory(host)
     names = read_user_names(host)
     found: dict[int, list[GpuProcess]] = {gpu.number: [] for gpu in gpus}
     for use in read_process_uses(host, gpus, proc=proc):

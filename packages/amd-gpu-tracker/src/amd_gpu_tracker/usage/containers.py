@@ -80,12 +80,6 @@ def find_container(proc: str, pid: int, known_ids: Container[str]) -> ContainerO
     return parse_cgroup(_read_cgroup(proc, pid), known_ids)
 
 
-def read_service_user(proc: str, pid: int) -> int | None:
-    """Return the user below whose service a process is, None where it is below none or gone."""
-    service = USER_SERVICE.search(_read_cgroup(proc, pid))
-    return int(service["uid"]) if service else None
-
-
 def parse_cgroup(content: str, known_ids: Container[str]) -> ContainerOfProcess | None:
     """Return the container that the cgroups of a process name."""
     paths = [line.split(":", 2)[-1] for line in content.split("\n") if line.count(":") >= 2]
@@ -179,8 +173,8 @@ def _owner_of(container_id: str, uses: Mapping[Owner, ContainerUse]) -> int | No
 
 def find_process_user(proc: str, pid: int) -> int | None:
     """Return the user below whose service a process is, else its real uid; None where nothing tells."""
-    user = read_service_user(proc, pid)
-    return read_real_uid(proc, pid) if user is None else user
+    service = USER_SERVICE.search(_read_cgroup(proc, pid))
+    return int(service["uid"]) if service else read_real_uid(proc, pid)
 
 
 def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Iterable[int]) -> dict[int, Owner]:

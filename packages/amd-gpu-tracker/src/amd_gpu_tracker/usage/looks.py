@@ -15,7 +15,7 @@ from amdgpu_discovery.usage.reading import processes_directory, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lock import Lock
@@ -31,12 +31,11 @@ class UsageLooks:
     Root's looks write down peaks, and so do those at a simulated host.
     """
 
-    def __init__(self, state: State, processes: Processes, lock: Lock, *, now: Callable[[], float] = time.time) -> None:
-        """Look at the host of `state`; `now` tells the time of the wall clock."""
+    def __init__(self, state: State, processes: Processes, lock: Lock) -> None:
+        """Look at the host of `state`."""
         self._state = state
         self._processes = processes
         self._lock = lock
-        self._now = now
         self._before: UsageReading | None = None
         self._products: Mapping[str, str] = {}
 
@@ -95,7 +94,7 @@ class UsageLooks:
         return processes_directory(self._state.host) if proc == "/proc" else proc
 
     def _remember(self, usage: Usage) -> Usage:
-        seen = list(_seen(usage, self._now()))
+        seen = list(_seen(usage, time.time()))
         if not seen:
             return _with_peaks(usage, read_peaks(self._state))
         self._state.prepare()

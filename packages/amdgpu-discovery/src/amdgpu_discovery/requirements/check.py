@@ -240,6 +240,4 @@ def _is_number(text: str) -> bool:
 
 
 def _meaningless(comparison: Comparison, words: str) -> Exception:
-    from amdgpu_discovery.unknown_gpus import shown
-
     return not_judged(f"{shown(comparison.wanted, quoted=True)} means nothing here: {words}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.facts import not_judged
+from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -59,14 +60,10 @@ def _parse(text: str) -> Comparison:
 def _check(comparison: Comparison, text: str) -> None:
     if comparison.subject not in PROPERTIES:
         known = ", ".join(PROPERTIES)
-        raise not_judged(f"there is no property {_shown(comparison.subject)}; the properties are {known}")
+        raise not_judged(f"there is no property {shown(comparison.subject, quoted=True)}; the properties are {known}")
     if not (comparison.operator and comparison.wanted):
-        raise not_judged(f"{_shown(text)} is not a property, an operator ({' '.join(OPERATORS)}) and a value")
+        raise not_judged(
+            f"{shown(text, quoted=True)} is not a property, an operator ({' '.join(OPERATORS)}) and a value"
+        )
     if comparison.subject not in ORDERED and comparison.operator not in EQUALITY:
         raise not_judged(f"{comparison.subject} can be compared with = and != only")
-
-
-def _shown(text: str) -> str:
-    from amdgpu_discovery.unknown_gpus import shown
-
-    return shown(text, quoted=True)
