@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.history.ended import Ended, ended_path, note_ended, parse_ended
-from amd_gpu_tracker.history.used import Used, parse_line, parse_lines
+from amd_gpu_tracker.history.used import Used, parse_if_sound, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
 from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
@@ -89,7 +89,7 @@ def _read_all(state: State) -> Iterator[Used | None]:
     now = since_boot()
     for name in _names(f"{state.history_directory}/open"):
         if content := _read_open(state, name):
-            yield _parse(_whole(content), end=now)
+            yield parse_if_sound(_whole(content), end=now)
     for name in sorted(_names(state.history_directory)):
         if name.endswith(ENDING):
             yield from _read_month(f"{state.history_directory}/{name}")
@@ -107,13 +107,6 @@ def _read_month(path: str) -> Iterator[Used | None]:
 def _whole(begun: bytes) -> bytes:
     """Return the line of a reservation that runs, as JSON."""
     return begun.partition(b"\n")[2].rstrip() + b"}"
-
-
-def _parse(line: bytes, *, end: float | None = None) -> Used | None:
-    try:
-        return parse_line(line, end=end)
-    except ValueError:
-        return None
 
 
 def _read_open(state: State, name: str) -> bytes:

@@ -114,6 +114,14 @@ def parse_line(line: bytes, *, end: float | None = None) -> Used:
         raise ValueError(str(error)) from error
 
 
+def parse_if_sound(line: bytes, *, end: float | None = None) -> Used | None:
+    """Return what `parse_line` does, None for a line that it refuses, and for one that is too long."""
+    try:
+        return parse_line(line, end=end) if len(line) <= LONGEST_LINE else None
+    except ValueError:
+        return None
+
+
 def parse_lines(lines: bytes) -> Iterator[Used | None]:
     """Yield what each line says that is not empty, None for one that `parse_line` refuses.
 
@@ -121,7 +129,7 @@ def parse_lines(lines: bytes) -> Iterator[Used | None]:
     """
     # Bytes as they are: the pattern takes ASCII alone.
     for groups in _pattern().findall(lines.decode("latin-1")):
-        yield _parse_other(groups[-1].encode("latin-1")) if groups[-1] else _from_groups(groups)
+        yield parse_if_sound(groups[-1].encode("latin-1")) if groups[-1] else _from_groups(groups)
 
 
 @functools.cache
@@ -162,13 +170,6 @@ def _from_groups(groups: tuple[str, ...]) -> Used:
 @functools.lru_cache(maxsize=1024)
 def _split(texts: str) -> tuple[str, ...]:
     return tuple(texts[2:-2].split('","')) if texts != "[]" else ()
-
-
-def _parse_other(line: bytes) -> Used | None:
-    try:
-        return parse_line(line) if len(line) <= LONGEST_LINE else None
-    except ValueError:
-        return None
 
 
 def _parse(fields: dict[str, Any]) -> Used:

@@ -118,12 +118,9 @@ def _find_name(use: Container | Lease, reader: _Reader) -> str:
     if not use.bundle:
         return ""
     spec = reader.read(f"{use.bundle}/config.json")
-    return _annotated(spec) or _docker_name(spec, use, reader) or _podman_name(use, reader)
-
-
-def _annotated(spec: Any) -> str:
     annotations = as_object(as_object(spec).get("annotations"))
-    return next((_name(annotations[name]) for name in NAME_ANNOTATIONS if name in annotations), "")
+    annotated = next((_name(annotations[name]) for name in NAME_ANNOTATIONS if name in annotations), "")
+    return annotated or _docker_name(spec, use, reader) or _podman_name(use, reader)
 
 
 def _docker_name(spec: Any, use: Container | Lease, reader: _Reader) -> str:

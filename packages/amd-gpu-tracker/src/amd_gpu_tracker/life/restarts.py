@@ -107,9 +107,21 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
 
 
 def find_kept(state: State, lease: Lease, processes: Processes) -> Lease | None:
-    """Return the lease by which a container that is gone keeps its GPUs for a moment; None where it does not."""
-    grace = 0 if state.is_rootless else find_grace(state)
-    return kept_lease(lease, processes, grace) if grace else None
+    """Return the lease by which a container that is gone keeps its GPUs for a moment, as long as it may have them.
+
+    None where its engine lets it be, where its time is over, and where it is unknown for how long GPUs are kept.
+    """
+    grace = 0 if state.is_rootless else _find_grace(state)
+    if not grace:
+        return None
+    first, now = processes.find(FIRST_PROCESS), processes.now()
+    until = min(now + grace, lease.limit or now + grace)
+    # The namespace of a pod may be another's in a moment; those of the pod that go on have its GPUs.
+    is_of_container = bool(lease.bundle) and not lease.pod and not lease.is_kept and lease.boot_id == processes.boot_id
+    kept_at, unit = _find_restart(lease) if is_of_container and first and until > now else ("", "")
+    if not kept_at:
+        return None
+    return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)
 
 
 def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
@@ -121,27 +133,11 @@ def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
     return tuple(lease for lease in living if lease not in own)
 
 
-def find_grace(state: State) -> int:
-    """Return for how many seconds GPUs are kept; 0 if that is unknown."""
+def _find_grace(state: State) -> int:
     try:
         return state.read_policy().restart_grace
     except StateError:
         return 0
-
-
-def kept_lease(lease: Lease, processes: Processes, grace: int) -> Lease | None:
-    """Return the lease by which a container that has ended keeps its GPUs, for no longer than it may have them.
-
-    None where its engine lets it be, and where its time is over.
-    """
-    first, now = processes.find(FIRST_PROCESS), processes.now()
-    until = min(now + grace, lease.limit or now + grace)
-    # The namespace of a pod may be another's in a moment; those of the pod that go on have its GPUs.
-    is_of_container = bool(lease.bundle) and not lease.pod and not lease.is_kept and lease.boot_id == processes.boot_id
-    kept_at, unit = _find_restart(lease) if is_of_container and first and until > now else ("", "")
-    if not kept_at:
-        return None
-    return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)
 
 
 def _find_restart(lease: Lease) -> tuple[str, str]:

@@ -150,7 +150,9 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     if not policy.enabled:
         return Status(enabled=False), []
     gpus = locate_gpus(state.host)
-    scan = scan_leases(state, processes, _own_lease_paths(state))
+    # The leases of root, and those of the caller who is a user.
+    states = {each.run_directory: each for each in (State(state.host), state)}
+    scan = scan_leases(state, processes, [path for each in states.values() for path in each.lease_paths()])
     users = read_user_leases(state, processes)
     leases = [*((lease, None) for lease in scan.living), *((user.lease, user.uid) for user in users.proved)]
     try:
@@ -222,12 +224,6 @@ def _say_living(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator
         if keys:
             who = "job" if BY_API in lease.ways else "container"
             yield f"{who} {lease.container_id} still has {', '.join(keys)}, which is missing or has changed"
-
-
-def _own_lease_paths(state: State) -> list[str]:
-    """Return the leases of root, and those of the caller who is a user."""
-    states = {each.run_directory: each for each in (State(state.host), state)}
-    return [path for each in states.values() for path in each.lease_paths()]
 
 
 def _uses_by_key(leases: Iterable[OwnedLease]) -> dict[str, list[ContainerUse]]:

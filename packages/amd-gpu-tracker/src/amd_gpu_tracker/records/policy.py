@@ -125,13 +125,9 @@ def _parse(document: dict[str, Any]) -> Policy:
     if not 0 <= policy.restart_grace <= LONGEST_GRACE:
         raise ValueError("'restart_grace' is not a number of seconds")
     for gpu in policy.gpus:
-        if not _is_unique_id(gpu.unique_id):
+        digits = gpu.unique_id[2:]
+        if gpu.unique_id[:2] != "0x" or not 0 < len(digits) <= LONGEST_ID or digits.strip(HEXADECIMAL):
             raise ValueError("'unique_id' of a GPU is not an id")
         if not 0 <= gpu.lost_since < NEVER:
             raise ValueError("'lost_since' of a GPU is not a time")
     return policy
-
-
-def _is_unique_id(text: str) -> bool:
-    digits = text[2:]
-    return text[:2] == "0x" and 0 < len(digits) <= LONGEST_ID and not digits.strip(HEXADECIMAL)

@@ -39,7 +39,7 @@ from amdgpu_discovery.plain_files import read_own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from amd_gpu_tracker.errors import NotPermitted, StateError
     from amd_gpu_tracker.records.lease import Lease
@@ -223,7 +223,9 @@ class State:
 
     def forget_leases(self, *, but: Container[str] = ()) -> None:
         """Remove every lease, readable or not, `but` these paths, and what interrupted writes left."""
-        for path in [*self.lease_paths(), *self._leftovers()]:
+        names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
+        leftovers = [f"{self.leases_directory}/{name}" for name in names if name.endswith(TEMPORARY)]
+        for path in [*self.lease_paths(), *leftovers]:
             if path not in but:
                 clear(path)
                 self.remove_lease(path, "forgotten")
@@ -244,10 +246,6 @@ class State:
         except DriverUnavailable:
             # It tracks, and which GPUs is known when there are any.
             return REFUSE_ALL
-
-    def _leftovers(self) -> Iterator[str]:
-        names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
-        return (f"{self.leases_directory}/{name}" for name in names if name.endswith(TEMPORARY))
 
 
 def open_state(host: Host, environment: Mapping[str, str]) -> State:

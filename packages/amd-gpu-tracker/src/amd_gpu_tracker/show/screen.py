@@ -85,15 +85,15 @@ def print_again(
     look: Callable[[], tuple[str, tuple[str, ...]]], *, seconds: float, unchanged_too: bool = False
 ) -> None:
     """Print what each look returns until Ctrl-C: the text, and on stderr the notes, if they have changed."""
-    text_before, notes_before = "", ()
+    before: tuple[str, tuple[str, ...]] = ("", ())
     try:
         while True:
             text, notes = look()
-            if unchanged_too or text != text_before:
+            if unchanged_too or text != before[0]:
                 print(text, flush=True)
-            if notes != notes_before:
+            if notes != before[1]:
                 print_notes(notes)
-            text_before, notes_before = text, notes
+            before = text, notes
             time.sleep(seconds)
     except KeyboardInterrupt:
         return

@@ -24,13 +24,13 @@ from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from rich.console import Console
     from typing_extensions import Self
 
-    from amd_gpu_tracker.show.listing import Listing, Page
+    from amd_gpu_tracker.show.listing import Page
 
 # As the keys that ask for the same: Ctrl-Z, and Ctrl-L.
 STOPPED = "\x1a"
@@ -147,12 +147,13 @@ def draw_page(title: str, page: Page, console: Console) -> Group:
     if isinstance(page.shown, str):
         return Group(*head, Text(page.shown))
     fitted = crop_columns(page.shown.columns, find_columns(page.shown, console, no_trunc=False), console.width)
-    listing = _without_blank_rows(wrap(page.shown, fitted, console), fitted)
+    # A row of which nothing is left continues the one above it in other columns.
+    rows = tuple(row for row in wrap(page.shown, fitted, console).rows if any(row[at] for at in fitted))
     room = console.height - (LINES_WITH_RULES if has_rules else 1 + has_title)
-    notes = _draw_notes(page.notes, room - len(listing.rows), console)
-    count = _count_shown(len(listing.rows), room - len(notes))
-    drawn = draw(listing.replace(rows=listing.rows[:count]), fitted, console, has_rules=has_rules)
-    return Group(*head, drawn, *_say_more(len(listing.rows) - count, "lines"), *notes)
+    notes = _draw_notes(page.notes, room - len(rows), console)
+    count = _count_shown(len(rows), room - len(notes))
+    drawn = draw(page.shown.replace(rows=rows[:count]), fitted, console, has_rules=has_rules)
+    return Group(*head, drawn, *_say_more(len(rows) - count, "lines"), *notes)
 
 
 def _head(title: str, width: int) -> str:
@@ -162,11 +163,6 @@ def _head(title: str, width: int) -> str:
         if len(title) + 1 + len(clock) <= width:
             return f"{title}{clock:>{width - len(title)}}"
     return title
-
-
-def _without_blank_rows(listing: Listing, fitted: Collection[int]) -> Listing:
-    """Return a list without the rows of which nothing is left: they continue the one above them in other columns."""
-    return listing.replace(rows=tuple(row for row in listing.rows if any(row[at] for at in fitted)))
 
 
 def _draw_notes(notes: Sequence[str], spare: int, console: Console) -> list[Text]:

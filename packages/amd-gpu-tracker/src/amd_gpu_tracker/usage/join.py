@@ -38,66 +38,57 @@ if TYPE_CHECKING:
 MOST_CUT_SHORT = 9
 
 
-def join_usage(
-    state: State,
-    status: Status,
-    leases: Iterable[OwnedLease],
-    reading: UsageReading,
-    *,
-    before: UsageReading | None,
-    processes: Processes,
-    proc: str,
-    products: Mapping[str, str],
-) -> Usage:
-    """Return who uses what; how busy GPUs were is told where there is a reading `before`.
-
-    `leases` are those of the status; `proc` is where the processes are that the reading counts; `products` are their
-    names by `GpuLocation.key`.
-    """
-    pids = dict.fromkeys(use.pid for use in reading.processes if use.pid)
-    holders = find_holders(leases, processes, pids)
-    join = _Join(reading, status, before=before, proc=proc, holders=holders, products=products)
-    join.find_names(state, processes)
-    return Usage(
-        enabled=status.enabled,
-        gpus=with_few_users([join.gpu_usage(position) for position in range(len(reading.gpus))]),
-        not_shown=reading.refused,
-        incomplete=len(reading.cut_short) + reading.not_reached,
-        problems=(*status.problems, *_cut_short(reading.cut_short), *_not_reached(reading.not_reached)),
-    )
-
-
-class _Join:
+class UsageJoin:
     """A reading of the kernel, and who is in which container."""
 
     def __init__(
         self,
-        reading: UsageReading,
+        state: State,
         status: Status,
+        leases: Iterable[OwnedLease],
+        reading: UsageReading,
         *,
         before: UsageReading | None,
+        processes: Processes,
         proc: str,
-        holders: Mapping[int, Owner],
         products: Mapping[str, str],
     ) -> None:
+        """Join these; how busy GPUs were is told where there is a reading `before`.
+
+        `leases` are those of the status; `proc` is where the processes are that the reading counts; `products` are
+        their names by `GpuLocation.key`.
+        """
         self._reading = reading
+        self._status = status
         self._proc = proc
         self._products = products
         self._gpu_busy: Mapping[int, int | None] = find_gpu_busy(before, reading) if before else {}
         self._process_busy = find_process_busy(before, reading) if before else {}
         self._uses = uses_by_owner((use for gpu in status.gpus for use in gpu.containers), status.privileged)
         self._reserved = {gpu.number: uses_by_owner(gpu.containers) for gpu in status.gpus}
-        self._container_by_pid = self._find_containers(holders)
+        pids = dict.fromkeys(use.pid for use in reading.processes if use.pid)
+        self._container_by_pid = self._find_containers(find_holders(leases, processes, pids))
         self._user_by_pid: Mapping[int, int | None] = {
             pid: find_process_user(proc, pid)
             for pid, container in self._container_by_pid.items()
             if container is None and pid
         }
-        self._names: Mapping[Owner, str] = {}
-        self._user_names: Mapping[int, str] = {}
+        self._names = self._find_names(state, processes)
+        self._user_names: Mapping[int, str] = read_user_names(state.host) if self._user_by_pid else {}
 
-    def find_names(self, state: State, processes: Processes) -> None:
-        """Find out how engines call the containers; for root, because others may not read it."""
+    def usage(self) -> Usage:
+        """Return who uses what."""
+        reading, status = self._reading, self._status
+        return Usage(
+            enabled=status.enabled,
+            gpus=with_few_users([self._gpu_usage(position) for position in range(len(reading.gpus))]),
+            not_shown=reading.refused,
+            incomplete=len(reading.cut_short) + reading.not_reached,
+            problems=(*status.problems, *_cut_short(reading.cut_short), *_not_reached(reading.not_reached)),
+        )
+
+    def _find_names(self, state: State, processes: Processes) -> dict[Owner, str]:
+        """Return how engines call the containers; for root, because others may not read it."""
         uses: dict[Owner, Container] = dict(self._uses)
         # What runtimes of root know is no name for an id that a user has chosen.
         containers = filter(None, self._container_by_pid.values())
@@ -105,11 +96,9 @@ class _Join:
         if there - uses.keys() and posix.geteuid() == 0:
             running = {(each.container_id, each.user): each for each in find_running_containers(state.host, processes)}
             uses |= {owner: container for owner, container in running.items() if owner in there}
-        self._names = _names_by_owner(uses)
-        self._user_names = read_user_names(state.host) if self._user_by_pid else {}
+        return _names_by_owner(uses)
 
-    def gpu_usage(self, position: int) -> GpuUsage:
-        """Return one GPU of the reading and who uses it."""
+    def _gpu_usage(self, position: int) -> GpuUsage:
         gpu, totals = self._reading.gpus[position], self._reading.totals[position]
         users = self._users(gpu)
         of_processes = sum(user.vram_bytes for user in users) if gpu.partition_total > 1 else None

@@ -7,7 +7,7 @@ import time
 
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.life.status import read_status_with_leases
-from amd_gpu_tracker.usage.join import join_usage
+from amd_gpu_tracker.usage.join import UsageJoin
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.product_names import find_product_names
@@ -75,7 +75,7 @@ class UsageLooks:
         if not self._products.keys() >= {gpu.key for gpu in reading.gpus}:
             found = find_product_names(self._state.host, reading.gpus)
             self._products = {gpu.key: found[gpu.number] for gpu in reading.gpus}
-        usage = join_usage(
+        usage = UsageJoin(
             self._state,
             status,
             leases,
@@ -84,7 +84,7 @@ class UsageLooks:
             processes=self._processes,
             proc=self._proc,
             products=self._products,
-        )
+        ).usage()
         self._before = reading
         return self._remember(usage) if self.keeps_peaks else usage
 

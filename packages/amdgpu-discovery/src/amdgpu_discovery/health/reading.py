@@ -81,17 +81,19 @@ def read_health(
     hanging = {each for each in addresses if not with_errors and before.get(each, NOTHING).is_hanging}
     asked = [each for each in addresses if each not in hanging]
     asleep = {each for each in asked if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
-    names_by_address = {
-        each: list_attributes(host, each, with_errors=with_errors) for each in asked if each not in asleep
+    paths_by_name = {
+        each: {
+            name: host.path(f"{function_path(each)}/{name}")
+            for name in list_attributes(host, each, with_errors=with_errors)
+        }
+        for each in asked
+        if each not in asleep
     }
-    groups = [
-        [host.path(f"{function_path(each)}/{name}") for name in names] for each, names in names_by_address.items()
-    ]
-    answers = read_in_child(groups, seconds=seconds)
+    answers = read_in_child([list(paths.values()) for paths in paths_by_name.values()], seconds=seconds)
     threshold = host.read_attribute(BAD_PAGE_THRESHOLD)
     found = {each: Health(is_asleep=True) for each in asleep}
-    for (each, names), group in zip(names_by_address.items(), groups, strict=True):
-        known = {name: answers[path] for name, path in zip(names, group, strict=True) if path in answers}
+    for each, paths in paths_by_name.items():
+        known = {name: answers[path] for name, path in paths.items() if path in answers}
         found[each] = _health(known, threshold, limits)
     merged = {each: _with_earlier(health, before.get(each, NOTHING)) for each, health in found.items()}
     return {each: before[each] if each in hanging else merged[each] for each in addresses}
