@@ -10,9 +10,8 @@ from amd_gpu_tracker.broker.people import EVERYONE, NO_LIMIT, ROOT, NotAllowed, 
 from amd_gpu_tracker.broker.protocol import ProtocolError
 from amd_gpu_tracker.claims.by_name import find_wanted
 from amd_gpu_tracker.times import format_duration
-from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules, HealthLimits
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus

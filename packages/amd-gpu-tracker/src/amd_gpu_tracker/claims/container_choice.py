@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.container import StartingContainer
     from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.gpu import Gpu, GpuLocation
-    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
     Choose = Callable[[Book, Claim], Sequence[Gpu] | None]

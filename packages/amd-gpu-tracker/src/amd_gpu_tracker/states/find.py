@@ -12,8 +12,8 @@ from amd_gpu_tracker.records.state import open_state
 from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
+from amdgpu_discovery.choices.rules import NO_LIMITS
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.people import read_user_names
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import LostGpu
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.states.state import GpuProcess
+    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.gpu import Gpu
-    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 

@@ -105,11 +105,8 @@ class GpuUser(Value):
         if self.others:
             kind = "users" if self.user is None else f"containers of user {self.user}"
             return f"{'' if self.user is not None else f'{NO_CONTAINER} '}{self.others} more {kind}"
-        return f"{NO_CONTAINER} {self._called}".rstrip()
-
-    @property
-    def _called(self) -> str:
-        return self.user_name or ("" if self.user is None else f"user {self.user}")
+        called = self.user_name or ("" if self.user is None else f"user {self.user}")
+        return f"{NO_CONTAINER} {called}".rstrip()
 
 
 class GpuUsage(GpuRow):

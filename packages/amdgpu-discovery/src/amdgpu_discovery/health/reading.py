@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from amdgpu_discovery.bounded_files import read_in_child
+from amdgpu_discovery.choices.rules import NO_LIMITS
 from amdgpu_discovery.health.attributes import (
     ASLEEP,
     BAD_PAGE_THRESHOLD,
@@ -14,7 +15,6 @@ from amdgpu_discovery.health.attributes import (
     list_attributes,
     parse_attributes,
 )
-from amdgpu_discovery.health.limits import NO_LIMITS
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from amdgpu_discovery.bounded_files import FileAnswer
-    from amdgpu_discovery.health.limits import HealthLimits
+    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Of all GPUs together; a GPU answers in milliseconds.

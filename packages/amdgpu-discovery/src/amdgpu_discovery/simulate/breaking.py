@@ -6,15 +6,15 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import NODES
+from amdgpu_discovery.simulate.pci_sysfs import AMDGPU
 
-DRM = "/sys/class/drm"
 FUNCTIONS = "/sys/bus/pci/devices"
-DRIVER = "/sys/bus/pci/drivers/amdgpu"
 # What the function says then, by the names of its attributes. None never answers.
 FAULTS: dict[str, dict[str, str | None]] = {
     "hot": {
@@ -80,8 +80,8 @@ def _lose(host: Host, gpus: list[GpuLocation]) -> None:
 def _traces(host: Host, gpu: GpuLocation) -> Iterator[str]:
     for name in (os.path.basename(path) for path in (gpu.render_path, gpu.card_path) if path):
         yield f"/dev/dri/{name}"
-        yield f"/sys/dev/char/{host.read_attribute(f'{DRM}/{name}/dev')}"
-        yield f"{DRM}/{name}"
+        yield f"/sys/dev/char/{host.read_attribute(f'{DRM_CLASS}/{name}/dev')}"
+        yield f"{DRM_CLASS}/{name}"
     yield f"{NODES}/{gpu.kfd_node}"
-    yield f"{DRIVER}/{gpu.pci_address}"
+    yield f"{AMDGPU}/{gpu.pci_address}"
     yield f"{FUNCTIONS}/{gpu.pci_address}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.drm import DRM_CLASS, DRM_MAJOR
 from amdgpu_discovery.gpu import parse_pci_address
 from amdgpu_discovery.simulate.placement import PlacedDrm, PlacedGpu, PlacedHost, pci_path
 from amdgpu_discovery.simulate.profile import Access, ForeignDrm, Profile, SimulatedGpu
@@ -15,7 +15,6 @@ FIRMWARE = "113-SIMULATED-001"
 FAILING = ("[EIO]", "[ENODEV]")
 # No process has memory at address 0 (mem_rw of fs/proc/base.c). No file that all users may read ends in ENODEV.
 ENDS_IN_EIO = "/proc/self/mem"
-DRM_CLASS = "/sys/class/drm"
 
 
 def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:

@@ -15,7 +15,14 @@ from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.placement import SHARED_MINORS
 from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile
-from amdgpu_discovery.simulate.record_gpu import gather_gpus, read_connectors, read_number, read_numbers, record_gpu
+from amdgpu_discovery.simulate.record_gpu import (
+    gather_gpus,
+    read_connectors,
+    read_id,
+    read_number,
+    read_numbers,
+    record_gpu,
+)
 
 # These are not mistaken for the ids of real hardware.
 FIRST_MADE_UP = 0x5EED000000000001
@@ -83,7 +90,9 @@ def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) 
 def _record_cpus(host: Host) -> Iterator[CpuNode]:
     paths = {int(name): f"{TOPOLOGY}/nodes/{name}" for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal()}
     known = {number: read_numbers(host, f"{path}/properties") for number, path in sorted(paths.items())}
-    cpus = [number for number, properties in known.items() if _is_cpu(properties)]
+    # Nodes of GPUs have vector units; a NUMA node of memory alone has no cores either.
+    of_gpus = {number for number, each in known.items() if each.get("drm_render_minor") or each.get("simd_count")}
+    cpus = [number for number in known if number not in of_gpus]
     for position, number in enumerate(cpus):
         properties, path = known[number], paths[number]
         yield CpuNode(
@@ -96,11 +105,6 @@ def _record_cpus(host: Host) -> Iterator[CpuNode]:
         )
 
 
-def _is_cpu(properties: dict[str, int]) -> bool:
-    # Nodes of GPUs have vector units; a NUMA node of memory alone has no cores either.
-    return not properties.get("drm_render_minor") and not properties.get("simd_count")
-
-
 def _record_foreign(host: Host, devices: list[DrmDevice]) -> Iterator[ForeignDrm]:
     amdgpu = set(amdgpu_pci_addresses(host))
     for device in devices:
@@ -111,8 +115,8 @@ def _record_foreign(host: Host, devices: list[DrmDevice]) -> Iterator[ForeignDrm
                 minors=((device.card_minor, device.render_minor),),
                 connectors=read_connectors(host, device),
                 driver=os.path.basename(host.link(f"{device.path}/driver")),
-                vendor_id=read_number(host, f"{device.path}/vendor", base=16) or 0,
-                device_id=read_number(host, f"{device.path}/device", base=16) or 0,
+                vendor_id=read_id(host, f"{device.path}/vendor"),
+                device_id=read_id(host, f"{device.path}/device"),
                 has_render=device.render_minor is not None,
             )
 

@@ -43,6 +43,11 @@ def read_number(host: Host, path: str, *, base: int = 10) -> int | None:
         return None
 
 
+def read_id(host: Host, path: str) -> int:
+    """Return the number in an attribute that the kernel prints in hexadecimal; 0 where it has none."""
+    return read_number(host, path, base=16) or 0
+
+
 def read_numbers(host: Host, path: str) -> dict[str, int]:
     """Return the numbers in one of KFD's files of properties, {} where it cannot be read."""
     lines = (line.partition(" ") for line in host.read_attribute(path).splitlines())
@@ -52,23 +57,19 @@ def read_numbers(host: Host, path: str) -> dict[str, int]:
 def record_model(host: Host, path: str, nodes: list[KfdNode]) -> GpuModel:
     """Return the model of the GPU at a path of sysfs with these KFD nodes."""
     attributes = {name: host.read_attribute(f"{path}/{name}") for name in ATTRIBUTES}
-    device_id = _read_id(host, path, "device")
+    device_id = read_id(host, f"{path}/device")
     return GpuModel(
         product=attributes["product_name"] or f"{device_id:04x}",
-        vendor_id=_read_id(host, path, "vendor"),
+        vendor_id=read_id(host, f"{path}/vendor"),
         device_id=device_id,
-        subsystem_vendor=_read_id(host, path, "subsystem_vendor"),
-        subsystem_device=_read_id(host, path, "subsystem_device"),
-        revision=_read_id(host, path, "revision"),
-        pci_class=_read_id(host, path, "class"),
+        subsystem_vendor=read_id(host, f"{path}/subsystem_vendor"),
+        subsystem_device=read_id(host, f"{path}/subsystem_device"),
+        revision=read_id(host, f"{path}/revision"),
+        pci_class=read_id(host, f"{path}/class"),
         vram_bytes=read_number(host, f"{path}/mem_info_vram_total"),
         attributes={name: text for name, text in attributes.items() if text},
         **_record_node(host, path, nodes),
     )
-
-
-def _read_id(host: Host, path: str, name: str) -> int:
-    return read_number(host, f"{path}/{name}", base=16) or 0
 
 
 def _record_node(host: Host, path: str, nodes: list[KfdNode]) -> dict[str, Any]:
@@ -203,7 +204,8 @@ def _gather(
 
 def _record_ids(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
     nodes = [found.node for found in gpu.nodes]
-    pci_unique_id = _read_pci_unique_id(host, gpu.path)
+    has_unique_id = host.stat(f"{gpu.path}/unique_id") is not None
+    pci_unique_id = read_id(host, f"{gpu.path}/unique_id") if has_unique_id else None
     kfd_unique_ids = tuple(node.read("unique_id") for node in nodes)
     return {
         "pci_unique_id": pci_unique_id,
@@ -211,12 +213,6 @@ def _record_ids(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
         "gpu_ids": tuple(read_gpu_id(host, node) for node in nodes),
         "hive_id": nodes[0].read("hive_id") if nodes else 0,
     }
-
-
-def _read_pci_unique_id(host: Host, path: str) -> int | None:
-    if host.stat(f"{path}/unique_id") is None:
-        return None
-    return read_number(host, f"{path}/unique_id", base=16) or 0
 
 
 def _record_modes(host: Host, path: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# Of 2^64 - 1; int() of a text without bounds would take very long.
-MOST_DIGITS = 20
+from amdgpu_discovery.kfd_topology import parse_number
+
 SIGN_BIT = 1 << 63
 # Documentation/gpu/drm-usage-stats.rst: a number without a unit is in bytes. kB is what Linux 5.14 to 5.18 wrote.
 BYTES_BY_UNIT = {"": 1, "KiB": 1 << 10, "kB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -15,9 +15,7 @@ def parse_count(text: str) -> int:
     KFD keeps a process's memory in a signed counter and prints it as unsigned (kfd_process.c, `vram_usage`), so that
     one below zero looks like 16 EiB.
     """
-    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
-        return 0
-    number = int(text)
+    number = parse_number(text) or 0
     return 0 if number >= SIGN_BIT else number
 
 
