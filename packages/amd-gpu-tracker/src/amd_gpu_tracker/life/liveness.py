@@ -68,7 +68,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     if known is not None and processes.is_running(known):
         return ALIVE
     try:
-        init = None if lease.init else find_init(lease, processes, read=_read, roots=_roots(lease.root))
+        init = None if lease.init else find_init(lease, processes, read=_read_plainly, roots=_roots(lease.root))
     except OSError:
         return UNKNOWN
     if init is not None:
@@ -126,7 +126,7 @@ def _init_by_pid_file(lease: Lease, processes: Processes, read: Reader) -> Proce
     """Return the process a pid file names, unless it started after the file was written and so is another one."""
     if not lease.pid_file:
         return None
-    content, written = read(lease.pid_file, LARGEST_PID_FILE)
+    content, written = _read_if_there(read, lease.pid_file, LARGEST_PID_FILE)
     try:
         pid = int(content)
     except ValueError:
@@ -143,8 +143,9 @@ def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iter
     """Return the init that the runtime's own state names, if that is running."""
     for root in roots:
         for name, pid, start in STATE_FILES:
+            path = f"{root}/{lease.container_id}/{name}"
             try:
-                init = _read_state(read(f"{root}/{lease.container_id}/{name}", LARGEST_STATE)[0], pid, start)
+                init = _read_state(_read_if_there(read, path, LARGEST_STATE)[0], pid, start)
             except PermissionError:
                 if lease.root or not _has_no_state_of_root(lease):
                     raise
@@ -180,16 +181,15 @@ def _read_state(content: bytes, pid: str, start: str) -> ProcessId | None:
         return None
 
 
-def _read(path: str, largest: int) -> tuple[bytes, float]:
+def _read_plainly(path: str, largest: int) -> tuple[bytes, float]:
+    return read_plain_file(path, largest=largest)
+
+
+def _read_if_there(read: Reader, path: str, largest: int) -> tuple[bytes, float]:
     """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
     try:
-        return read_plain_file(path, largest=largest)
+        return read(path, largest)
     except OSError as error:
-        return nothing_if_missing(error)
-
-
-def nothing_if_missing(error: OSError) -> tuple[bytes, float]:
-    """Return what a file that is not there has to say; raise any other error."""
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-        return b"", 0.0
-    raise error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return b"", 0.0
+        raise

@@ -17,7 +17,7 @@ import sys
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.cgroup import last_name
-from amd_gpu_tracker.life.liveness import find_init, nothing_if_missing
+from amd_gpu_tracker.life.liveness import find_init
 from amd_gpu_tracker.records.lease import find_named_gpus, parse_lease
 from amd_gpu_tracker.records.user_files import find_users, read_ignored_users
 from amdgpu_discovery.errors import reason
@@ -170,13 +170,7 @@ class _Proof:
 
     def _find_init(self, lease: Lease) -> ProcessId | None:
         defaults = [f"{self._user.directory}/{runtime}" for runtime in ("runc", "crun")]
-        return find_init(lease, self._processes, read=self._read, roots=[lease.root] if lease.root else defaults)
-
-    def _read(self, path: str, largest: int) -> tuple[bytes, float]:
-        try:
-            return self._user.read(path, largest)
-        except OSError as error:
-            return nothing_if_missing(error)
+        return find_init(lease, self._processes, read=self._user.read, roots=[lease.root] if lease.root else defaults)
 
 
 def _doubt(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -> Doubt:

@@ -97,11 +97,12 @@ def parse_attributes(
     total = parse_optional(flat.get("mem_info_vram_total", ""))
     busy = parse_optional(flat.get("gpu_busy_percent", ""))
     temperature, limit = _temperature(flat)
+    own_limit = parse_count(bad_page_threshold) or (total // BYTES_PER_BAD_PAGE if total else None)
     widths = [parse_optional(texts.get(name, "")) for name in LINK[1:]]
     return Measured(
         errors=_sum_errors(text for name, text in texts.items() if name.endswith(ERROR_COUNTS)),
         bad_pages=_count_pages(texts[BAD_PAGES]) if BAD_PAGES in texts else None,
-        bad_page_limit=limits.bad_pages or _bad_page_limit(bad_page_threshold, total) if BAD_PAGES in texts else None,
+        bad_page_limit=limits.bad_pages or own_limit if BAD_PAGES in texts else None,
         temperature=temperature,
         temperature_limit=float(limits.temperature) if limits.temperature else limit,
         watts=_scaled(flat.get("power1_average") or flat.get("power1_input", ""), 1_000_000),
@@ -130,12 +131,6 @@ def _sum_errors(texts: Iterable[str]) -> tuple[tuple[str, int], ...]:
 def _count_pages(text: str) -> int:
     """Return how many pages are listed as `address : size : R`, where R, P or F says what became of the page."""
     return sum(line.count(":") == 2 and line.strip().startswith("0x") for line in text.splitlines())
-
-
-def _bad_page_limit(threshold: str, vram_total: int | None) -> int | None:
-    if limit := parse_count(threshold):
-        return limit
-    return vram_total // BYTES_PER_BAD_PAGE if vram_total else None
 
 
 def _temperature(flat: Mapping[str, str]) -> tuple[float | None, float | None]:
