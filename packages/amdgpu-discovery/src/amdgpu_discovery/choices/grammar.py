@@ -22,7 +22,7 @@ MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
 UNITS = {"mib": 1, "gib": 1024}
 # Far more than there are kinds of conditions; an image can write any number of them.
 MOST_CONDITIONS = 16
-KNOWN = "conditions are gfx942, gfx94X, MI300X, vram:64GiB, numa:0, xgmi, discrete, integrated, spx to cpx, group:NAME"
+CONDITIONS = "gfx942, gfx94X, MI300X, vram:64GiB, numa:0, xgmi, discrete, integrated, spx to cpx, group:NAME"
 
 GFX = "gfx"
 MODEL = "model"
@@ -135,7 +135,7 @@ def _parse_count(item: str, text: str) -> int:
 
 def _parse_condition(item: str, text: str) -> Condition:
     if not text:
-        raise RequestError(f"{shown(item, quoted=True)} has an empty condition", hint=KNOWN)
+        raise RequestError(f"{shown(item, quoted=True)} has an empty condition", hint=f"conditions are {CONDITIONS}")
     name, colon, wanted = text.partition(":")
     name, wanted = name.strip().lower(), wanted.strip()
     if name == VRAM:
@@ -164,7 +164,7 @@ def _parse_word(text: str, word: str) -> Condition:
 
 
 def _unknown(text: str) -> RequestError:
-    return RequestError(f"{shown(text, quoted=True)} is not a condition", hint=KNOWN)
+    return RequestError(f"{shown(text, quoted=True)} is not a condition", hint=f"conditions are {CONDITIONS}")
 
 
 def _parse_vram(text: str, size: str) -> Condition:
