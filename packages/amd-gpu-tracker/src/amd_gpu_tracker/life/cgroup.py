@@ -28,7 +28,9 @@ def has_processes(cgroups_path: str, *, root: str = CGROUPS) -> bool:
     hierarchies = [root, *(f"{root}/{name}" for name in names_in(root))]
     if any(_is_populated(f"{hierarchy}{path}") for hierarchy in hierarchies):
         return True
-    return _begins_elsewhere(cgroups_path) and any(map(_is_populated, _find_by_name(path, root)))
+    first = cgroups_path.partition(":")[0]
+    begins_elsewhere = not cgroups_path.startswith("/") and first in (cgroups_path, "", USER_SLICE)
+    return begins_elsewhere and any(map(_is_populated, _find_by_name(path, root)))
 
 
 def expand(cgroups_path: str) -> str:
@@ -65,10 +67,6 @@ def _expand_slice(name: str) -> str:
         return ""
     parts = name.removesuffix(".slice").split("-")
     return "".join(f"/{'-'.join(parts[: depth + 1])}.slice" for depth in range(len(parts)))
-
-
-def _begins_elsewhere(cgroups_path: str) -> bool:
-    return not cgroups_path.startswith("/") and cgroups_path.partition(":")[0] in (cgroups_path, "", USER_SLICE)
 
 
 def _find_by_name(path: str, root: str) -> Iterator[str]:

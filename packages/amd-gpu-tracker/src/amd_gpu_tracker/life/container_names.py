@@ -120,11 +120,8 @@ def _find_name(use: Container | Lease, reader: _Reader) -> str:
     spec = reader.read(f"{use.bundle}/config.json")
     annotations = as_object(as_object(spec).get("annotations"))
     annotated = next((_name(annotations[name]) for name in NAME_ANNOTATIONS if name in annotations), "")
-    return annotated or _docker_name(spec, use, reader) or _podman_name(use, reader)
-
-
-def _docker_name(spec: Any, use: Container | Lease, reader: _Reader) -> str:
-    return _name(as_object(_docker_file(spec, use, reader)).get("Name")).lstrip("/")
+    by_docker = "" if annotated else _name(as_object(_docker_file(spec, use, reader)).get("Name")).lstrip("/")
+    return annotated or by_docker or _podman_name(use, reader)
 
 
 def _docker_file(spec: Any, use: Container | Lease, reader: _Reader) -> Any:

@@ -137,8 +137,9 @@ class Processes:
     def variables(self, pid: int, names: Iterable[str]) -> dict[str, str]:
         """Return the variables `names` of the process `pid`, each as `variable` does."""
         # Not as a list: millions of short variables would take far more memory than their text.
-        text = b"\0" + self._text(pid, "environ")
-        return {name: _value_in(text, name) for name in names}
+        text = (b"\0" + self._text(pid, "environ")).rpartition(b"\0")[0]
+        values = {name: text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0] for name in names}
+        return {name: value.decode("utf-8", "surrogateescape") for name, value in values.items()}
 
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
@@ -201,8 +202,3 @@ def _start_in(stat: list[str]) -> int:
 
 def _ticks_ahead() -> int:
     return round(ahead_of_boot() * TICKS_PER_SECOND)
-
-
-def _value_in(text: bytes, name: str) -> str:
-    value = text.rpartition(b"\0")[0].partition(f"\0{name}=".encode())[2]
-    return value.partition(b"\0")[0].decode("utf-8", "surrogateescape")

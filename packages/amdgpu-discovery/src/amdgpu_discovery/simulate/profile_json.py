@@ -70,11 +70,12 @@ def format_profile(profile: Profile) -> bytes:
     import json
 
     models = _models_by_name(profile)
-    names = (*ALWAYS, *(("processes",) if profile.processes else ()))
+    told = (*ALWAYS, *(("processes",) if profile.processes else ()))
+    names = [next(name for name, model in models.items() if model == gpu.model) for gpu in profile.gpus]
     document = {
-        **{name: _plain(name, getattr(profile, name)) for name in names},
+        **{name: _plain(name, getattr(profile, name)) for name in told},
         "models": {name: plain_fields(model) for name, model in models.items()},
-        "gpus": [{**plain_fields(gpu), "model": _name_of(gpu.model, models)} for gpu in profile.gpus],
+        "gpus": [{**plain_fields(gpu), "model": name} for gpu, name in zip(profile.gpus, names, strict=True)],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
@@ -102,10 +103,6 @@ def _models_by_name(profile: Profile) -> dict[str, GpuModel]:
             product = gpu.model.product
             models[product if product not in models else f"{product} #{len(models) + 1}"] = gpu.model
     return models
-
-
-def _name_of(model: GpuModel, models: dict[str, GpuModel]) -> str:
-    return next(name for name, other in models.items() if other == model)
 
 
 def profile_names() -> list[str]:

@@ -64,7 +64,8 @@ class DrmClient(Value):
 
 def parse_fdinfo(content: bytes) -> DrmClient | None:
     """Return what a client of amdgpu uses; None for other drivers, and for files that are no DRM nodes."""
-    fields = _fields(content)
+    lines = (line.partition(":") for line in content.decode("ascii", "replace").split("\n"))
+    fields = {key.strip(): value.strip() for key, _, value in lines}
     client_id = _first(fields, CLIENT_KEYS)
     if not client_id or fields.get("drm-driver", DRIVER) != DRIVER:
         return None
@@ -77,11 +78,6 @@ def parse_fdinfo(content: bytes) -> DrmClient | None:
         gtt_bytes=parse_bytes(_first(fields, GTT_KEYS)),
         engines=tuple(_engines(fields)),
     )
-
-
-def _fields(content: bytes) -> dict[str, str]:
-    lines = content.decode("ascii", "replace").split("\n")
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def _first(fields: dict[str, str], keys: tuple[str, ...]) -> str:

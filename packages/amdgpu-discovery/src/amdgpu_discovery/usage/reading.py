@@ -96,7 +96,9 @@ def _read_processes(
     computing = read_kfd_uses(host, gpus)
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
     known = {use.pid for use in computing} if has_pids_of_kfd else set()
-    scan = scan_drm_clients(proc, first=known, only=only) if _has_processes_of(host, proc) else DrmScan()
+    # Real processes open no nodes of a simulated host.
+    has_processes = host.is_this_machine or proc != "/proc"
+    scan = scan_drm_clients(proc, first=known, only=only) if has_processes else DrmScan()
     drawing = _on_gpus(scan.uses, gpus, proc, {(use.pid, use.gpu) for use in computing} if has_pids_of_kfd else set())
     if not has_pids_of_kfd:
         computing = _without_found(_as_outside(computing), drawing)
@@ -130,11 +132,6 @@ def merge_uses(computing: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -
             )
         )
     return [merged[pair] for pair in sorted(merged, key=lambda pair: (pair[1], pair[0]))]
-
-
-def _has_processes_of(host: Host, proc: str) -> bool:
-    """Return whether processes in `proc` open nodes of this host; real ones open none of a simulated host."""
-    return host.is_this_machine or proc != "/proc"
 
 
 def _has_machine_pids(proc: str) -> bool:
