@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from amd_gpu_tracker.broker.client import ask, connect, is_served
-from amd_gpu_tracker.broker.people import Permission, parse_permission
+from amd_gpu_tracker.broker.people import Permission, Terms, parse_permission
 from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
-from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.history.ended import ended_path
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import format_begun, open_path

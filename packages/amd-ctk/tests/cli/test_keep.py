@@ -10,9 +10,8 @@ import pytest
 from amd_gpu_tracker.broker.asked import weigh
 from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.peer import Peer
-from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.people import Permission, Terms
 from amd_gpu_tracker.broker.protocol import RESERVE, Request
-from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.users import NodeUsers

@@ -29,8 +29,7 @@ from amd_ctk.sharing.service import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.client import ask
 from amd_gpu_tracker.broker.protocol import RESERVE, SOCKET, Request
-from amd_gpu_tracker.node_access.acl import set_users
-from amd_gpu_tracker.node_access.nodes import RULE_FILE
+from amd_gpu_tracker.node_access.nodes import RULE_FILE, set_users
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
 from amdgpu_discovery.simulate import build_host, load_profile

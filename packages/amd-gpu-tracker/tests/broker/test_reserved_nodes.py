@@ -10,8 +10,7 @@ import pytest
 
 from amd_gpu_tracker.broker.client import ask
 from amd_gpu_tracker.broker.protocol import RELEASE, RESERVE, Request
-from amd_gpu_tracker.node_access.acl import read_users, set_users
-from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back
+from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, become, run, users, wait_until

@@ -22,8 +22,15 @@ from amd_device_spec.settings import (
     parse_time,
     read_settings,
 )
-from amd_gpu_tracker.broker.people import EVERYONE, GROUP_SIGN, Permission, format_permission, is_name, parse_permission
-from amd_gpu_tracker.broker.terms import Terms
+from amd_gpu_tracker.broker.people import (
+    EVERYONE,
+    GROUP_SIGN,
+    Permission,
+    Terms,
+    format_permission,
+    is_name,
+    parse_permission,
+)
 from amd_gpu_tracker.times import format_duration
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

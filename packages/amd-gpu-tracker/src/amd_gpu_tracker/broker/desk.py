@@ -19,12 +19,18 @@ from amd_gpu_tracker.broker.job_time import end_now, inside, keep
 from amd_gpu_tracker.broker.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.order import choose
-from amd_gpu_tracker.broker.people import format_held
+from amd_gpu_tracker.broker.people import (
+    FindTerms,
+    Terms,
+    format_held,
+    permission_of,
+    require_in_time,
+    require_permission,
+)
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.seen_leases import RecentUse, SeenLeases
-from amd_gpu_tracker.broker.terms import FindTerms, Terms, permission_of, require_in_time, require_permission
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book

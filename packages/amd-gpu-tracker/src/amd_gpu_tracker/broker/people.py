@@ -6,12 +6,21 @@ name users and groups by number as well, because names are not looked up when GP
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Callable, Collection, Iterable
 
+from amd_gpu_tracker.broker.order import FAIR
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.times import format_duration, parse_at_most
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.peer import Peer
+    from amd_gpu_tracker.broker.protocol import Request
 
 EVERYONE = "everyone"
 GROUP_SIGN = "@"
@@ -64,6 +73,32 @@ class Permission(Value):
 ROOT = Permission(who="root", number=0)
 
 
+class Terms(Value):
+    """Who may, and how.
+
+    Attributes:
+        rules: What is said about choices.
+        permissions: Who may reserve GPUs.
+        order: `fair` or `fifo`.
+        is_reserved: Whether only those who have reserved a GPU may open its nodes.
+        hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
+        idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
+        has_private_names: Whether jobs are written down without the names that people gave them.
+    """
+
+    rules: ChoiceRules = NO_RULES
+    permissions: tuple[Permission, ...] = ()
+    order: str = FAIR
+    is_reserved: bool = False
+    hears_rules: bool = False
+    idle: int = 0
+    has_private_names: bool = False
+
+
+# Reads the terms of a host; ToolkitError where they cannot be read.
+FindTerms = Callable[[Host], Terms]
+
+
 def parse_permission(text: str) -> Permission:
     """Return what one of the administrator's words says; ValueError."""
     whose, *limits = text.split(":")
@@ -102,6 +137,43 @@ def find_permission(permissions: Iterable[Permission], uid: int, gids: Collectio
     groups = [each for each in permissions if each.is_of_group and each.number in gids]
     everyone = [each for each in permissions if each.who == EVERYONE]
     return next(iter(own or sorted(groups, key=_generosity, reverse=True) or everyone), None)
+
+
+def require_permission(terms: Terms, peer: Peer) -> Permission:
+    """Return the permission of a process; NotAllowed. Root needs none, nor does a caller for its own process."""
+    if peer.uid in (0, os.geteuid()):
+        return ROOT
+    found = find_permission(terms.permissions, peer.uid, peer.gids)
+    if found is None or found.is_excluded:
+        hint = f"ask the administrator for 'sudo amd-ctk users allow {peer.uid}'"
+        raise NotAllowed("you may not reserve GPUs on this host", hint=hint)
+    if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
+        # A member of a group who dropped it would have more than the group's rule allows.
+        problem = "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing"
+        raise NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")
+    return found
+
+
+def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
+    """Return what a process may for what it asks; NotAllowed. What is spare takes nothing: no limit counts.
+
+    Root may everything, but who became root by sudo keeps the own limits.
+    """
+    permission, person = require_permission(terms, peer), peer.person(request.behind)
+    if person and not peer.uid:
+        own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
+        if own and own.is_excluded:
+            problem = f"user {person} may not reserve GPUs on this host"
+            raise NotAllowed(problem, hint="run the command as root, without sudo")
+        permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
+    return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
+
+
+def require_in_time(permission: Permission, seconds: int) -> None:
+    """Raise NotAllowed if a user requests GPUs for longer than allowed."""
+    if permission.seconds != NO_LIMIT and seconds > permission.seconds:
+        most = format_duration(permission.seconds)
+        raise NotAllowed(f"you may have GPUs for {most} at most", hint=f"write --for={most}, or less")
 
 
 def format_held(permission: Permission, held: int) -> str:

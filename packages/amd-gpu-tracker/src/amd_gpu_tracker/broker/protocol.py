@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.host import Host
 
 VERSION = 1
@@ -154,6 +156,24 @@ def refusal(error: ToolkitError) -> Answer:
     """Return the answer that passes an expected failure on."""
     template, people = (error.template, error.people) if isinstance(error, PeopleNamed) else (error.message, ())
     return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
+
+
+def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
+    """Return what a client says of its rules: all but their numbers, and only the groups that its choice names."""
+    named = {each.wanted for each in choice.conditions} if choice else set()
+    groups = {name: request for name, request in rules.groups.items() if name in named}
+    return {**rules.as_dict(), "groups": groups, "limits": rules.limits.as_dict(), "numbers": None}
+
+
+def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
+    """Return the rules that a client told; ProtocolError where these are none."""
+    # A client that waits does without.
+    from amdgpu_discovery.choices.rules import ChoiceRules, HealthLimits
+
+    try:
+        return ChoiceRules.from_json(told, {"HealthLimits": HealthLimits}).replace(numbers=numbers)
+    except (RecursionError, ValueError) as error:
+        raise ProtocolError("the rules cannot be understood") from error
 
 
 def _parse(line: bytes, kind: type[Any]) -> Any:

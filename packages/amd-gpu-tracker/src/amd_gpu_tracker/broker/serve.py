@@ -13,9 +13,9 @@ from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.journal import write_line
 from amd_gpu_tracker.broker.order import FIFO
+from amd_gpu_tracker.broker.people import Terms
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
-from amd_gpu_tracker.broker.terms import Terms
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.life.processes import Processes
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from amd_gpu_tracker.broker.terms import FindTerms
+    from amd_gpu_tracker.broker.people import FindTerms
 
 FIRST_DESCRIPTOR = 3
 # As in amd-gpu-tracker.socket.

@@ -1,11 +1,15 @@
-"""Close the nodes of AMD GPUs to users who have not reserved them, and give them back to their group."""
+"""Close the nodes of AMD GPUs to users who have not reserved them, and give them back to their group.
+
+Access control lists are written as the kernel keeps them, so `setfacl` is not needed.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import struct
 from contextlib import suppress
 
-from amd_gpu_tracker.node_access.acl import set_users
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import FileError, reason
@@ -13,7 +17,7 @@ from amdgpu_discovery.files import PERMISSIONS, make_directories, remove_file, r
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.host import Host
@@ -45,6 +49,15 @@ MODE = 0o660
 GROUPS = {"render": ("render", "video"), "card": ("video",)}
 UDEV_SECONDS = 30.0
 UDEV_CONTROL = "/run/udev/control"
+NAME = "system.posix_acl_access"
+# Of include/uapi/linux/posix_acl_xattr.h: a version, then a tag, permissions and an id in each entry.
+HEADER = struct.Struct("<I")
+ENTRY = struct.Struct("<HHI")
+VERSION = 2
+OWNER, USER, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
+READ_WRITE = 6
+NO_ID = 0xFFFFFFFF
+NOT_THERE = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 def find_devices(host: Host) -> list[DrmDevice]:
@@ -146,3 +159,45 @@ def _tell_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
             subprocess.run(
                 ("udevadm", *words), check=False, stdin=quiet, stdout=quiet, stderr=quiet, timeout=UDEV_SECONDS
             )
+
+
+def format_acl(uids: Iterable[int]) -> bytes:
+    """Return the list that lets these users open a node of mode 0660."""
+    users = [(USER, READ_WRITE, uid) for uid in sorted(set(uids))]
+    around = [(OWNER, READ_WRITE, NO_ID), *users, (GROUP, READ_WRITE, NO_ID), (MASK, READ_WRITE, NO_ID)]
+    return HEADER.pack(VERSION) + b"".join(ENTRY.pack(*entry) for entry in (*around, (OTHERS, 0, NO_ID)))
+
+
+def parse_users(content: bytes) -> frozenset[int]:
+    """Return the users whom a list names; none where it is of another version."""
+    if HEADER.unpack_from(content.ljust(HEADER.size, b"\0")) != (VERSION,):
+        return frozenset()
+    whole = len(content) - (len(content) - HEADER.size) % ENTRY.size
+    return frozenset(uid for tag, _, uid in ENTRY.iter_unpack(content[HEADER.size : whole]) if tag == USER)
+
+
+def read_users(path: str) -> frozenset[int]:
+    """Return the users whom the list of a node names; OSError."""
+    return parse_users(_read(path))
+
+
+def set_users(path: str, uids: Iterable[int]) -> bool:
+    """Let these users open a node beside its owner and group, and no others; return whether that is new; OSError."""
+    uids = list(uids)
+    wanted, found = format_acl(uids) if uids else b"", _read(path)
+    if wanted == found:
+        return False
+    if wanted:
+        os.setxattr(path, NAME, wanted, follow_symlinks=False)
+    else:
+        os.removexattr(path, NAME, follow_symlinks=False)
+    return True
+
+
+def _read(path: str) -> bytes:
+    try:
+        return os.getxattr(path, NAME, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return b""
+        raise

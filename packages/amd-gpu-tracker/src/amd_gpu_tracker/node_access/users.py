@@ -10,7 +10,7 @@ from contextlib import suppress
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access import nodes, scope
-from amd_gpu_tracker.node_access.acl import read_users, set_users
+from amd_gpu_tracker.node_access.nodes import read_users, set_users
 from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import BY_API
 from amd_gpu_tracker.records.state import State

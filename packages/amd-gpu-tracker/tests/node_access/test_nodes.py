@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.node_access.acl import NAME, format_acl, parse_users, read_users, set_users
+from amd_gpu_tracker.node_access.nodes import NAME, format_acl, parse_users, read_users, set_users
 
 OWNER = "0100 0600 ffffffff"
 GROUP_AND_OTHERS = "0400 0600 ffffffff 1000 0600 ffffffff 2000 0000 ffffffff"
