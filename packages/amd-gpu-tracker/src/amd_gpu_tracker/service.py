@@ -8,7 +8,6 @@ from amd_gpu_tracker.broker import client, protocol
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.tickets import require_name
 from amdgpu_discovery.people import behind_sudo
-from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,29 +17,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 
-class JobRequest(Value):
-    """The request for a job or a reservation; its fields are as in `Request` of the protocol."""
-
-    name: str
-    gpus: str
-    wait: bool = False
-    seconds: int = 0
-    reservation: str = ""
-    numbers: tuple[int, ...] | None = None
-    spare: bool | None = None
-
-
-class GivenGpus(Value):
-    """The GPUs that a job has, or would have.
-
-    `environment` are the variables that give them to its program. `seconds` is how long it has them at most, 0 for no
-    limit. `message` says what a job without GPUs would wait for.
-    """
-
-    numbers: tuple[int, ...] = ()
-    environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
-    seconds: int = 0
-    message: str = ""
+# What is asked for a job or a reservation, where the method has the verb; and the GPUs that a job has, or would have.
+JobRequest = protocol.Request
+GivenGpus = protocol.Answer
 
 
 class Service:
@@ -75,7 +54,7 @@ class Service:
         `tell` is called with messages about the wait. None if the service does not run.
         """
         try:
-            return self._ask_for_gpus(protocol.RUN, job, timeout=timeout, tell=tell)
+            return self._ask(job.replace(verb=protocol.RUN), timeout=timeout, tell=tell)
         except client.ServiceGone:
             if os.geteuid():
                 raise
@@ -84,11 +63,11 @@ class Service:
 
     def preview(self, job: JobRequest) -> GivenGpus | None:
         """Return what `run` would return now; None if the service does not run."""
-        return self._ask_for_gpus(protocol.PREVIEW, job)
+        return self._ask(job.replace(verb=protocol.PREVIEW))
 
     def reserve(self, job: JobRequest) -> tuple[int, ...]:
         """Reserve GPUs for later, for the `seconds` of the request; return their numbers."""
-        return self._require(protocol.Request(verb=protocol.RESERVE, **job.as_dict())).numbers
+        return self._require(job.replace(verb=protocol.RESERVE)).numbers
 
     def keep(self, name: str, owner: int | None, seconds: int) -> float:
         """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
@@ -113,14 +92,6 @@ class Service:
             if error.exit_code == NotDone.exit_code:
                 raise NotDone(error.message, hint=error.hint) from None
             raise
-
-    def _ask_for_gpus(self, verb: str, job: JobRequest, **how: Any) -> GivenGpus | None:
-        answer = self._ask(protocol.Request(verb=verb, **job.as_dict()), **how)
-        if answer is None:
-            return None
-        return GivenGpus(
-            numbers=answer.numbers, environment=answer.environment, seconds=answer.seconds, message=answer.message
-        )
 
     def _require(self, request: protocol.Request) -> protocol.Answer:
         answer = self._ask(request)

@@ -77,7 +77,7 @@ class Request(Value):
         spare: Whether it wants GPUs only until another job waits for them; None for no, which earlier services know.
     """
 
-    verb: str
+    verb: str = ""
     name: str
     gpus: str = ""
     wait: bool = False
@@ -104,7 +104,7 @@ class Answer(Value):
         people: Users in the message, in which `{1000}` stands for the name of user 1000: only the client looks it up.
     """
 
-    kind: str
+    kind: str = DONE
     message: str = ""
     hint: str = ""
     exit_code: int = 0

@@ -8,22 +8,23 @@ from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.numbers import require_same_numbers
 from amdgpu_discovery.choices.rules import NO_RULES
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import Resolution, asks_for_nothing, resolve
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.verdicts import Verdict
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
 
 class AccessibilityChange(Value):
@@ -84,7 +85,7 @@ def change_accessibility(
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
-        plan = _plan(book, asked, policy, lambda: prune_leases(state, book.processes, state.lease_paths(locked=True)))
+        plan = _plan(book, asked, policy, prune_leases(state, book.processes, state.lease_paths(locked=True)))
         keys = [gpu.key for gpu in plan.changed]
         state.write_policy(plan.policy.with_accessibility(keys, exclusive=exclusive))
     if exclusive:
@@ -101,7 +102,7 @@ def preview_accessibility(
     policy = state.read_policy()
     if not policy.enabled:
         return AccessibilityChange(tracked=False)
-    plan = _plan(book, asked, policy, lambda: foresee_leases(state, book.processes, state.lease_paths()))
+    plan = _plan(book, asked, policy, foresee_leases(state, book.processes, state.lease_paths()))
     return _change_of(plan, request)
 
 
@@ -109,21 +110,26 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
     # Every command of the tracker loads this module.
     from amdgpu_discovery.choices.grammar import parse_choice
 
-    choice = parse_choice(request)
+    choice, host = parse_choice(request), book.state.host
     is_chosen = choice is not None and choice.needs_tracker
     users = read_user_leases(book.state, book.processes) if exclusive or is_chosen else UserLeases()
-    verdicts = _read_verdicts(book.state.host, rules) if is_chosen else {}
+    verdicts: Mapping[int, Verdict] = {}
+    if is_chosen:
+        from amd_gpu_tracker.claims.verdicts import read_verdicts
+        from amdgpu_discovery.discover import find_gpus
+
+        verdicts = read_verdicts(host, find_gpus(host), rules.limits)
     return _Request(text=request, exclusive=exclusive, rules=rules, choice=choice, users=users, verdicts=verdicts)
 
 
-def _plan(book: Book, asked: _Request, policy: Policy, scan_now: Callable[[], LeaseScan]) -> _Plan:
-    host, choice = book.state.host, asked.choice
-    gpus = locate_gpus(host)
-    match = match_gpus(host, policy, gpus)
-    require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, choice))
-    chosen = _choose(book, choice, asked.users, asked.verdicts, asked.rules) if choice else ()
-    resolution = Resolution(gpus=chosen) if choice else resolve(gpus, asked.text)
-    scan = scan_now()
+def _plan(book: Book, asked: _Request, policy: Policy, scan: LeaseScan) -> _Plan:
+    gpus = locate_gpus(book.state.host)
+    match = match_gpus(book.state.host, policy, gpus)
+    require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, asked.choice))
+    if asked.choice:
+        resolution = Resolution(gpus=_choose(book.state, asked.choice, asked, match.policy, scan))
+    else:
+        resolution = resolve(gpus, asked.text)
     in_use = [gpu for gpu in resolution.gpus if asked.exclusive and scan.count_users(gpu.key) > 1]
     free = [gpu for gpu in resolution.gpus if gpu not in in_use]
     changed = asked.users.without_used(free) if asked.exclusive else free
@@ -151,28 +157,21 @@ def _change_of(plan: _Plan, request: str) -> AccessibilityChange:
     )
 
 
-def _choose(
-    book: Book, choice: Choice, users: UserLeases, verdicts: Mapping[int, Verdict], rules: ChoiceRules
-) -> tuple[GpuLocation, ...]:
+def _choose(state: State, choice: Choice, asked: _Request, policy: Policy, scan: LeaseScan) -> tuple[GpuLocation, ...]:
     """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
     # Most requests name GPUs.
-    from amd_gpu_tracker.claims.choice import OtherLeases, choose_now
+    from amd_gpu_tracker.claims.choice import OtherLeases, decide_choice
     from amdgpu_discovery.choices.candidates import find_candidates
     from amdgpu_discovery.discover import find_gpus
 
-    candidates = find_candidates(choice, find_gpus(book.state.host), rules)
+    candidates = find_candidates(choice, find_gpus(state.host), asked.rules)
     if not choice.needs_tracker:
         return tuple(candidates)
-    others = OtherLeases(of_users=users.proved)
-    return tuple(choose_now(book, choice, candidates, others, verdicts, paths=book.state.lease_paths()))
-
-
-def _read_verdicts(host: Host, rules: ChoiceRules) -> dict[int, Verdict]:
-    """Return how GPUs are; before the lock is taken, because a driver that hangs must not make others wait for it."""
-    from amd_gpu_tracker.claims.verdicts import read_verdicts
-    from amdgpu_discovery.discover import find_gpus
-
-    return read_verdicts(host, find_gpus(host), rules.limits)
+    others = OtherLeases(of_users=asked.users.proved)
+    chosen = decide_choice(state, choice, candidates, policy, scan, others=others, verdicts=asked.verdicts)
+    if isinstance(chosen, ToolkitError):
+        raise chosen
+    return tuple(chosen)
 
 
 def _share_what_users_took(book: Book, gpus: list[GpuLocation]) -> list[GpuLocation]:

@@ -15,7 +15,6 @@ from amd_gpu_tracker.life.lease_scan import count_once, foresee_leases, scan_lea
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
-from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
@@ -66,7 +65,7 @@ def reserve_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]
         if read_own_lease(book, claim) is not None:
             return None
         scan = prune_others(book, find_others(state, claim, locked=True))
-        chosen = _decide(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
+        chosen = decide_choice(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
         if isinstance(chosen, ToolkitError):
             raise recorded(state, claim, chosen)
         met = in_pod(state, policy, claim).replace(wanted=chosen)
@@ -83,37 +82,17 @@ def preview_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]
     require_tracking(policy, choice)
     if refusal := refuse_unreserved(policy, claim):
         raise refusal
-    match_wanted(state, policy, locate_gpus(state.host), gpus, claim.asked)
+    policy = match_wanted(state, policy, locate_gpus(state.host), gpus, claim.asked).policy
     others = read_other_leases(state, book.processes)
     verdicts = read_verdicts(state.host, gpus, claim.limits)
-    return choose_now(book, choice, gpus, others, verdicts, paths=find_others(state, claim))
-
-
-def choose_now(
-    book: Book,
-    choice: Choice,
-    gpus: Sequence[Gpu],
-    others: OtherLeases,
-    verdicts: Mapping[int, Verdict],
-    *,
-    paths: Sequence[str],
-) -> list[Gpu]:
-    """Return what a choice would take now by the leases in `paths`; nothing is reserved or written.
-
-    Errors as `reserve_choice`. The `others` and `verdicts` were read before the caller took the lock.
-    """
-    state = book.state
-    policy = state.read_policy()
-    require_tracking(policy, choice)
-    policy = match_gpus(state.host, policy, locate_gpus(state.host)).policy
-    scan = foresee_leases(state, book.processes, paths)
-    chosen = _decide(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
+    scan = foresee_leases(state, book.processes, find_others(state, claim))
+    chosen = decide_choice(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
     if isinstance(chosen, ToolkitError):
         raise chosen
     return chosen
 
 
-def _decide(
+def decide_choice(
     state: State,
     choice: Choice,
     gpus: Sequence[Gpu],
@@ -123,7 +102,10 @@ def _decide(
     others: OtherLeases,
     verdicts: Mapping[int, Verdict],
 ) -> list[Gpu] | Refused:
-    """Return the GPUs of a choice by what all leases and drains say, or why there are not enough."""
+    """Return the GPUs of a choice by what all leases and drains say, or why there are not enough.
+
+    The `others` and `verdicts` were read before the caller took the lock.
+    """
     if error := find_unreadable(scan.unreadable):
         return error
     users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
@@ -132,9 +114,11 @@ def _decide(
     if chosen is not None:
         return chosen
     candidates = name_programs(state.host, candidates, verdicts)
-    why = _why_not(state, candidates, choice, scan.living)
     return GpusRefused(
-        why, hint=_hint(candidates, choice), people=_people_of(candidates), obstacle=find_apart(candidates, choice)
+        _why_not(state, candidates, choice, scan.living),
+        hint=_hint(candidates, choice),
+        people=people_of(lease for candidate in candidates for lease in candidate.users),
+        obstacle=find_apart(candidates, choice),
     )
 
 
@@ -187,22 +171,20 @@ def _find_shares(gpu: Gpu, leases: Sequence[UserLease]) -> tuple[UserLease, ...]
 
 
 def _hint(candidates: Sequence[Candidate], choice: Choice) -> str:
-    for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
-    if only_for_root(choice, [each.gpu for each in candidates], for_root):
+    if _never(candidates, choice):
         return LET_USERS
     uid = find_blocking_user(candidates, choice)
     command = f"sudo amd-ctk gpu-tracker ignore {uid}"
     return "" if uid is None else f"to leave out the containers of user {uid}, run '{command}'"
 
 
-def _people_of(candidates: Sequence[Candidate]) -> tuple[int, ...]:
-    return people_of(lease for candidate in candidates for lease in candidate.users)
+def _never(candidates: Sequence[Candidate], choice: Choice) -> str:
+    for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
+    return only_for_root(choice, [each.gpu for each in candidates], for_root)
 
 
 def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
-    for_root = [each.gpu for each in candidates if each.obstacle == FOR_ROOT_ONLY]
-    never = only_for_root(choice, [each.gpu for each in candidates], for_root)
-    if never:
+    if never := _never(candidates, choice):
         return never
 
     def title_of(lease: Lease) -> str:
