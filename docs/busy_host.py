@@ -17,7 +17,7 @@ from amd_gpu_tracker.records.drains import Drain, write_drains
 from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.show.watch_screen import draw_page
-from amd_gpu_tracker.top import Screen
+from amd_gpu_tracker.state_table import Screen
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile

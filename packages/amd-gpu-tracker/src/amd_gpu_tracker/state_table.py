@@ -5,13 +5,50 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.show.listing import Page
-from amd_gpu_tracker.states.text import STATE, blocks_for, count_states, format_states, list_states, notes_of
+from amd_gpu_tracker.states.state import STATES, GpuState
+from amd_gpu_tracker.states.text import BLOCKS, STATE, blocks_for, count_states, format_states, list_states, notes_of
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
     from amd_gpu_tracker.show.listing import Column
     from amd_gpu_tracker.tracker import Tracker
+
+# A look goes through the open files of every process, which takes a tenth of a second where there are thousands.
+LOOK_SECONDS = 2.0
+# To read the counters of errors asks the hardware.
+ERROR_SECONDS = 600.0
+TREND_LENGTH = 8
+# What arrows and the like send (ECMA-48).
+SEQUENCE = r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)?"
+# What `s` goes through: what people look for comes first.
+RANK_BY_ORDER: dict[str, Callable[[GpuState], object]] = {
+    "number": lambda _: 0,
+    "state": lambda gpu: -STATES.index(gpu.state),
+    "busy": lambda gpu: -(gpu.busy_percent or 0),
+    "memory": lambda gpu: -(gpu.vram_used or 0),
+    "person": lambda gpu: (not gpu.person, gpu.person),
+}
+ORDERS = tuple(RANK_BY_ORDER)
+HELP = """\
+q    end
+s    sort by number, state, busy, memory, person
+?    this help, and back
+
+free         not reserved, and not in use
+reserved     a container or a job has it
+in use       a program uses it without a reservation
+draining     drained, but still in use
+drained      not given out until 'sudo amd-ctk gpu-tracker undrain GPUS'
+suspect      errors, retired memory, heat, a narrow link: chosen last
+sick         its driver has given it up: not given out
+lost         tracked, but no longer on this host
+"""
 
 
 def find_page(tracker: Tracker, *, now: float) -> Page:
@@ -53,6 +90,71 @@ def watch_states(tracker: Tracker) -> None:
         print_states(tracker)
         return
     from amd_gpu_tracker.show.watch_screen import watch_screen
-    from amd_gpu_tracker.top import LOOK_SECONDS, Screen
 
     watch_screen("GPUs", Screen(tracker).look, seconds=LOOK_SECONDS, takes_keys=True)
+
+
+class Screen:
+    """What is known between two looks, and what keys have chosen."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        """Show the GPUs of the host of a tracker."""
+        self._tracker = tracker
+        self._states: tuple[GpuState, ...] = ()
+        self._failure = ""
+        self._notes: list[str] = []
+        self._trends: dict[str, list[int]] = {}
+        self._errors_read = -ERROR_SECONDS
+        self._order = 0
+        self._shows_help = False
+
+    def look(self, console: Console, keys: str) -> Page | None:
+        """Return what is seen after these keys, None after `q`; without keys the GPUs are looked at again."""
+        if not keys:
+            self._look_again()
+        elif not all(map(self._press, _without_sequences(keys))):
+            return None
+        return self._page(console)
+
+    def _press(self, key: str) -> bool:
+        """Do what a key says; return whether the screen stays."""
+        if key == "s" and not self._shows_help:
+            self._order = (self._order + 1) % len(ORDERS)
+        self._shows_help = key == "?" and not self._shows_help
+        return key not in "qQ"
+
+    def _look_again(self) -> None:
+        asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
+        try:
+            self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)
+            self._notes = notes_of(self._states, [ticket.since for ticket in self._tracker.waiting()], now=time.time())
+            self._failure = ""
+        except ToolkitError as error:
+            if not self._states:
+                raise
+            self._failure = str(error)
+            return
+        self._errors_read = time.monotonic() if asks_errors else self._errors_read
+        for gpu in self._states:
+            trend = [*self._trends.get(gpu.key, ()), gpu.busy_percent or 0]
+            self._trends[gpu.key] = trend[-TREND_LENGTH:]
+
+    def _page(self, console: Console) -> Page:
+        if self._shows_help or self._failure:
+            return Page(shown=HELP if self._shows_help else self._failure)
+        order, blocks = ORDERS[self._order], blocks_for(console.encoding)
+        listing = list_states(
+            sorted(self._states, key=lambda gpu: (RANK_BY_ORDER[order](gpu), gpu.tracked_number)),
+            now=time.time(),
+            blocks=blocks,
+            trends=self._trends if blocks == BLOCKS else None,
+        )
+        keys = f"q ends, s sorts (by {order}), ? helps"
+        return Page(shown=listing, notes=(*self._notes, keys), title=count_states(self._states))
+
+
+def _without_sequences(keys: str) -> str:
+    # A tenth of what the list in a pipe takes, which no key reaches.
+    import re
+
+    return re.sub(SEQUENCE, "", keys)
