@@ -198,13 +198,13 @@ def _enabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
 def _disabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
     def disable(context: typer.Context) -> None:
         """Disable the GPU Tracker."""
-        host = host_of(context)
-        waiting = [ticket.name for ticket in Tracker(host, lock=CommandLock).waiting()]
-        if Tracker(host, lock=CommandLock).disable():
+        tracker = Tracker(host_of(context), lock=CommandLock)
+        waiting = [ticket.name for ticket in tracker.waiting()]
+        if tracker.disable():
             print("GPU Tracker has been disabled")
             if waiting:
                 say(_end_of_wait(waiting))
-            after_switch(host)
+            after_switch(host_of(context))
         else:
             print("GPU Tracker is already disabled")
 
@@ -545,14 +545,8 @@ def begin(context: typer.Context) -> None:
     """Show the help where no command is named; say on which host a command that changes something works."""
     if context.invoked_subcommand is None:
         print(context.get_help())
-    elif context.invoked_subcommand not in LOOKING:
-        announce(host_of(context))
-
-
-def announce(host: Host) -> None:
-    """Say on standard error that a simulated host is changed, where it is one."""
-    if not host.is_this_machine:
-        print(SIMULATED_NOTICE.format(root=host.root), file=sys.stderr, flush=True)
+    elif context.invoked_subcommand not in LOOKING and not host_of(context).is_this_machine:
+        print(SIMULATED_NOTICE.format(root=host_of(context).root), file=sys.stderr, flush=True)
 
 
 def host_of(context: typer.Context) -> Host:
@@ -579,7 +573,12 @@ def main() -> None:
 
 def run_command_line() -> None:
     """Run the command of `sys.argv`; an expected failure is one sentence on stderr and its exit code."""
-    run(alone())
+    escape_unknown_characters()
+    try:
+        alone()()
+    except ToolkitError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 def alone() -> typer.Typer:
@@ -587,16 +586,6 @@ def alone() -> typer.Typer:
     app = tracker_app("amd-gpu-tracker", say_refresh)
     app.callback()(_choose_host)
     return app
-
-
-def run(app: typer.Typer) -> None:
-    """Run an application; turn an expected failure into its sentence and exit code."""
-    escape_unknown_characters()
-    try:
-        app()
-    except ToolkitError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
 
 
 def _end_of_wait(names: list[str]) -> str:

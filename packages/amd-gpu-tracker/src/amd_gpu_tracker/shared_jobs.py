@@ -60,7 +60,10 @@ class SharedJobs:
 
         state = State(self._host)
         if not os.path.exists(ended_path(state)):
-            self._start_service()
+            # The service, if there is one, writes them down when it starts.
+            from amd_gpu_tracker.service import Service
+
+            Service(self._host).is_served(STARTING_SECONDS)
         return read_ended(state)
 
     def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
@@ -79,12 +82,3 @@ class SharedJobs:
         from amd_gpu_tracker.broker.wait import require_possible
 
         require_possible(self._state, request, self._rules)
-
-    def _start_service(self) -> None:
-        """Wait for the service, if there is one: when it starts, it records the reservations that a restart ended."""
-        from amd_gpu_tracker.broker.protocol import find_socket
-
-        if socket := find_socket(self._host):
-            from amd_gpu_tracker.broker.client import is_served
-
-            is_served(socket, STARTING_SECONDS)

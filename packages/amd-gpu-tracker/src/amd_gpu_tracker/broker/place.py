@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.connection import Connection
@@ -14,10 +14,6 @@ from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.tickets import Ticket
 from amd_gpu_tracker.times import format_past, format_seconds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 # How long a place is kept free for a client that lost its connection, before others go first.
 ABSENCE_SECONDS = 3.0

@@ -46,13 +46,19 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
 
     `since` is when the policy was written, in seconds since boot.
     """
-    # Each scan sees the same containers again.
-    once = _Once(tell)
+    said: set[str] = set()
+
+    def tell_once(sentence: str) -> None:
+        # Each scan sees the same containers again.
+        if sentence not in said:
+            said.add(sentence)
+            tell(sentence)
+
     until = time.monotonic() + PATIENCE_SECONDS
-    pending = _scan(book, once, since=since)
+    pending = _scan(book, tell_once, since=since)
     while pending and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
-        pending = _scan(book, once, since=since)
+        pending = _scan(book, tell_once, since=since)
     for creation in pending:
         tell(
             f"container {creation.container_id} is still being made by process {creation.process.pid},"
@@ -73,19 +79,6 @@ def take_over_at_start(state: State, processes: Processes) -> None:
         with suppress(ToolkitError):
             begin_history(state)
         _adopt(state, processes, lambda _: None)
-
-
-class _Once:
-    """Says each sentence once."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._said: set[str] = set()
-
-    def __call__(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._tell(sentence)
 
 
 def _scan(book: Book, tell: Tell, *, since: float) -> list[Creation]:
