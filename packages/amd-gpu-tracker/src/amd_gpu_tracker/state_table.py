@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.show.listing import Page
+from amd_gpu_tracker.show.listing import Column, Page
 from amd_gpu_tracker.states.state import STATES, GpuState
 from amd_gpu_tracker.states.text import BLOCKS, STATE, blocks_for, count_states, format_states, list_states, notes_of
 from amdgpu_discovery.errors import ToolkitError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from amd_gpu_tracker.show.listing import Column
     from amd_gpu_tracker.tracker import Tracker
 
 # A look goes through the open files of every process, which takes a tenth of a second where there are thousands.

@@ -10,7 +10,7 @@ import os
 
 from amd_gpu_tracker.errors import WaitRefused, needs_root
 from amd_gpu_tracker.records.lease import MOST_GPUS, NEVER, ProcessId
-from amd_gpu_tracker.records.state import make_directory
+from amd_gpu_tracker.records.state import State, make_directory
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import TEMPORARY, write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.state import State
 
 VERSION = 2
 LARGEST_TICKET = 4096

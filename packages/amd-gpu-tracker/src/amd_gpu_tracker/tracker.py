@@ -8,9 +8,9 @@ from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
-from amd_gpu_tracker.records.refusals import read_refusals
+from amd_gpu_tracker.records.refusals import Refusal, read_refusals
 from amd_gpu_tracker.records.state import State, open_state
-from amdgpu_discovery.choices.rules import NO_RULES
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
     from amd_gpu_tracker.node_access.users import ReservedNodes
     from amd_gpu_tracker.recording import Recording
-    from amd_gpu_tracker.records.refusals import Refusal
     from amd_gpu_tracker.shared_jobs import SharedJobs
     from amd_gpu_tracker.states.state import GpuState
     from amd_gpu_tracker.tickets import Ticket, Tickets
     from amd_gpu_tracker.tracked_gpus import TrackedGpus
     from amd_gpu_tracker.tracking import LastingSettings, Tracking
     from amd_gpu_tracker.usage.looks import UsageLooks
-    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host

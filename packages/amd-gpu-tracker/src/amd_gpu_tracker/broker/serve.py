@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import MutableMapping
 from contextlib import suppress
 from functools import partial
 
@@ -13,7 +14,7 @@ from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.journal import write_line
 from amd_gpu_tracker.broker.order import FIFO
-from amd_gpu_tracker.broker.people import Terms
+from amd_gpu_tracker.broker.people import FindTerms, Terms
 from amd_gpu_tracker.broker.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
 from amd_gpu_tracker.claims.claim import Book
@@ -23,12 +24,6 @@ from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from amd_gpu_tracker.broker.people import FindTerms
 
 FIRST_DESCRIPTOR = 3
 # As in amd-gpu-tracker.socket.

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker.client import Refused, ask, is_answered
-from amd_gpu_tracker.broker.protocol import RUN, Request, find_socket, rules_as_told
+from amd_gpu_tracker.broker.protocol import RUN, Answer, Request, find_socket, rules_as_told
 from amd_gpu_tracker.claims.by_name import find_wanted, hold_by_name, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.broker.protocol import Answer
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases
+from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases, prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.numbers import require_same_numbers
-from amdgpu_discovery.choices.rules import NO_RULES
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import Resolution, asks_for_nothing, resolve
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.verdicts import Verdict
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
 
 

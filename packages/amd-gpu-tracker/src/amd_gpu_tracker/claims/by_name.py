@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.claims.claim import Claim, LeaseTerms
+from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import called, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.records.lease import BY_API, Holder
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.people import behind_sudo, person_behind
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice

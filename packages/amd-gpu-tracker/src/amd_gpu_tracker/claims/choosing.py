@@ -5,7 +5,7 @@ Nothing here reads or writes: `choice` comes with what leases say.
 
 from __future__ import annotations
 
-from amdgpu_discovery.choices.grammar import AUTO
+from amdgpu_discovery.choices.grammar import AUTO, Choice
 from amdgpu_discovery.unknown_gpus import NAMES_SHOWN, format_numbers, shown
 from amdgpu_discovery.value import Value
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.user_leases import UserLease
     from amd_gpu_tracker.records.lease import Lease
-    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
 
 IN_USE = "exclusive and in use"

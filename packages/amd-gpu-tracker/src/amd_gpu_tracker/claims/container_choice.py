@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import Claim
-from amd_gpu_tracker.claims.container import ContainerClaim, holder_of, open_book
+from amd_gpu_tracker.claims.claim import Book, Claim
+from amd_gpu_tracker.claims.container import ContainerClaim, StartingContainer, holder_of, open_book
 from amd_gpu_tracker.records.lease import BY_ENVIRONMENT, BY_SWARM
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu, GpuLocation
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.claims.container import StartingContainer
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import HealthLimits
-    from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.host import Host
 
     Choose = Callable[[Book, Claim], Sequence[Gpu] | None]

@@ -5,8 +5,8 @@ Nothing here reads or writes: both come with what they have read. The words of a
 
 from __future__ import annotations
 
-from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.errors import GpusRefused, StateError
+from amd_gpu_tracker.records.lease import BY_API, Lease
 from amdgpu_discovery.selection import resolve, split_items
 from amdgpu_discovery.value import Value
 
@@ -15,13 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from amd_gpu_tracker.claims.claim import Claim
-    from amd_gpu_tracker.errors import StateError
     from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.gpu import GpuLocation
 
-    # What a container or job is called, and the numbers of the GPUs that it uses.
     Use = tuple[str, Sequence[int]]
     Refused = GpusRefused | StateError
 

@@ -6,8 +6,8 @@ from amd_gpu_tracker.errors import NotDone, StateError
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.records.drains import read_drains, write_drains
-from amd_gpu_tracker.records.lease import BY_API
-from amd_gpu_tracker.records.matching import match_gpus
+from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.matching import Match, match_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import ALL, find_numbers
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.matching import Match
     from amd_gpu_tracker.records.policy import Policy, TrackedGpu
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation

@@ -10,14 +10,13 @@ import os
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.lease import TOKEN
+from amd_gpu_tracker.records.lease import TOKEN, Lease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host

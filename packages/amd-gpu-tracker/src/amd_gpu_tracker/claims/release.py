@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.liveness import judge
 from amd_gpu_tracker.records.history import HOOK, PROGRAM
-from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME
+from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME, State
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease, ProcessId
-    from amd_gpu_tracker.records.state import State
 
 
 class Released(Value):

@@ -6,8 +6,8 @@ import time
 
 from amd_gpu_tracker.records.drains import Drain, by_key, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.unrecorded import DRAINS, forget_failure, note_failure
-from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
-from amdgpu_discovery.choices.rules import NO_LIMITS
+from amd_gpu_tracker.states.use import GpuLoad, find_gpu_processes, format_use, read_gpu_uses
+from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.health.reading import SICK, Health, read_health
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.choosing import Candidate
     from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.states.use import GpuLoad
-    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import new_lease, read_own_lease
-from amd_gpu_tracker.claims.decision import HINT, find_unreadable, refuse_unreserved
+from amd_gpu_tracker.claims.claim import Book, Claim, new_lease, read_own_lease
+from amd_gpu_tracker.claims.decision import HINT, Refused, find_unreadable, refuse_unreserved
 from amd_gpu_tracker.claims.draining import without_drained
 from amd_gpu_tracker.claims.reservation import find_others, read_current_policy, recorded
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases
+from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases, prune_leases
 from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.claims.claim import Book, Claim
-    from amd_gpu_tracker.claims.decision import Refused
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.gpu import Gpu
 
 
 def reserve_vram(book: Book, claim: Claim, gpus: Sequence[Gpu]) -> list[Gpu] | None:

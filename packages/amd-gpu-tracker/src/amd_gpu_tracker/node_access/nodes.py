@@ -11,7 +11,7 @@ import struct
 from contextlib import suppress
 
 from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.drm import amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.drm import DrmDevice, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import PERMISSIONS, make_directories, remove_file, replace_file
 
@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.host import Host
 
 RULE_FILE = "/etc/udev/rules.d/72-amd-gpu-access.rules"

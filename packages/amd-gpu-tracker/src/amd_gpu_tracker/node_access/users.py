@@ -12,7 +12,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access import nodes, scope
 from amd_gpu_tracker.node_access.nodes import read_users, set_users
 from amd_gpu_tracker.records.job_ids import owner_of
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.lease import BY_API, Lease
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import FileError, reason
@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
