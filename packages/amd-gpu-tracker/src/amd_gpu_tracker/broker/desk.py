@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker import protocol
+from amd_gpu_tracker.broker import people, protocol
 from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.connection import Connection
@@ -19,14 +19,6 @@ from amd_gpu_tracker.broker.job_time import end_now, inside, keep
 from amd_gpu_tracker.broker.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.order import choose
-from amd_gpu_tracker.broker.people import (
-    FindTerms,
-    Terms,
-    format_held,
-    permission_of,
-    require_in_time,
-    require_permission,
-)
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.broker.scopes import Scopes
@@ -45,11 +37,11 @@ from amdgpu_discovery.errors import ToolkitError
 class Desk:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
-    def __init__(self, book: Book, find_terms: FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
+    def __init__(self, book: Book, find_terms: people.FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
         """Decide on a host; what is ended has `grace` seconds between TERM and KILL."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._find_terms = find_terms
-        self._terms = Terms()
+        self._terms = people.Terms()
         self._log = log
         self._state.prepare()
         self._recent_use = RecentUse(self._state, self._processes.now)
@@ -167,7 +159,7 @@ class Desk:
 
     def _run(self, client: Connection, request: Request) -> Answer | None:
         peer, job = client.peer, job_id(client.peer.uid, request.name)
-        permission = permission_of(self._terms, peer, request)
+        permission = people.permission_of(self._terms, peer, request)
         if again := self._grants.give_again(job, peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
             self.line.forget(peer.uid, request.name)
@@ -194,7 +186,7 @@ class Desk:
     def _preview(self, client: Connection, request: Request) -> Answer:
         """Answer what `_run` would do now, and do nothing."""
         peer, job = client.peer, job_id(client.peer.uid, request.name)
-        permission = permission_of(self._terms, peer, request)
+        permission = people.permission_of(self._terms, peer, request)
         self._grants.require_free_name(job)
         if request.reservation:
             found = self._grants.preview_inside(job, self._reservation_of(client, request), peer.process)
@@ -212,11 +204,11 @@ class Desk:
         self._log("granted", sentence, job=name, user=person, gpus=numbers)
 
     def _reserve(self, client: Connection, request: Request) -> Answer:
-        permission = permission_of(self._terms, client.peer, request)
+        permission = people.permission_of(self._terms, client.peer, request)
         if request.seconds <= 0:
             raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
         asked = weigh(self._book, self._terms, permission, client.peer, request)
-        require_in_time(permission, request.seconds)
+        people.require_in_time(permission, request.seconds)
         self._require_turn(asked)
         numbers = self._grants.keep(asked, request.seconds)
         sentence = f"{asked.ticket.name} of user {asked.person}: GPUs {list(numbers)} for {request.seconds} s"
@@ -224,7 +216,7 @@ class Desk:
         return Answer(kind=DONE, numbers=numbers)
 
     def _keep(self, client: Connection, request: Request) -> Answer:
-        owner, most = _owner(client, request), require_permission(self._terms, client.peer).seconds
+        owner, most = _owner(client, request), people.require_permission(self._terms, client.peer).seconds
         job, seconds = keep(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
         self._log("kept", f"{job} by user {client.peer.uid}: {ends}", job=name_of(job), user=client.peer.uid)
@@ -293,7 +285,7 @@ class Desk:
     def _require_turn(self, asked: Asked) -> None:
         """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
         if self._is_over_limit(asked):
-            held = format_held(asked.permission, self.view.held(asked))
+            held = people.format_held(asked.permission, self.view.held(asked))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
         among = asked.among if asked.may_be_taken else 0
         if among and len(self.line):
@@ -301,7 +293,7 @@ class Desk:
             self._leases.look()
         require_nobody_before(self.line.waits_for(among, self.view), self.view.users_of(among))
 
-    def _read_terms(self, *, strict: bool = False) -> Terms:
+    def _read_terms(self, *, strict: bool = False) -> people.Terms:
         """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""
         before = self._terms
         try:
@@ -319,7 +311,7 @@ class Desk:
         """End the wait of those who may not reserve GPUs any more; others have another limit, perhaps."""
         for place, client in self.line.connected():
             try:
-                permission = require_permission(self._terms, client.peer)
+                permission = people.require_permission(self._terms, client.peer)
                 if client.peer.uid and not place.asked.is_spare:
                     place.asked = place.asked.allowed(permission)
             except ToolkitError as error:

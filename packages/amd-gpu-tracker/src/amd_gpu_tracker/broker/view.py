@@ -8,8 +8,8 @@ from math import inf
 from amd_gpu_tracker.broker.asked import Asked
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.order import Outlook, as_bits, numbers_in
-from amd_gpu_tracker.claims.by_name import find_users
 from amd_gpu_tracker.claims.choice import read_other_leases
+from amd_gpu_tracker.claims.decision import find_users
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.liveness import judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
-from amd_gpu_tracker.claims.decision import called, in_use, people_of
+from amd_gpu_tracker.claims.decision import called, find_users, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
@@ -20,7 +20,7 @@ from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from amd_gpu_tracker.records.policy import Policy
@@ -128,13 +128,6 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
 
     fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
     return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
-
-
-def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> list[tuple[Lease, list[int]]]:
-    """Return who has some of these GPUs, and which."""
-    # Keys of a later version may hold lists, so a lease is no key of a mapping.
-    found = [(each, [numbers_by_key[key] for key in each.gpus if key in numbers_by_key]) for each in leases]
-    return [(lease, numbers) for lease, numbers in found if numbers]
 
 
 def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:

@@ -12,7 +12,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Claim
     from amd_gpu_tracker.life.lease_scan import LeaseScan
@@ -112,6 +112,13 @@ def find_unreadable(unreadable: Sequence[StateError], gpus: Iterable[GpuLocation
     return next((error for error in unreadable if error.gpus is None or keys.intersection(error.gpus)), None)
 
 
+def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> list[tuple[Lease, list[int]]]:
+    """Return who has some of these GPUs, and which, in their order."""
+    # Keys of a later version may hold lists, so a lease is no key of a mapping.
+    found = [(each, [number for key, number in numbers_by_key.items() if key in each.gpus]) for each in leases]
+    return [(lease, numbers) for lease, numbers in found if numbers]
+
+
 def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
     """Return the users, root aside, whose these are."""
     return tuple(sorted({lease.person for lease in leases if lease.person}))
@@ -188,8 +195,7 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
         living = find_rivals(situation.handed_on, living)
     if claim.pod:
         living = [lease for lease in living if lease.pod != claim.pod]
-    named = [(lease, [gpu.number for gpu in exclusive if gpu.key in lease.gpus]) for lease in living]
-    users = [(lease, numbers) for lease, numbers in named if numbers]
+    users = find_users(living, {gpu.key: gpu.number for gpu in exclusive})
     if not users:
         return None
     taken = {number for _, numbers in users for number in numbers}
