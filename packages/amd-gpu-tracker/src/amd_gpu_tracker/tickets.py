@@ -238,6 +238,12 @@ class Tickets:
         return f"{self.directory}/{stem}{SUFFIX}"
 
 
+def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
+    """Return the tickets of each of these states once."""
+    by_directory = {each.run_directory: each for each in states}
+    return [Tickets(each, processes) for each in by_directory.values()]
+
+
 def _drop_file(path: str) -> bool:
     """Remove a file; False where there is none."""
     try:
@@ -249,9 +255,3 @@ def _drop_file(path: str) -> bool:
     except OSError as error:
         raise FileError(f"{path} cannot be removed: {reason(error)}") from error
     return True
-
-
-def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
-    """Return the tickets of each of these states once."""
-    by_directory = {each.run_directory: each for each in states}
-    return [Tickets(each, processes) for each in by_directory.values()]

@@ -58,21 +58,6 @@ def name_programs(host: Host, candidates: Sequence[Candidate], verdicts: Mapping
     return [each.replace(doubt=named.get(each.gpu.number, each.doubt)) for each in candidates]
 
 
-def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Candidate:
-    if candidate.obstacle:
-        return candidate
-    reasons = "; ".join(verdict.health.reasons)
-    if verdict.health.verdict == SICK:
-        return candidate.replace(obstacle=f"sick: {reasons}")
-    if drain is not None:
-        what = "sick" if drain.is_sick else "drained"
-        return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
-    # The holder of a reserved GPU uses it.
-    if verdict.use.is_used and not (candidate.users or candidate.shares):
-        return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
-    return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
-
-
 def say_unreserved_use(state: State, claim: Claim) -> list[str]:
     """Return a sentence about each GPU of a claim that is used and that no other reservation names.
 
@@ -108,6 +93,21 @@ def keep_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gi
         note_failure(directory, DRAINS, error.message)
     except ToolkitError:
         return
+
+
+def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Candidate:
+    if candidate.obstacle:
+        return candidate
+    reasons = "; ".join(verdict.health.reasons)
+    if verdict.health.verdict == SICK:
+        return candidate.replace(obstacle=f"sick: {reasons}")
+    if drain is not None:
+        what = "sick" if drain.is_sick else "drained"
+        return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
+    # The holder of a reserved GPU uses it.
+    if verdict.use.is_used and not (candidate.users or candidate.shares):
+        return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
+    return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
 
 
 def _note(book: Book, seen: Mapping[str, str]) -> None:

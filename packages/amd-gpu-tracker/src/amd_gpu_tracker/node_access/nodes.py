@@ -125,6 +125,39 @@ def give_back(host: Host) -> bool:
     return True
 
 
+def format_acl(uids: Iterable[int]) -> bytes:
+    """Return the list that lets these users open a node of mode 0660."""
+    users = [(USER, READ_WRITE, uid) for uid in sorted(set(uids))]
+    around = [(OWNER, READ_WRITE, NO_ID), *users, (GROUP, READ_WRITE, NO_ID), (MASK, READ_WRITE, NO_ID)]
+    return HEADER.pack(VERSION) + b"".join(ENTRY.pack(*entry) for entry in (*around, (OTHERS, 0, NO_ID)))
+
+
+def parse_users(content: bytes) -> frozenset[int]:
+    """Return the users whom a list names; none where it is of another version."""
+    if HEADER.unpack_from(content.ljust(HEADER.size, b"\0")) != (VERSION,):
+        return frozenset()
+    whole = len(content) - (len(content) - HEADER.size) % ENTRY.size
+    return frozenset(uid for tag, _, uid in ENTRY.iter_unpack(content[HEADER.size : whole]) if tag == USER)
+
+
+def read_users(path: str) -> frozenset[int]:
+    """Return the users whom the list of a node names; OSError."""
+    return parse_users(_read(path))
+
+
+def set_users(path: str, uids: Iterable[int]) -> bool:
+    """Let these users open a node beside its owner and group, and no others; return whether that is new; OSError."""
+    uids = list(uids)
+    wanted, found = format_acl(uids) if uids else b"", _read(path)
+    if wanted == found:
+        return False
+    if wanted:
+        os.setxattr(path, NAME, wanted, follow_symlinks=False)
+    else:
+        os.removexattr(path, NAME, follow_symlinks=False)
+    return True
+
+
 def _own(path: str, gid: int) -> None:
     os.chown(path, 0, gid, follow_symlinks=False)
     os.chmod(path, MODE)
@@ -158,39 +191,6 @@ def _tell_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
             subprocess.run(
                 ("udevadm", *words), check=False, stdin=quiet, stdout=quiet, stderr=quiet, timeout=UDEV_SECONDS
             )
-
-
-def format_acl(uids: Iterable[int]) -> bytes:
-    """Return the list that lets these users open a node of mode 0660."""
-    users = [(USER, READ_WRITE, uid) for uid in sorted(set(uids))]
-    around = [(OWNER, READ_WRITE, NO_ID), *users, (GROUP, READ_WRITE, NO_ID), (MASK, READ_WRITE, NO_ID)]
-    return HEADER.pack(VERSION) + b"".join(ENTRY.pack(*entry) for entry in (*around, (OTHERS, 0, NO_ID)))
-
-
-def parse_users(content: bytes) -> frozenset[int]:
-    """Return the users whom a list names; none where it is of another version."""
-    if HEADER.unpack_from(content.ljust(HEADER.size, b"\0")) != (VERSION,):
-        return frozenset()
-    whole = len(content) - (len(content) - HEADER.size) % ENTRY.size
-    return frozenset(uid for tag, _, uid in ENTRY.iter_unpack(content[HEADER.size : whole]) if tag == USER)
-
-
-def read_users(path: str) -> frozenset[int]:
-    """Return the users whom the list of a node names; OSError."""
-    return parse_users(_read(path))
-
-
-def set_users(path: str, uids: Iterable[int]) -> bool:
-    """Let these users open a node beside its owner and group, and no others; return whether that is new; OSError."""
-    uids = list(uids)
-    wanted, found = format_acl(uids) if uids else b"", _read(path)
-    if wanted == found:
-        return False
-    if wanted:
-        os.setxattr(path, NAME, wanted, follow_symlinks=False)
-    else:
-        os.removexattr(path, NAME, follow_symlinks=False)
-    return True
 
 
 def _read(path: str) -> bytes:

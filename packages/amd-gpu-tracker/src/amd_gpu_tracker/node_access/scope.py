@@ -69,6 +69,29 @@ def find_obstacle() -> str:
     return failed or ("" if is_kept_out else "the kernel has no device filter")
 
 
+def is_in(path: str, unit: str) -> bool:
+    """Return whether a process is in a unit of systemd; `path` is its /proc/PID/cgroup."""
+    return any(unit in parts for parts in _read_cgroups(path))
+
+
+def read_devices(host: Host) -> str:
+    """Return what the kernel's list of device classes says, "" for a simulated host, which has none."""
+    try:
+        return host.read(DEVICES).decode()
+    except OSError:
+        return ""
+
+
+def allowed_devices(gpus: Iterable[GpuLocation], devices: str) -> list[tuple[str, str]]:
+    """Return classes and nodes with what may be done with them, as systemd's DeviceAllow= has them.
+
+    `devices` is what the kernel's /proc/devices says. Rootless engines open /dev/fuse and /dev/net/tun, debuggers and
+    profilers others.
+    """
+    nodes = ["/dev/kfd", *(path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path)]
+    return [*((name, "rwm") for name in _other_classes(devices)), *((node, "rw") for node in nodes)]
+
+
 def _is_forbidden(path: str) -> bool:
     try:
         os.close(os.open(path, os.O_RDONLY))
@@ -100,11 +123,6 @@ def _wait_until_in(path: str, name: str) -> str:
     return ""
 
 
-def is_in(path: str, unit: str) -> bool:
-    """Return whether a process is in a unit of systemd; `path` is its /proc/PID/cgroup."""
-    return any(unit in parts for parts in _read_cgroups(path))
-
-
 def _session_of(path: str) -> str:
     """Return the unit at whose end logind ends what a user runs there, "" outside of sessions."""
     for parts in _read_cgroups(path):
@@ -120,24 +138,6 @@ def _read_cgroups(path: str) -> list[list[str]]:
             return [line.rstrip("\n").split("/") for line in file]
     except OSError:
         return []
-
-
-def read_devices(host: Host) -> str:
-    """Return what the kernel's list of device classes says, "" for a simulated host, which has none."""
-    try:
-        return host.read(DEVICES).decode()
-    except OSError:
-        return ""
-
-
-def allowed_devices(gpus: Iterable[GpuLocation], devices: str) -> list[tuple[str, str]]:
-    """Return classes and nodes with what may be done with them, as systemd's DeviceAllow= has them.
-
-    `devices` is what the kernel's /proc/devices says. Rootless engines open /dev/fuse and /dev/net/tun, debuggers and
-    profilers others.
-    """
-    nodes = ["/dev/kfd", *(path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path)]
-    return [*((name, "rwm") for name in _other_classes(devices)), *((node, "rw") for node in nodes)]
 
 
 def _other_classes(devices: str) -> list[str]:
