@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.gpu import GpuLocation
 
+    # What a container or job is called, and the numbers of the GPUs that it uses.
     Use = tuple[str, Sequence[int]]
     Refused = GpusRefused | StateError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import Book, Claim, new_lease, read_own_lease
-from amd_gpu_tracker.claims.decision import HINT, Refused, find_unreadable, refuse_unreserved
+from amd_gpu_tracker.claims.decision import HINT, find_unreadable, refuse_unreserved
 from amd_gpu_tracker.claims.draining import without_drained
 from amd_gpu_tracker.claims.reservation import find_others, read_current_policy, recorded
 from amd_gpu_tracker.errors import GpusRefused
@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
 
