@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from amd_gpu_tracker.broker.grants import no_reservation
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.errors import NotDone, NotPermitted
+from amd_gpu_tracker.errors import NotDone, NotPermitted, StateError
+from amd_gpu_tracker.history.ended import read_ended
 from amd_gpu_tracker.life.lease_scan import find_holders, scan_leases
-from amd_gpu_tracker.records.job_ids import job_id, name_of
-from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.job_ids import job_id, name_of, owner_of
+from amd_gpu_tracker.records.lease import BY_API, Lease, since_boot
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.times import format_seconds
+from amdgpu_discovery.errors import ToolkitError
 
 MINUTE = 60
 
@@ -59,13 +62,37 @@ def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> str:
     return lease.job
 
 
+def no_reservation(state: State, job: str, what: str = "reservation", *, by: int = 0) -> ToolkitError:
+    """Return the error for a user who has no job or reservation of a name, or where no user has one that root names.
+
+    `by` is who asks. It does not tell users whether another one has one, because names can be private.
+    """
+    name = name_of(job)
+    if any(each.job == job for each in read_ended(state)):
+        return NotDone(f"the restart of this machine ended the reservation {name}", hint="reserve GPUs again")
+    if _is_by_sudo(state, job):
+        problem = f"the reservation {name} belongs to root, because it was made with sudo"
+        return NotPermitted(problem, hint="run the command with sudo")
+    whose = "you have" if by else "this user has" if owner_of(job) else "there is"
+    return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue list'")
+
+
+def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
+    """Return what runs with the GPUs of a reservation or job and ends with it: jobs and containers."""
+    # What has the same name and another end is of an earlier one, and is being ended.
+    jobs = [each for each in leases if each.reservation == lease.container_id and each.limit == lease.until > 0]
+    own = lease.token_digest if BY_API in lease.ways else lease.reservation_digest
+    digests = {own, *(each.token_digest for each in jobs)} - {""}
+    return jobs + [each for each in leases if each.reservation_digest in digests and each not in (lease, *jobs)]
+
+
 def _find(book: Book, name: str, owner: int | None, by: int) -> tuple[Lease, Sequence[Lease]]:
     """Return the reservation or job of this name, of the owner or that the owner ran with sudo; and all leases."""
     leases = scan_leases(book.state, book.processes, book.state.lease_paths(locked=True)).living
     named = [each for each in find_holders(leases) if name_of(each.job) == name]
     found = list({each.job: each for each in reversed(named)}.values())
     if owner is not None:
-        own = [each for each in found if each.job == (f"{owner}/{name}" if owner else name)]
+        own = [each for each in found if each.job == job_id(owner, name)]
         found = own or [each for each in found if each.person == owner]
     if not found:
         raise no_reservation(book.state, job_id(owner or 0, name), "reservation or job", by=by)
@@ -101,10 +128,10 @@ def _with_end(lease: Lease, end: float) -> Lease:
     return lease.replace(until=end) if lease.until else lease.replace(limit=end)
 
 
-def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
-    """Return what runs with the GPUs of a reservation or job and ends with it: jobs and containers."""
-    # What has the same name and another end is of an earlier one, and is being ended.
-    jobs = [each for each in leases if each.reservation == lease.container_id and each.limit == lease.until > 0]
-    own = lease.token_digest if BY_API in lease.ways else lease.reservation_digest
-    digests = {own, *(each.token_digest for each in jobs)} - {""}
-    return jobs + [each for each in leases if each.reservation_digest in digests and each not in (lease, *jobs)]
+def _is_by_sudo(state: State, job: str) -> bool:
+    """Return whether root has a reservation of this name that the user whose job it is made with sudo."""
+    with suppress(StateError):
+        lease = state.read_lease(state.lease_path(("", name_of(job))))
+        if lease and lease.job != job and not lease.reservation:
+            return lease.person == owner_of(job) and lease.until > since_boot()
+    return False
