@@ -34,7 +34,8 @@ getattr(state_table, sys.argv[1])(Tracker(host))
 ONCE = [sys.executable, "-c", SHOW, "print_states"]
 TOP = [sys.executable, "-c", SHOW, "watch_states"]
 # For what one look shows and the next does not.
-HASTY_TOP = [sys.executable, "-c", f"from amd_gpu_tracker import top; top.LOOK_SECONDS = 0.1\n{SHOW}", "watch_states"]
+HASTY = f"from amd_gpu_tracker import state_table; state_table.LOOK_SECONDS = 0.1\n{SHOW}"
+HASTY_TOP = [sys.executable, "-c", HASTY, "watch_states"]
 NOTES = """\
 GPU 3 is suspect: 3 uncorrectable errors since the driver was loaded
 GPU 5 is drained: fan swap
