@@ -52,17 +52,6 @@ class AccessibilityChange(Value):
         return self.tracked and not (self.in_use or self.rootless or self.broken_ranges or self.unknown)
 
 
-class _Plan(Value):
-    """What a request comes to: a policy and the GPUs that it names, those in use, and those that change."""
-
-    policy: Policy
-    resolution: Resolution
-    in_use: tuple[GpuLocation, ...]
-    free: tuple[GpuLocation, ...]
-    changed: tuple[GpuLocation, ...]
-    already: tuple[GpuLocation, ...]
-
-
 class _Request(Value):
     """What was asked for, with what is read before the lock is taken: a user or a driver must not make others wait."""
 
@@ -83,13 +72,16 @@ def change_accessibility(
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
-        plan = _plan(book, asked, policy, prune_leases(state, book.processes, state.lease_paths(locked=True)))
-        keys = [gpu.key for gpu in plan.changed]
-        state.write_policy(plan.policy.with_accessibility(keys, exclusive=exclusive))
-    if exclusive:
-        taken = _share_what_users_took(book, [gpu for gpu in plan.changed if gpu not in plan.already])
-        plan = plan.replace(changed=tuple(gpu for gpu in plan.changed if gpu not in taken))
-    return _change_of(plan, request)
+        scan = prune_leases(state, book.processes, state.lease_paths(locked=True))
+        policy, gpus, change = _plan(book, asked, policy, scan)
+        state.write_policy(policy.with_accessibility([gpu.key for gpu in gpus], exclusive=exclusive))
+    if not exclusive:
+        return change
+    taken = _share_what_users_took(book, [gpu for gpu in gpus if gpu.number not in change.already])
+    return change.replace(
+        changed=_numbers([gpu for gpu in gpus if gpu not in taken]),
+        rootless=tuple(sorted((*change.rootless, *_numbers(taken)))),
+    )
 
 
 def preview_accessibility(
@@ -100,8 +92,7 @@ def preview_accessibility(
     policy = state.read_policy()
     if not policy.enabled:
         return AccessibilityChange(tracked=False)
-    plan = _plan(book, asked, policy, foresee_leases(state, book.processes, state.lease_paths()))
-    return _change_of(plan, request)
+    return _plan(book, asked, policy, foresee_leases(state, book.processes, state.lease_paths()))[-1]
 
 
 def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRules) -> _Request:
@@ -120,7 +111,10 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
     return _Request(text=request, exclusive=exclusive, rules=rules, choice=choice, users=users, verdicts=verdicts)
 
 
-def _plan(book: Book, asked: _Request, policy: Policy, scan: LeaseScan) -> _Plan:
+def _plan(
+    book: Book, asked: _Request, policy: Policy, scan: LeaseScan
+) -> tuple[Policy, Sequence[GpuLocation], AccessibilityChange]:
+    """Return the policy for the GPUs as they are now, those that change, and what is said about that."""
     gpus = locate_gpus(book.state.host)
     match = match_gpus(book.state.host, policy, gpus)
     require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, asked.choice))
@@ -131,28 +125,17 @@ def _plan(book: Book, asked: _Request, policy: Policy, scan: LeaseScan) -> _Plan
     in_use = [gpu for gpu in resolution.gpus if asked.exclusive and scan.count_users(gpu.key) > 1]
     free = [gpu for gpu in resolution.gpus if gpu not in in_use]
     changed = asked.users.without_used(free) if asked.exclusive else free
-    already = [gpu for gpu in changed if (gpu.key in match.policy.exclusive_keys) is asked.exclusive]
-    return _Plan(
-        policy=match.policy,
-        resolution=resolution,
-        in_use=tuple(in_use),
-        free=tuple(free),
-        changed=tuple(changed),
-        already=tuple(already),
-    )
-
-
-def _change_of(plan: _Plan, request: str) -> AccessibilityChange:
-    unknown = tuple(item for problem in plan.resolution.unknown for item in problem.items)
-    return AccessibilityChange(
+    unknown = tuple(item for problem in resolution.unknown for item in problem.items)
+    change = AccessibilityChange(
         tracked=True,
-        changed=_numbers(plan.changed),
-        already=_numbers([gpu for gpu in plan.already if gpu in plan.changed]),
-        in_use=_numbers(plan.in_use),
-        rootless=_numbers([gpu for gpu in plan.free if gpu not in plan.changed]),
-        broken_ranges=tuple(problem.item for problem in plan.resolution.broken_ranges),
-        unknown=(request,) if asks_for_nothing(request) else unknown,
+        changed=_numbers(changed),
+        already=_numbers([gpu for gpu in changed if (gpu.key in match.policy.exclusive_keys) is asked.exclusive]),
+        in_use=_numbers(in_use),
+        rootless=_numbers([gpu for gpu in free if gpu not in changed]),
+        broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
+        unknown=(asked.text,) if asks_for_nothing(asked.text) else unknown,
     )
+    return match.policy, changed, change
 
 
 def _choose(state: State, choice: Choice, asked: _Request, policy: Policy, scan: LeaseScan) -> tuple[GpuLocation, ...]:
