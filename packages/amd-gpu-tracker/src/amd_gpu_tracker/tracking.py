@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from amd_gpu_tracker.errors import NotPermitted, StateError, TrackerDisabled
 from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import Policy
-from amd_gpu_tracker.records.state import clear
+from amd_gpu_tracker.records.state import State, clear
 from amd_gpu_tracker.records.user_files import read_ignored_users, write_ignored_users
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.adoption import Tell
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.state import State
 
 
 class Tracking:
