@@ -523,7 +523,7 @@ def initialize(context: typer.Context) -> None:
     Tracker(host_of(context), lock=CommandLock).initialize(tell=say)
 
 
-def release(context: typer.Context, container_id: str) -> None:
+def release(context: typer.Context, container_id: Annotated[str, typer.Argument(metavar="CONTAINER_ID")]) -> None:
     """Give back the GPUs of a container that is gone, as containers of the original toolkit ask in their hooks."""
     numbers = Tracker(host_of(context), lock=CommandLock).release(container_id)
     print(f"Released GPUs {_list(numbers)} used by container {container_id}", file=sys.stderr)

@@ -56,7 +56,9 @@ class NameStrategy(str, Enum):
 def generate(
     context: typer.Context,
     *,
-    output: Annotated[str, typer.Option(help="Full path of output file, - for standard output.")] = DEFAULT_OUTPUT,
+    output: Annotated[
+        str, typer.Option(metavar="FILE", help="Full path of output file, - for standard output.")
+    ] = DEFAULT_OUTPUT,
     language: Annotated[
         Language | None, typer.Option("--format", help="File format. Default: by the file's extension.")
     ] = None,
@@ -65,10 +67,12 @@ def generate(
     ] = NameStrategy.ALL,
     no_all: Annotated[bool, typer.Option("--no-all", help="Leave out the device 'all'.")] = False,
     gpus: Annotated[
-        str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.", autocompletion=offer_gpus)
+        str, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.", autocompletion=offer_gpus)
     ] = cdi_names.ALL,
-    vendor: Annotated[str, typer.Option(help="Vendor of the devices.")] = cdi_names.VENDOR,
-    device_class: Annotated[str, typer.Option("--class", help="Class of the devices.")] = cdi_names.DEVICE_CLASS,
+    vendor: Annotated[str, typer.Option(metavar="VENDOR", help="Vendor of the devices.")] = cdi_names.VENDOR,
+    device_class: Annotated[
+        str, typer.Option("--class", metavar="CLASS", help="Class of the devices.")
+    ] = cdi_names.DEVICE_CLASS,
     annotations: Annotated[bool, typer.Option("--annotations", help="Describe each GPU (CDI 0.6.0).")] = False,
     additional_gids: Annotated[
         bool, typer.Option("--additional-gids", help="Add the groups of the device nodes (CDI 0.7.0).")
@@ -77,7 +81,9 @@ def generate(
         bool,
         typer.Option("--by-model", help="Also name all GPUs of a model (MI210) and of a target (gfx90a)."),
     ] = False,
-    spec_version: Annotated[str, typer.Option(help="CDI version. Default: the lowest one the spec needs.")] = "",
+    spec_version: Annotated[
+        str, typer.Option(metavar="VERSION", help="CDI version. Default: the lowest one the spec needs.")
+    ] = "",
     dry_run: DryRun = False,
 ) -> None:
     """Generate the CDI spec for GPUs.
@@ -114,10 +120,10 @@ def generate(
 def validate(
     context: typer.Context,
     *,
-    path: Annotated[str, typer.Option(help="Full path of the CDI spec file.")] = DEFAULT_OUTPUT,
-    vendor: Annotated[str, typer.Option(help="Vendor the devices should have.")] = cdi_names.VENDOR,
+    path: Annotated[str, typer.Option(metavar="FILE", help="Full path of the CDI spec file.")] = DEFAULT_OUTPUT,
+    vendor: Annotated[str, typer.Option(metavar="VENDOR", help="Vendor the devices should have.")] = cdi_names.VENDOR,
     device_class: Annotated[
-        str, typer.Option("--class", help="Class the devices should have.")
+        str, typer.Option("--class", metavar="CLASS", help="Class the devices should have.")
     ] = cdi_names.DEVICE_CLASS,
     form_only: Annotated[
         bool, typer.Option("--form-only", help="Check the form only, not whether the spec matches this machine.")
@@ -167,7 +173,9 @@ def refresh(context: typer.Context) -> None:
 def watch(
     context: typer.Context,
     *,
-    interval: Annotated[float, typer.Option(parser=seconds, help="Time between two checks of the GPUs.")] = 5.0,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", parser=seconds, help="Time between two checks of the GPUs.")
+    ] = 5.0,
 ) -> None:
     """Keep generated CDI specs up to date until stopped."""
     import signal
@@ -188,7 +196,7 @@ def watch(
 def remove(
     context: typer.Context,
     *,
-    output: Annotated[str, typer.Option(help="Full path of the file.")] = DEFAULT_OUTPUT,
+    output: Annotated[str, typer.Option(metavar="FILE", help="Full path of the file.")] = DEFAULT_OUTPUT,
     every: Annotated[bool, typer.Option("--all", help="Remove every generated CDI spec that engines read.")] = False,
 ) -> None:
     """Remove a generated spec and stop refreshing it."""

@@ -33,7 +33,9 @@ app = command_group("Settings of the toolkit")
 
 Key = Annotated[
     str,
-    typer.Argument(help="Name of a setting, as 'amd-ctk config show' prints it.", autocompletion=offers.settings),
+    typer.Argument(
+        metavar="KEY", help="Name of a setting, as 'amd-ctk config show' prints it.", autocompletion=offers.settings
+    ),
 ]
 
 
@@ -41,7 +43,7 @@ Key = Annotated[
 def show(
     context: typer.Context,
     key: Annotated[
-        str, typer.Argument(help="Print only the value of this setting.", autocompletion=offers.settings)
+        str, typer.Argument(metavar="KEY", help="Print only the value of this setting.", autocompletion=offers.settings)
     ] = "",
     as_json: PrintJson = False,
 ) -> None:

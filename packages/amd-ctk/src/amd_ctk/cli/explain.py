@@ -40,13 +40,20 @@ def explain(
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="VAR=VALUE", help="Variable of the container.")
     ] = None,
-    device: Annotated[list[str] | None, typer.Option(help="Device, as for the engine's --device.")] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(metavar="DEVICE", help="Device, as for the engine's --device.")
+    ] = None,
     privileged: Annotated[bool, typer.Option("--privileged", help="The container is privileged.")] = False,
-    user: Annotated[str, typer.Option("--user", "-u", help="User of the container.")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", metavar="USER", help="User of the container.")] = "",
     container: Annotated[
-        str, typer.Option(help="Explain this running container, by name or id.", autocompletion=offers.containers)
+        str,
+        typer.Option(
+            metavar="NAME", help="Explain this running container, by name or id.", autocompletion=offers.containers
+        ),
     ] = "",
-    bundle: Annotated[str, typer.Option(help="Explain the container of the OCI bundle in this directory.")] = "",
+    bundle: Annotated[
+        str, typer.Option(metavar="DIRECTORY", help="Explain the container of the OCI bundle in this directory.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show which GPUs a container would get, and why.

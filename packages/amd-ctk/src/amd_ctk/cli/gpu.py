@@ -34,7 +34,7 @@ def query(
     text: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="Text with fields, such as {gfx}; or labels, or nfd.")
     ],
-    gpus: Annotated[str, typer.Option(help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = "all",
+    gpus: Annotated[str, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = "all",
 ) -> None:
     """Print facts about GPUs for scripts.
 

@@ -25,7 +25,7 @@ app = command_group("Check whether images fit; pick one")
 
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
-Gpus = Annotated[str, typer.Option(help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
+Gpus = Annotated[str, typer.Option(metavar="GPUS", help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
 INDEXES = "A name in a registry, oci:DIR[:TAG], or the file of an index."
 # What replaces naming schemes.
 JOIN_THEM = "join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE"
@@ -152,7 +152,7 @@ def index(
 
 
 @app.command("serve", hidden=True)
-def serve(context: typer.Context, port: int) -> None:
+def serve(context: typer.Context, port: Annotated[int, typer.Argument(metavar="PORT")]) -> None:
     """Answer pulls for the registry that images.toml names for a port of loopback."""
     from amd_ctk.image_proxy.serve import serve as answer
 

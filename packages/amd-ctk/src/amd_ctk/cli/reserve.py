@@ -15,7 +15,7 @@ def reserve(
     gpus: Annotated[str, typer.Argument(metavar="REQUEST", help="Which GPUs, or how many, as in AMD_VISIBLE_DEVICES.")],
     *,
     duration: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 30m, 4h or 2d.")],
-    name: Annotated[str, typer.Option(help="Name of the reservation.")] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the reservation.")] = "",
 ) -> None:
     """Reserve GPUs for a limited time.
 

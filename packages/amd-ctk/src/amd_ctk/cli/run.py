@@ -57,7 +57,8 @@ def run(
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
     ] = None,
     name: Annotated[
-        str, typer.Option(help="Name of the job. Default: $AMD_CTK_JOB_NAME or the program, and a number.")
+        str,
+        typer.Option(metavar="NAME", help="Name of the job. Default: $AMD_CTK_JOB_NAME or the program, and a number."),
     ] = "",
     reservation: Annotated[
         str, typer.Option(metavar="NAME", help="Use the GPUs of this reservation of 'amd-ctk reserve'.")

@@ -36,11 +36,20 @@ def configure(
     context: typer.Context,
     *,
     runtime: Annotated[
-        str, typer.Option(help="Engine: docker, podman, containerd, crio or slurm.", autocompletion=offers.engines)
+        str,
+        typer.Option(
+            metavar="ENGINE", help="Engine: docker, podman, containerd, crio or slurm.", autocompletion=offers.engines
+        ),
     ] = "docker",
-    config_path: Annotated[str | None, typer.Option(help="Configuration file. Default: the engine's own.")] = None,
-    runtime_name: Annotated[str, typer.Option(help="Name of the runtime in the engine's configuration.")] = "amd",
-    runtime_path: Annotated[str, typer.Option(help="Path of amd-container-runtime. Default: found by itself.")] = "",
+    config_path: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Configuration file. Default: the engine's own.")
+    ] = None,
+    runtime_name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the runtime in the engine's configuration.")
+    ] = "amd",
+    runtime_path: Annotated[
+        str, typer.Option(metavar="FILE", help="Path of amd-container-runtime. Default: found by itself.")
+    ] = "",
     cdi: Annotated[
         bool | None,
         typer.Option("--cdi/--no-cdi", help="Turn CDI on / do not change CDI. Default: on unless it is turned off."),

@@ -23,7 +23,9 @@ def list_profiles() -> None:
 
 @app.command("build")
 def build(
-    profile: Annotated[str, typer.Argument(autocompletion=profiles, help="Name or file of a profile.")],
+    profile: Annotated[
+        str, typer.Argument(metavar="PROFILE", autocompletion=profiles, help="Name or file of a profile.")
+    ],
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A new directory.")],
 ) -> None:
     """Build a simulated host in a directory."""
@@ -35,7 +37,7 @@ def build(
 @app.command("record")
 def record(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(help="Where to write the profile.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write the profile.")],
     *,
     with_serials: Annotated[bool, typer.Option("--with-serials", help="Keep the real unique ids.")] = False,
 ) -> None:
@@ -47,10 +49,14 @@ def record(
 
 @app.command("run", context_settings={"allow_interspersed_args": False})
 def run(
-    profile: Annotated[str, typer.Argument(autocompletion=profiles, help="Name or file of a profile.")],
+    profile: Annotated[
+        str, typer.Argument(metavar="PROFILE", autocompletion=profiles, help="Name or file of a profile.")
+    ],
     words: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")],
     *,
-    name: Annotated[str, typer.Option(help="Name for `simulate break --of`. Default: that of the profile.")] = "",
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name for `simulate break --of`. Default: that of the profile.")
+    ] = "",
 ) -> None:
     """Run a command on a simulated host.
 
@@ -69,7 +75,7 @@ def break_gpu(
     gpu: Annotated[int, typer.Argument(metavar="GPU", parser=whole_number(0), help="Number of the GPU.")],
     fault: Annotated[
         str,
-        typer.Argument(autocompletion=faults, help="lost, hot, ras (a memory error), busy or hang."),
+        typer.Argument(metavar="FAULT", autocompletion=faults, help="lost, hot, ras (a memory error), busy or hang."),
     ],
     *,
     of: Annotated[str, typer.Option(metavar="NAME", help="Which simulation, if several are running.")] = "",

@@ -15,7 +15,9 @@ from amdgpu_discovery.host import Host
 
 app = command_group("Write and check the GPUs that Slurm knows")
 
-Node = Annotated[str, typer.Option("--node", help="Name of this node in Slurm. Default: its host name.")]
+Node = Annotated[
+    str, typer.Option("--node", metavar="NAME", help="Name of this node in Slurm. Default: its host name.")
+]
 
 
 class NoGpu(ToolkitError):
@@ -30,7 +32,7 @@ class WrongWord(ToolkitError):
 def gres(
     context: typer.Context,
     *,
-    model: Annotated[str, typer.Option("--type", help="Type of the GPUs. Default: their model.")] = "",
+    model: Annotated[str, typer.Option("--type", metavar="NAME", help="Type of the GPUs. Default: their model.")] = "",
     node: Node = "",
 ) -> None:
     """Print gres.conf for the GPUs of this node."""

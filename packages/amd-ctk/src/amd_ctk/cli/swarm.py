@@ -33,7 +33,9 @@ LARGEST_AMOUNT = 2**63 - 1
 
 app = command_group("Give GPUs to tasks of Docker Swarm")
 
-ConfigPath = Annotated[str, typer.Option("--config-path", help="Docker's configuration file. Default: its own.")]
+ConfigPath = Annotated[
+    str, typer.Option("--config-path", metavar="FILE", help="Docker's configuration file. Default: its own.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -62,7 +64,9 @@ class SetupCommand(PlainCommand):
 def setup(
     context: typer.Context,
     *,
-    kind: Annotated[str, typer.Option(help="Generic resource kind by which services request GPUs.")] = "AMD_GPU",
+    kind: Annotated[
+        str, typer.Option(metavar="NAME", help="Generic resource kind by which services request GPUs.")
+    ] = "AMD_GPU",
     named_by: Annotated[NamedBy, typer.Option("--by", help="How GPUs are named.")] = NamedBy.UUID,
     also_by_model: Annotated[
         bool, typer.Option("--also-by-model", help="Also advertise them by model, such as MI300X.")
@@ -190,7 +194,13 @@ def submit(
     ] = None,
     from_line: Annotated[
         int,
-        typer.Option("--from-line", parser=whole_number(1), show_default=False, help="Start at this line of FILE."),
+        typer.Option(
+            "--from-line",
+            metavar="LINE",
+            parser=whole_number(1),
+            show_default=False,
+            help="Start at this line of FILE.",
+        ),
     ] = 1,
     dry_run: DryRun = False,
 ) -> None:
@@ -221,7 +231,7 @@ def submit(
 def constraint(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help=IMAGES)],
     *,
-    gfx: Annotated[str, typer.Option(help="Which of the image's targets.")] = "",
+    gfx: Annotated[str, typer.Option(metavar="TARGETS", help="Which of the image's targets.")] = "",
     deep: Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too.")] = False,
 ) -> None:
     """Print the constraint for nodes that fit an image."""

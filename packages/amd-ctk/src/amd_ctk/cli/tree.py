@@ -44,32 +44,6 @@ HELP_BY_GROUP = {
     },
 }
 HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
-# What the value of an option is called in help, for options that do not say so themselves.
-WORD_BY_OPTION = {
-    "--bundle": "DIRECTORY",
-    "--class": "CLASS",
-    "--config-path": "FILE",
-    "--container": "NAME",
-    "--device": "DEVICE",
-    "--from-line": "LINE",
-    "--gfx": "TARGETS",
-    "--gpus": "GPUS",
-    "--interval": "SECONDS",
-    "--kind": "NAME",
-    "--name": "NAME",
-    "--node": "NAME",
-    "--output": "FILE",
-    "--path": "FILE",
-    "--runtime": "ENGINE",
-    "--runtime-name": "NAME",
-    "--runtime-path": "FILE",
-    "--spec-version": "VERSION",
-    "--type": "NAME",
-    "--user": "USER",
-    "--vendor": "VENDOR",
-}
-
-
 # Of commands in no group that have no module of their own.
 MODULE_BY_COMMAND = {"keep": "reserve", "release": "reserve"}
 
@@ -103,8 +77,6 @@ def _make(name: str) -> Any:
         add_examples(module.app, name)
         group = typer.main.get_group(module.app)
         group.name = name
-        for command in group.commands.values():
-            _name_values(command)
         return group
     alone = PlainTyper(add_completion=False)
     alone.command(
@@ -113,15 +85,4 @@ def _make(name: str) -> Any:
         epilog=examples_of(name),
         context_settings=getattr(module, "SETTINGS", None),
     )(getattr(module, name))
-    command = typer.main.get_command(alone)
-    _name_values(command)
-    return command
-
-
-def _name_values(command: Any) -> None:
-    """Call the values of a command's options and arguments by words, not by the types that Typer shows."""
-    for parameter in command.params:
-        if parameter.param_type_name == "argument":
-            parameter.metavar = parameter.metavar or parameter.name.upper()
-        elif not parameter.is_flag and parameter.metavar is None:
-            parameter.metavar = next((WORD_BY_OPTION[name] for name in parameter.opts if name in WORD_BY_OPTION), None)
+    return typer.main.get_command(alone)
