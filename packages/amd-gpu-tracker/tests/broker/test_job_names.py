@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.asked import JobNames
+from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, RELEASE, RESERVE, RUN, Request
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker

@@ -7,13 +7,14 @@ from contextlib import suppress
 from functools import partial
 
 from amd_gpu_tracker.broker import people, protocol
-from amd_gpu_tracker.broker.asked import Asked, JobNames, weigh
+from amd_gpu_tracker.broker.asked import Asked, weigh
 from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings, is_ending
 from amd_gpu_tracker.broker.grants import Grants, Scopes
 from amd_gpu_tracker.broker.idle import Idle
+from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_time import end_now, inside, keep
 from amd_gpu_tracker.broker.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.line import Line
