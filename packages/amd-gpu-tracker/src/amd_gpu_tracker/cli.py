@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, PlainTyper, RootCommand
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, PlainTyper, RootCommand, examples
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.records.user_files import LARGEST_UID
@@ -167,7 +167,7 @@ def tracker_app(
         "help": show_help,
     }
     for name, command in commands.items():
-        app.command(name, epilog=_examples(program, name))(command)
+        app.command(name)(examples(*(f"{program} {words}" for words in EXAMPLES[name]))(command))
     hidden: dict[str, Callable[..., None]] = {
         "h": show_help,
         SET: _setter(find_rules),
@@ -645,12 +645,6 @@ def _choose_host(
 ) -> None:
     context.obj = host_from_environment({ROOT_VARIABLE: host_root})
     begin(context)
-
-
-def _examples(program: str, command: str) -> str:
-    """Return the end of a command's help."""
-    lines = [f"{program} {words}" for words in EXAMPLES[command]]
-    return "\n".join(["\b", "Examples:", *lines])
 
 
 def _list(items: tuple[int, ...] | tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer.core
 
@@ -12,6 +12,17 @@ from amd_gpu_tracker.completion_scripts import answer_completion
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, without changing it.")]
 NOTHING_CHANGED = "Nothing changed"
 NOTHING_WOULD_CHANGE = "Nothing would change"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def examples(*lines: str) -> Callable[[Command], Command]:
+    """Give a command the examples at the end of its help, and of its part of the manual page."""
+
+    def add(command: Command) -> Command:
+        command.__dict__["examples"] = lines
+        return command
+
+    return add
 
 
 class PlainCommand(typer.core.TyperCommand):
@@ -31,8 +42,15 @@ class PlainTyper(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[typer.core.TyperCommand] | None = PlainCommand, **options: Any
     ) -> Callable[..., Any]:
-        """Add a command; `cls` and `options` as Typer has them."""
-        return super().command(name, cls=cls, **options)
+        """Add a command with its examples; `cls` and `options` as Typer has them."""
+
+        def add(command: Command) -> Command:
+            lines = command.__dict__.get("examples", ())
+            # Typer keeps the lines of a paragraph that begins like this.
+            epilog = "\n".join(["\b", "Examples:", *lines]) if lines else None
+            return super(PlainTyper, self).command(name, cls=cls, epilog=epilog, **options)(command)
+
+        return add
 
 
 class RootCommand(typer.core.TyperGroup):

@@ -22,7 +22,7 @@ from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, DryRun
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, DryRun, examples
 from amdgpu_discovery.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -53,6 +53,12 @@ class NameStrategy(str, Enum):
 
 
 @app.command("generate")
+@examples(
+    "sudo amd-ctk cdi generate",
+    "amd-ctk cdi generate --output=-",
+    "amd-ctk cdi generate --by-model --dry-run",
+    "sudo amd-ctk cdi generate --output=/etc/cdi/lab.json --vendor=lab.example",
+)
 def generate(
     context: typer.Context,
     *,
@@ -117,6 +123,7 @@ def generate(
 
 
 @app.command("validate")
+@examples("amd-ctk cdi validate", "amd-ctk cdi validate --path=/etc/cdi/lab.json --vendor=lab.example")
 def validate(
     context: typer.Context,
     *,
@@ -145,6 +152,7 @@ def validate(
 
 
 @app.command("list")
+@examples("amd-ctk cdi list", "amd-ctk cdi list --specs --json")
 def list_devices(
     context: typer.Context,
     *,
@@ -163,6 +171,7 @@ def list_devices(
 
 
 @app.command("refresh")
+@examples("sudo amd-ctk cdi refresh")
 def refresh(context: typer.Context) -> None:
     """Update the generated CDI specs."""
     if not refresh_and_report(host_to_change(context)):
@@ -170,6 +179,7 @@ def refresh(context: typer.Context) -> None:
 
 
 @app.command("watch")
+@examples("sudo amd-ctk cdi watch", "sudo amd-ctk cdi watch --interval=30")
 def watch(
     context: typer.Context,
     *,
@@ -193,6 +203,7 @@ def watch(
 
 
 @app.command("remove")
+@examples("sudo amd-ctk cdi remove", "sudo amd-ctk cdi remove --all")
 def remove(
     context: typer.Context,
     *,

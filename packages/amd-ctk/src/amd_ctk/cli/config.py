@@ -26,7 +26,7 @@ from amd_device_spec.settings import (
     check_settings,
     problem,
 )
-from amd_gpu_tracker.plain_help import DryRun
+from amd_gpu_tracker.plain_help import DryRun, examples
 from amdgpu_discovery.host import Host
 
 app = command_group("Settings of the toolkit")
@@ -40,6 +40,7 @@ Key = Annotated[
 
 
 @app.command()
+@examples("amd-ctk config show", "amd-ctk config show unknown-gpus")
 def show(
     context: typer.Context,
     key: Annotated[
@@ -65,6 +66,11 @@ def show(
 
 
 @app.command("set")
+@examples(
+    "sudo amd-ctk config set unknown-gpus ignore",
+    "sudo amd-ctk config set swarm-resources AMD_GPU",
+    "amd-ctk config set gpu-access reserved --dry-run",
+)
 def set_(
     context: typer.Context,
     key: Key,
@@ -95,6 +101,7 @@ def set_(
 
 
 @app.command()
+@examples("sudo amd-ctk config unset unknown-gpus")
 def unset(context: typer.Context, key: Key, *, dry_run: DryRun = False) -> None:
     """Reset a setting to its default."""
     _save(host_of(context), key, None, dry_run=dry_run)

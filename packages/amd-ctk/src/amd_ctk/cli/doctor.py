@@ -16,10 +16,12 @@ from amd_ctk.doctor.run import Result, format_json, format_results, is_healthy, 
 from amd_ctk.listing import find_gpu_states
 from amd_ctk.pages import find_page
 from amd_ctk.wrapped import print_wrapped
+from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 
+@examples("sudo amd-ctk doctor", "sudo amd-ctk doctor --container web", "amd-ctk doctor --only=driver,kfd -v")
 def doctor(
     context: typer.Context,
     *,

@@ -12,6 +12,7 @@ from amd_ctk.cli.context import host_of
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.wrapped import print_wrapped
+from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.host import Host
 
 TYPE_CHECKING = False
@@ -26,6 +27,14 @@ SETTINGS = {"allow_interspersed_args": False}
 OF_MANY_JOBS = ("each", "output", "at_once", "from_line")
 
 
+@examples(
+    "amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2",
+    "amd-ctk explain -- docker run --runtime=amd -e AMD_VISIBLE_DEVICES=all IMAGE",
+    "amd-ctk explain -- amd-ctk run --gpus=free:1 --wait -- python3 train.py",
+    "amd-ctk explain compose.yaml training",
+    "amd-ctk explain pod.yaml main",
+    "amd-ctk explain --container web",
+)
 def explain(
     context: typer.Context,
     words: Annotated[

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import PrintJson, command_group, host_of
+from amd_gpu_tracker.plain_help import examples
 
 app = command_group("GPU related commands")
 
 
 @app.command("list")
+@examples("amd-ctk gpu list", "amd-ctk gpu list --wide", "amd-ctk gpu list --json")
 def list_gpus(
     context: typer.Context,
     *,
@@ -28,6 +30,7 @@ def list_gpus(
 
 
 @app.command("query")
+@examples("amd-ctk gpu query --format='{gfx}'", "amd-ctk gpu query --format=labels --gpus=0-1")
 def query(
     context: typer.Context,
     *,

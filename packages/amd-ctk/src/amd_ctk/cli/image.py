@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import command_group, host_of
+from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ MOST_TEXT = 16 * 1024 * 1024
 
 
 @app.command("targets")
+@examples("amd-ctk image targets rocm/pytorch")
 def targets(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help=FORMS)],
     *,
@@ -62,6 +64,7 @@ def targets(
 
 
 @app.command("check")
+@examples("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1")
 def check(
     context: typer.Context,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help=FORMS)],
@@ -95,6 +98,7 @@ def check(
 
 
 @app.command("pick")
+@examples("amd-ctk image pick registry.example/app:1.0", "amd-ctk image pick oci:images")
 def pick(
     context: typer.Context,
     index: Annotated[str, typer.Argument(metavar="INDEX", help=INDEXES)] = "",
@@ -129,6 +133,7 @@ def pick(
 
 
 @app.command("index")
+@examples("amd-ctk image index reg/app:1 --from reg/app:1-a --from reg/app:1-b")
 def index(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name in a registry that the images share.")],
     *,

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import PrintJson, command_group, host_of, host_to_change
+from amd_gpu_tracker.plain_help import examples
 
 app = command_group("Jobs that have GPUs, and jobs that wait")
 
 
 @app.command("list")
+@examples("amd-ctk queue list", "amd-ctk queue list --json")
 def list_jobs(context: typer.Context, *, as_json: PrintJson = False) -> None:
     """Show who has GPUs, and who waits.
 
@@ -24,6 +26,7 @@ def list_jobs(context: typer.Context, *, as_json: PrintJson = False) -> None:
 
 
 @app.command("cancel")
+@examples("amd-ctk queue cancel nightly", "sudo amd-ctk queue cancel nightly --user alice")
 def cancel(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the job.", metavar="NAME")],
@@ -42,6 +45,7 @@ def cancel(
 
 
 @app.command("end")
+@examples("amd-ctk queue end nightly", "sudo amd-ctk queue end nightly --user alice")
 def end(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the job or reservation.", metavar="NAME")],

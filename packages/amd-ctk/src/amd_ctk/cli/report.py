@@ -10,8 +10,10 @@ import typer
 
 from amd_ctk.cli.context import host_of
 from amd_gpu_tracker.errors import OptionsExcluded
+from amd_gpu_tracker.plain_help import examples
 
 
+@examples("sudo amd-ctk report", "sudo amd-ctk report --since=30d --by=gpu", "sudo amd-ctk report --html=week.html")
 def report(
     context: typer.Context,
     *,

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import host_to_change
+from amd_gpu_tracker.plain_help import examples
 
 
+@examples("amd-ctk reserve free:2 --for=4h --name=debug")
 def reserve(
     context: typer.Context,
     gpus: Annotated[str, typer.Argument(metavar="REQUEST", help="Which GPUs, or how many, as in AMD_VISIBLE_DEVICES.")],
@@ -39,6 +41,7 @@ def reserve(
     print(f"{got(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")
 
 
+@examples("amd-ctk keep debug", "amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice")
 def keep(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation or job.")],
@@ -61,6 +64,7 @@ def keep(
     print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")
 
 
+@examples("amd-ctk release debug")
 def release(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation.")],

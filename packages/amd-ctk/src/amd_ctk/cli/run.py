@@ -9,7 +9,7 @@ import typer
 
 from amd_ctk.cli.context import host_of, whole_number
 from amd_ctk.cli.words import takes_next
-from amd_gpu_tracker.plain_help import PlainCommand
+from amd_gpu_tracker.plain_help import PlainCommand, examples
 from amdgpu_discovery.errors import ToolkitError
 
 # Words of COMMAND look like options of amd-ctk.
@@ -41,6 +41,13 @@ class RunCommand(PlainCommand):
 COMMAND = RunCommand
 
 
+@examples(
+    "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",
+    "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm rocm/pytorch rocm-smi",
+    "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
+    "amd-ctk run --preempt=now --wait -- ./worker.sh",
+    "amd-ctk run --each=seeds.txt --output=logs -- python3 train.py --seed={}",
+)
 def run(
     context: typer.Context,
     words: Annotated[

@@ -18,6 +18,7 @@ from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Changes, LedgerInUse, Record
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
 from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_only_crun, pin
+from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -32,6 +33,12 @@ class UnsupportedOptions(ToolkitError):
 
 
 @app.command()
+@examples(
+    "sudo amd-ctk runtime configure",
+    "sudo amd-ctk runtime configure --runtime=podman --dry-run --diff",
+    "sudo amd-ctk runtime configure --remove",
+    "sudo amd-ctk runtime configure --runtime=podman --images",
+)
 def configure(
     context: typer.Context,
     *,

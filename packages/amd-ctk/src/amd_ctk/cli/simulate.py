@@ -9,11 +9,13 @@ import typer
 
 from amd_ctk.cli.context import command_group, host_of, whole_number
 from amd_ctk.cli.offers import faults, profiles
+from amd_gpu_tracker.plain_help import examples
 
 app = command_group("Simulated GPU servers")
 
 
 @app.command("list")
+@examples("amd-ctk simulate list")
 def list_profiles() -> None:
     """List the servers that can be simulated."""
     from amdgpu_discovery.simulate import commands
@@ -22,6 +24,7 @@ def list_profiles() -> None:
 
 
 @app.command("build")
+@examples("amd-ctk simulate build mi210-4 server")
 def build(
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE", autocompletion=profiles, help="Name or file of a profile.")
@@ -35,6 +38,7 @@ def build(
 
 
 @app.command("record")
+@examples("amd-ctk simulate record server.json")
 def record(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write the profile.")],
@@ -48,6 +52,7 @@ def record(
 
 
 @app.command("run", context_settings={"allow_interspersed_args": False})
+@examples("amd-ctk simulate run mi300x-8 -- rocm-smi", "sudo amd-ctk simulate run mi210-8 -- bash")
 def run(
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE", autocompletion=profiles, help="Name or file of a profile.")
@@ -71,6 +76,7 @@ def run(
 
 
 @app.command("break")
+@examples("amd-ctk simulate break 3 lost", "amd-ctk simulate break --of mi300x-8 3 hot")
 def break_gpu(
     gpu: Annotated[int, typer.Argument(metavar="GPU", parser=whole_number(0), help="Number of the GPU.")],
     fault: Annotated[

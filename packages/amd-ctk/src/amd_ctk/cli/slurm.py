@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import PrintJson, command_group, host_of
+from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
@@ -29,6 +30,7 @@ class WrongWord(ToolkitError):
 
 
 @app.command("gres")
+@examples("amd-ctk slurm gres", "amd-ctk slurm gres --type=mi300x --node=node7")
 def gres(
     context: typer.Context,
     *,
@@ -51,6 +53,7 @@ def gres(
 
 
 @app.command("status")
+@examples("amd-ctk slurm status", "amd-ctk slurm status --json")
 def status(context: typer.Context, *, as_json: PrintJson = False, node: Node = "") -> None:
     """Show the GPUs as Slurm's configuration has them."""
     from amd_ctk.slurm.status import format_json, format_status, read_status

@@ -8,8 +8,10 @@ import typer
 
 from amd_ctk.cli.context import host_of
 from amd_gpu_tracker.cli import PrintJson, PrintMetrics, ShowPeaks, ShowRefusals, ShowUsage, show_usage
+from amd_gpu_tracker.plain_help import examples
 
 
+@examples("amd-ctk status", "amd-ctk status --usage", "amd-ctk status --html -o gpus.html")
 def status(
     context: typer.Context,
     *,

@@ -13,7 +13,7 @@ from amd_ctk.cli.context import announce, command_group, host_of, whole_number
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
-from amd_gpu_tracker.plain_help import PlainCommand
+from amd_gpu_tracker.plain_help import PlainCommand, examples
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
 
@@ -61,6 +61,11 @@ class SetupCommand(PlainCommand):
 
 
 @app.command("setup", cls=SetupCommand)
+@examples(
+    "sudo amd-ctk swarm setup",
+    "sudo amd-ctk swarm setup --also-by-model --dry-run --diff",
+    "sudo amd-ctk swarm setup --remove",
+)
 def setup(
     context: typer.Context,
     *,
@@ -132,6 +137,7 @@ def setup(
 
 
 @app.command("status")
+@examples("amd-ctk swarm status", "amd-ctk swarm status --json")
 def status(
     context: typer.Context,
     *,
@@ -154,6 +160,7 @@ def status(
 
 
 @app.command("prune")
+@examples("sudo amd-ctk swarm prune --dry-run", "sudo amd-ctk swarm prune --keep-failed")
 def prune(
     *,
     dry_run: DryRun = False,
@@ -176,6 +183,10 @@ def prune(
 
 
 @app.command("submit")
+@examples(
+    "amd-ctk swarm submit sweep --vram=4000 --each=params.txt IMAGE -- ./train.sh",
+    "amd-ctk swarm submit seed --gpus=1 --each=- IMAGE -- python3 train.py --seed",
+)
 def submit(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The services are named NAME-1, NAME-2, ... by line.")],
@@ -228,6 +239,7 @@ def submit(
 
 
 @app.command("constraint")
+@examples("amd-ctk swarm constraint docker:rocm/pytorch", "amd-ctk swarm constraint docker:rocm/pytorch --gfx=gfx942")
 def constraint(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help=IMAGES)],
     *,

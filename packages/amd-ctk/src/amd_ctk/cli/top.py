@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from amd_ctk.cli.context import host_of
+from amd_gpu_tracker.plain_help import examples
 
 
+@examples("amd-ctk top")
 def top(context: typer.Context) -> None:
     """Watch what every GPU does, and who has it.
 

@@ -70,11 +70,8 @@ class Commands(Mapping[str, Any]):
 
 def _make(name: str) -> Any:
     """Return a command or a group of them; its module has an `app`, or a function of the command's name."""
-    from amd_ctk.cli.examples import add_examples, examples_of
-
     module = import_module(f"amd_ctk.cli.{MODULE_BY_COMMAND.get(name, name).replace('-', '_')}")
     if hasattr(module, "app"):
-        add_examples(module.app, name)
         group = typer.main.get_group(module.app)
         group.name = name
         return group
@@ -82,7 +79,6 @@ def _make(name: str) -> Any:
     alone.command(
         name,
         cls=getattr(module, "COMMAND", PlainCommand),
-        epilog=examples_of(name),
         context_settings=getattr(module, "SETTINGS", None),
     )(getattr(module, name))
     return typer.main.get_command(alone)

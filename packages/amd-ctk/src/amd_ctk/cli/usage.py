@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli.context import announce, command_group, host_of
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, examples
 
 app = command_group("Record how busy GPUs are, for reports")
 
 
 @app.command("enable")
+@examples("sudo amd-ctk usage enable", "sudo amd-ctk usage enable --readers=gpu-admins")
 def enable(
     context: typer.Context,
     *,
@@ -37,6 +38,7 @@ def enable(
 
 
 @app.command("disable")
+@examples("sudo amd-ctk usage disable", "sudo amd-ctk usage disable --history")
 def disable(
     context: typer.Context,
     *,

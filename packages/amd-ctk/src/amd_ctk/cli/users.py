@@ -13,7 +13,7 @@ from amd_ctk.cli.context import PrintJson, announce, command_group, host_of, who
 from amd_ctk.cli.edited import preview_edit, up_to_date
 from amd_gpu_tracker.broker.people import GROUP_SIGN, MOST_GPUS, MOST_SECONDS, NO_LIMIT, Permission
 from amd_gpu_tracker.errors import OptionsExcluded
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
+from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, examples
 
 app = command_group("Users who may reserve GPUs without root")
 
@@ -25,6 +25,13 @@ Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or ever
 
 
 @app.command()
+@examples(
+    "sudo amd-ctk users allow alice --gpus=2",
+    "sudo amd-ctk users allow @gpu",
+    "sudo amd-ctk users allow @lab-a --gpus=4 --together",
+    "sudo amd-ctk users allow everyone --gpus=1 --groups=notebooks",
+    "amd-ctk users allow @gpu --gpus=2 --dry-run",
+)
 def allow(
     context: typer.Context,
     who: Who,
@@ -83,6 +90,7 @@ def allow(
 
 
 @app.command()
+@examples("sudo amd-ctk users deny alice", "sudo amd-ctk users deny --all")
 def deny(
     context: typer.Context,
     who: Annotated[
@@ -138,6 +146,7 @@ class Switch(str, Enum):
 
 
 @app.command("require-reservation")
+@examples("sudo amd-ctk users require-reservation on")
 def require_reservation(
     context: typer.Context,
     switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Whether containers need a reservation.")],
@@ -164,6 +173,7 @@ def require_reservation(
 
 
 @app.command("list")
+@examples("amd-ctk users list", "amd-ctk users list --json")
 def list_users(context: typer.Context, *, as_json: PrintJson = False) -> None:
     """Show who may reserve GPUs."""
     from amd_ctk.sharing.permissions import format_json, format_table, read_permissions

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from amd_ctk.build import print_build, read_build
+from amd_gpu_tracker.plain_help import examples
 
 
+@examples("amd-ctk version", "amd-ctk version --json")
 def version(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
     """Show the version."""
     import json
