@@ -27,7 +27,7 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
     gpus = find_listed_gpus(host)
     unnumbered = find_unnumbered_gpus(host)
     if as_json:
-        from amdgpu_discovery.product_names import find_product_names
+        from amdgpu_discovery.models import find_product_names
 
         states, lost = find_gpu_states(host)
         print(format_json(gpus, unnumbered, find_product_names(host, gpus), states, lost), flush=True)

@@ -8,8 +8,7 @@ from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing
 from amd_gpu_tracker.show.screen import print_list
 from amd_gpu_tracker.state_table import state_column
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.product_names import find_product_names, short_name
+from amdgpu_discovery.models import find_product_names, model_of, short_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.product_names import find_product_names, short_name
+from amdgpu_discovery.models import find_product_names, model_of, short_name
 
 CDI_SPECS = ("/etc/cdi/amd.json", "/etc/cdi/amd.yaml")
 OUR_RUNTIME = b"amd-container-runtime"

@@ -1,7 +1,8 @@
-"""GPU models, such as MI300X, for labels, resource kinds and CDI names.
+"""GPU models, such as MI300X, for labels, resource kinds and CDI names; and the names under which GPUs are sold.
 
-The table has compute GPUs by their PCI device ids. One id of a graphics card stands for several products, so those go
-by their compilation target.
+The table has compute GPUs by their PCI device ids. One id of a graphics card stands for several products, which differ
+in their revision, so those go by their compilation target. Product names, such as AMD Instinct MI210, are for people,
+never for requests.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ from amdgpu_discovery.tables import read_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+# libdrm's list, as AMD's driver packages and distributions bring it (libdrm/data/amdgpu.ids).
+AMDGPU_IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
+MAKER = "AMD "
+# What udev's builtin hwdb adds to a device, from hwdb.d/20-pci-vendor-model.hwdb.
+HWDB_MODEL = "ID_MODEL_FROM_DATABASE"
 
 
 def known_models() -> frozenset[str]:
@@ -20,5 +32,94 @@ def known_models() -> frozenset[str]:
 
 def model_of(gpu: Gpu) -> str:
     """Return the model of a GPU (MI210), or its compilation target where the model is unknown (GFX1100)."""
+    return _model_in_table(gpu) or gpu.gfx_target.upper() or f"DEVICE_{gpu.device_id:04X}"
+
+
+def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
+    """Return the product names of GPUs by number; "" if it is unknown.
+
+    They come from the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware database, and the
+    table of compute GPUs, in this order.
+    """
+    listed, hwdb = _read_amdgpu_ids(host), _Hwdb(is_there=host.is_this_machine)
+    return {gpu.number: _find_product_name(host, gpu, listed, hwdb) for gpu in gpus}
+
+
+def short_name(model: str, product: str) -> str:
+    """Return what a GPU is called in lists: MI210, and a graphics card by its product without the maker."""
+    is_compute = product.endswith(model)
+    return model if is_compute or not product else product.removeprefix(MAKER)
+
+
+def parse_amdgpu_ids(text: str) -> dict[tuple[int, int], str]:
+    """Read libdrm's list: the name of each device id and revision, written `740F,	02,	AMD Instinct MI210`."""
+    names = {}
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",", 2)]
+        # The line with the version of the list has one field.
+        if len(fields) == 3 and not line.startswith("#") and _is_hexadecimal(fields[0]) and _is_hexadecimal(fields[1]):
+            names[int(fields[0], 16), int(fields[1], 16)] = fields[2]
+    return names
+
+
+def product_in_hwdb(model: str) -> str:
+    """Return the product that udev's database names beside the chip: `Aldebaran/MI200 [Instinct MI210]`."""
+    inside = model.partition("[")[2].partition("]")[0] or model
+    return f"{MAKER}{inside.removeprefix(MAKER)}" if inside else ""
+
+
+class _Hwdb:
+    """udev's database, which is opened for the first GPU that needs it: each time starts `ldconfig` to find libudev."""
+
+    def __init__(self, *, is_there: bool) -> None:
+        self._context: Any = None
+        self._is_there = is_there
+
+    def model_of(self, directory: str) -> str:
+        """Return what udev says of a device of this machine, "" without udev or pyudev."""
+        if not self._is_there:
+            return ""
+        try:
+            import pyudev
+
+            self._context = self._context or pyudev.Context()
+        # pyudev raises it where there is no libudev, too.
+        except ImportError:
+            self._is_there = False
+            return ""
+        try:
+            model: str = pyudev.Devices.from_path(self._context, directory).properties.get(HWDB_MODEL, "")
+        except (pyudev.DeviceNotFoundError, OSError, ValueError):
+            return ""
+        return model
+
+
+def _find_product_name(host: Host, gpu: Gpu, listed: dict[tuple[int, int], str], hwdb: _Hwdb) -> str:
+    directory = f"{PCI_DEVICES}/{gpu.pci_address}"
+    told, revision = host.read_attributes([f"{directory}/product_name", f"{directory}/revision"])
+    return (
+        told
+        or (listed.get((gpu.device_id, int(revision, 16)), "") if _is_hexadecimal(revision.removeprefix("0x")) else "")
+        or product_in_hwdb(hwdb.model_of(directory))
+        or _name_in_table(gpu)
+    )
+
+
+def _read_amdgpu_ids(host: Host) -> dict[tuple[int, int], str]:
+    # The first one that is there is the newest.
+    texts = (host.read_attribute(path) for path in AMDGPU_IDS)
+    return parse_amdgpu_ids(next((text for text in texts if text), ""))
+
+
+def _name_in_table(gpu: Gpu) -> str:
+    model = _model_in_table(gpu)
+    return f"{MAKER}Instinct {model}" if model else ""
+
+
+def _model_in_table(gpu: Gpu) -> str:
     models: dict[str, str] = read_table("gpu-models")["models"]
-    return models.get(f"0x{gpu.device_id:04x}") or gpu.gfx_target.upper() or f"DEVICE_{gpu.device_id:04X}"
+    return models.get(f"0x{gpu.device_id:04x}", "")
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return 0 < len(text) <= 4 and not text.strip("0123456789abcdefABCDEF")

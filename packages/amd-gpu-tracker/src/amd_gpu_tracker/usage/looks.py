@@ -10,7 +10,7 @@ from amd_gpu_tracker.life.status import read_status_with_leases
 from amd_gpu_tracker.usage.join import UsageJoin
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.product_names import find_product_names
+from amdgpu_discovery.models import find_product_names
 from amdgpu_discovery.usage.reading import processes_directory, read_usage
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from amd_gpu_tracker.show.listing import Column, Listing, shorten
 from amd_gpu_tracker.times import format_minutes
 from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.models import short_name
 from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.product_names import short_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

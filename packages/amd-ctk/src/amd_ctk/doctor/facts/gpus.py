@@ -20,7 +20,7 @@ from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidd
 from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import TOPOLOGY
-from amdgpu_discovery.product_names import PCI_DEVICES
+from amdgpu_discovery.models import PCI_DEVICES
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
