@@ -37,6 +37,17 @@ class EngineLayout(Value):
             program = program[0] if program else ABSENT
         return program if isinstance(program, str) else ""
 
+    def programs_in(self, document: Document) -> dict[str, str]:
+        """Return the programs of a document's runtimes by name; DocumentError."""
+        runtimes = document.get(self.runtimes)
+        entries = runtimes.items() if isinstance(runtimes, dict) else ()
+        return {str(name): self.program_of(entry) for name, entry in entries}
+
+    def default_in(self, document: Document) -> str:
+        """Return the default runtime that a document names, "" where it names none; DocumentError."""
+        default = document.get(self.default_runtime)
+        return default if isinstance(default, str) else ""
+
 
 class Engine(Value):
     """One container engine."""

@@ -96,7 +96,8 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], list[str], str]:
         named, chosen = _read_file(known, path, host)
         programs |= named
         default = chosen or default
-    return [*programs], [name for name, program in programs.items() if program == RUNTIME_PROGRAM], default
+    amd_names = [name for name, program in programs.items() if os.path.basename(program) == RUNTIME_PROGRAM]
+    return [*programs], amd_names, default
 
 
 def podman_files(host: Host) -> list[str]:
@@ -110,12 +111,9 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], s
     try:
         document = engine.read(host.read(path).decode())
         layout = engine.find_layout(document)
-        runtimes, default = document.get(layout.runtimes), document.get(layout.default_runtime)
+        return layout.programs_in(document), layout.default_in(document)
     except (OSError, ValueError, ToolkitError):
         return {}, ""
-    entries = runtimes.items() if isinstance(runtimes, dict) else ()
-    programs = {name: os.path.basename(layout.program_of(entry)) for name, entry in entries}
-    return programs, default if isinstance(default, str) else ""
 
 
 def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> ToolkitError | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from amd_ctk.configuration.apply import Target, find_target
 from amd_ctk.configuration.edit import Edit, read_text
@@ -157,11 +156,9 @@ def _advice(unit: str) -> str:
 def _default_program(document: Document, options: CommandLine) -> str:
     """Return the program of the default runtime; runtimes of the file and of the command line are joined."""
     given = options.values_of(DEFAULT_RUNTIME)
-    name: Any = given[-1] if given else document.get(LAYOUT.default_runtime)
-    runtimes = document.get(LAYOUT.runtimes)
-    entry = runtimes.get(name, ABSENT) if isinstance(runtimes, dict) and isinstance(name, str) else ABSENT
+    name = given[-1] if given else LAYOUT.default_in(document)
     added = dict(value.partition("=")[::2] for value in options.values_of(ADD_RUNTIME))
-    return added.get(name, "") if entry is ABSENT else LAYOUT.program_of(entry)
+    return {**added, **LAYOUT.programs_in(document)}.get(name, "")
 
 
 def plan_setup(resources: Sequence[Resource], gpus: Sequence[Gpu], *, default_program: str) -> Edit:

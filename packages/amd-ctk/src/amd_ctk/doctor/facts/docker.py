@@ -9,7 +9,7 @@ from typing import Any
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
-from amd_ctk.doctor.facts.engine_files import find_missing, find_programs, read_document, why_not
+from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
@@ -235,8 +235,8 @@ def _read_user_file(host: Host, user: User | None) -> DockerFacts:
 
 def _judge(document: Any) -> DockerFacts:
     layout = DOCKER.find_layout(document)
-    found = find_programs(document, layout)
-    programs = {name: program for name, program in found.items() if os.path.basename(program) == RUNTIME_PROGRAM}
+    found = layout.programs_in(document).items()
+    programs = {name: program for name, program in found if os.path.basename(program) == RUNTIME_PROGRAM}
     cdi = document.get(layout.cdi) if layout.cdi else None
     return DockerFacts(
         file_runtimes=tuple(programs),
@@ -254,15 +254,11 @@ def _is_program(path: str) -> bool:
 def _find_undefined(document: Any, options: CommandLine) -> str:
     """Return the default runtime of a file that is defined nowhere, "" for none; dockerd --validate lets it pass."""
     layout = DOCKER.find_layout(document)
-    name = document.get(layout.default_runtime)
+    name = layout.default_in(document)
     # Names of shims need no entry (moby, daemon/runtime_unix.go).
-    is_built_in = name in DOCKER.built_in or str(name).startswith("io.containerd.")
+    is_built_in = name in DOCKER.built_in or name.startswith("io.containerd.")
     added = [value.partition("=")[0] for value in options.values_of("--add-runtime")]
-    return (
-        name
-        if isinstance(name, str) and not is_built_in and name not in (*find_programs(document, layout), *added)
-        else ""
-    )
+    return "" if is_built_in or name in (*layout.programs_in(document), *added) else name
 
 
 def _taken(document: Any, options: CommandLine) -> list[str]:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine, EngineLayout
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.documents.toml_document import TomlDocument
@@ -85,18 +85,10 @@ def _read(engine: Engine, document: Document) -> tuple[dict[str, str], str]:
     """Return the programs of a file's runtimes, and its default runtime, "" where it names none."""
     try:
         layout = engine.find_layout(document)
-        programs, default = find_programs(document, layout), document.get(layout.default_runtime)
+        return layout.programs_in(document), layout.default_in(document)
     except DocumentError:
         # containerd's own file may have no version, and then no runtime either.
         return {}, ""
-    return programs, default if isinstance(default, str) else ""
-
-
-def find_programs(document: Document, layout: EngineLayout) -> dict[str, str]:
-    """Return the programs of a document's runtimes by name."""
-    entries = document.get(layout.runtimes)
-    named = entries.items() if isinstance(entries, dict) else ()
-    return {str(name): layout.program_of(entry) for name, entry in named}
 
 
 def why_not(error: Exception) -> str:
