@@ -60,6 +60,15 @@ def test_a_missing_node_is_named_with_what_makes_it(simulated, path, subsystem):
     )
 
 
+def test_a_missing_render_node_is_said_before_a_missing_number_of_kfd(simulated):
+    host = simulated("one-gpu")
+    os.unlink(host.path("/dev/dri/renderD128"))
+    os.unlink(host.path("/sys/class/kfd/kfd/dev"))
+
+    with pytest.raises(DeviceNodeError, match="/dev/dri/renderD128 is missing"):
+        find_device_nodes(host, locate_gpus(host))
+
+
 @pytest.mark.parametrize("content", [None, "", "0:0\n", "226\n", "226:x\n"])
 def test_kfd_without_a_number_is_an_error_and_never_0_0(simulated, content):
     host = simulated("one-gpu")

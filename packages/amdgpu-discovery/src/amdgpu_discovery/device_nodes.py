@@ -46,7 +46,8 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
         for path, minor in ((card, card_minor), (render, render_minor))
         if path
     }
-    return _read_nodes(host, {**numbers, KFD_PATH: _read_kfd_number(host)}, optional=cards)
+    nodes = _read_nodes(host, numbers, optional=cards)
+    return nodes + _read_nodes(host, {KFD_PATH: _read_kfd_number(host)}, optional=())
 
 
 def drm_number(path: str, minor: int) -> DeviceNumber:
