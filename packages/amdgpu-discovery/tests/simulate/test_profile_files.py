@@ -108,6 +108,7 @@ def test_a_file_names_the_kinds_that_come_with_us(tmp_path, simulated):
         ),
         ('{"gpus": [{"model": "MI210"}]}', "profile broken cannot be understood: SimulatedGpu needs pci_address"),
         ('{"gpu": []}', "profile broken cannot be understood: Profile has no gpu"),
+        ('{"name": "mi210-4"}', "profile broken cannot be understood: Profile has no name"),
         (
             '{"gpus": [{"model": "MI210", "pci_address": 3}]}',
             "profile broken cannot be understood: pci_address is text, not 3",

@@ -82,6 +82,9 @@ def format_profile(profile: Profile) -> bytes:
 
 def _profile(document: dict[str, Any], name: str, models: dict[str, Any]) -> Profile:
     given = dict(document)
+    # That is the name of its file.
+    if "name" in given:
+        raise TypeError("Profile has no name")
     models = {**models, **given.pop("models", {})}
     common = given.pop("every_gpu", {})
     gpus = [_with_model({**common, **gpu}, models) for gpu in given.pop("gpus", ())]
