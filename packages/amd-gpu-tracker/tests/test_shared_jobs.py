@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
+import amd_gpu_tracker
+import amdgpu_discovery
 from amd_gpu_tracker.records.lease import BY_API, BY_ENVIRONMENT
 
 
@@ -59,3 +65,17 @@ def test_a_user_hears_of_the_jobs_of_all_users(machine):
     user = machine.as_rootless_user()
 
     assert user.tracker.shared_jobs.owners() == [("train", 40001)]
+
+
+def test_a_list_of_jobs_loads_no_sockets_where_no_service_gives_out_gpus(machine):
+    packages = {os.path.dirname(os.path.dirname(package.__file__)) for package in (amd_gpu_tracker, amdgpu_discovery)}
+    code = (
+        f"import sys; sys.path[:0] = {sorted(packages)!r}; from amd_gpu_tracker import Tracker;"
+        f" from amdgpu_discovery.host import Host; tracker = Tracker(Host({machine.state.host.root!r}));"
+        " print(tracker.waiting(), tracker.jobs(), tracker.shared_jobs.ended_by_restart());"
+        " print([name for name in ('contextlib', 'enum', 'functools', 'socket') if name in sys.modules])"
+    )
+
+    answer = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout == "[] [] []\n[]\n"

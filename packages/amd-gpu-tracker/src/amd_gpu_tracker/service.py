@@ -40,9 +40,9 @@ class Service:
         """Return whether there is a socket, which systemd may have made."""
         return self._host.stat(protocol.SOCKET) is not None
 
-    def is_served(self, seconds: float = client.ANSWER_SECONDS) -> bool:
-        """Return whether the service answers within some seconds."""
-        return client.is_served(self._host.path(protocol.SOCKET), seconds)
+    def is_served(self) -> bool:
+        """Return whether the service answers."""
+        return client.is_served(self._host.path(protocol.SOCKET))
 
     def require_name(self, name: str) -> None:
         """Raise WaitRefused if a job cannot have this name, with the service or without it."""

@@ -56,14 +56,15 @@ class SharedJobs:
 
     def ended_by_restart(self) -> list[Ended]:
         """Return the reservations that a restart of this machine ended before their time was over."""
+        from amd_gpu_tracker.broker.protocol import find_socket
         from amd_gpu_tracker.history.ended import ended_path, read_ended
 
         state = State(self._host)
-        if not os.path.exists(ended_path(state)):
-            # The service, if there is one, writes them down when it starts.
-            from amd_gpu_tracker.service import Service
+        if not os.path.exists(ended_path(state)) and (path := find_socket(self._host)):
+            # The service writes them down when it starts. Few hosts have it, and what asks it takes long to load.
+            from amd_gpu_tracker.broker.client import is_served
 
-            Service(self._host).is_served(STARTING_SECONDS)
+            is_served(path, STARTING_SECONDS)
         return read_ended(state)
 
     def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
