@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     # Process and number of a GPU.
     Pair = tuple[int, int]
 
-    from amdgpu_discovery.usage.kfd_processes import ProcessUse
-
-
 # They open nodes for others, who get the descriptors from them.
 SESSION_MANAGERS = ("systemd", "elogind", "seatd")
 LARGEST_NAME = 256

@@ -30,9 +30,9 @@ KFD_NODES = f"{TOPOLOGY}/nodes"
 AMD_VENDOR = "0x1002"
 # PCI: display controllers, and processing accelerators.
 GPU_CLASSES = ("0x03", "0x12")
-# What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
 # The command that has udev make nodes.
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
+# What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
 ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
 
 
