@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from amd_gpu_tracker.cli import alone
-from amd_gpu_tracker.completion_scripts import format_script
+from amd_gpu_tracker.completion_scripts import answer_completion, format_script
 
 PROGRAM = Path(sys.executable).with_name("amd-gpu-tracker")
 
@@ -131,6 +131,29 @@ def test_the_shell_that_started_the_program_is_meant_where_none_is_named(tmp_pat
 
     assert answer.returncode == 0
     assert (tmp_path / ".bash_completions/amd-gpu-tracker.sh").exists()
+
+
+@pytest.mark.parametrize("between", ["", "env", "timeout 60"])
+def test_the_shell_is_found_above_sudo_and_the_like(amd_gpu_tracker, between):
+    answer = amd_gpu_tracker("--show-completion", command=["bash", "-c", f'{between} "$0" "$1"; true'])
+
+    assert answer.stdout == amd_gpu_tracker("--show-completion", "bash").stdout
+
+
+def test_other_options_may_stand_before_that_for_completion(capsys):
+    command = typer.main.get_command(alone())
+
+    with pytest.raises(typer.Exit):
+        answer_completion(command, "amd-gpu-tracker", ["--other", "its value", "--show-completion", "fish"])
+
+    assert capsys.readouterr().out == format_script(command, "amd-gpu-tracker", "fish")
+
+
+def test_where_no_process_is_above_typer_says_that_the_shell_is_not_known(monkeypatch):
+    monkeypatch.setattr(os, "getppid", lambda: 0)
+
+    # It answers what this leaves.
+    answer_completion(typer.main.get_command(alone()), "amd-gpu-tracker", ["--show-completion"])
 
 
 def test_a_home_directory_that_cannot_be_written_is_named(tmp_path, amd_gpu_tracker):

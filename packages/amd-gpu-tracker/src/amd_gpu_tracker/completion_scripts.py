@@ -17,6 +17,8 @@ from amdgpu_discovery.value import Value
 # Each script is written for amd-ctk, in these files. One of them has a line for the table of the program's commands.
 SCRIPTS = Path(__file__).with_name("shells")
 PARTS = {"bash": ("walk.sh", "bash.sh"), "zsh": ("walk.sh", "zsh.sh"), "fish": ("fish.fish",)}
+# Where another one of these is nearer, theirs is not meant.
+SHELLS = (*PARTS, "sh", "ash", "dash", "csh", "tcsh", "ksh", "mksh", "pwsh", "elvish", "nu", "xonsh")
 TABLE = "# The table stands here.\n"
 PROGRAM = "amd-ctk"
 # Typer's options, which print and install scripts that start the program at each TAB.
@@ -53,22 +55,38 @@ def format_script(command: Any, program: str, shell: str) -> str:
 
 
 def answer_completion(command: Any, program: str, words: Sequence[str]) -> None:
-    """Print or install the script of a shell, and end, where a command line begins with one of Typer's options.
+    """Print or install the script of a shell, and end, where a command line has one of Typer's options.
 
-    The shell is the next word, or the one that started the program. Typer answers for all others.
+    The shell is the next word, or the one that the program was started from. Typer answers for all others.
     """
-    option, shell = (*words[:2], "", "")[:2]
-    if option not in (SHOW, INSTALL):
+    at = next((at for at, word in enumerate(words) if word in (SHOW, INSTALL)), len(words))
+    # Behind a command it is one of its words.
+    if at == len(words) or any(word in command.commands for word in words[:at]):
         return
-    shell = shell or read_file(f"/proc/{os.getppid()}/comm").decode().strip()
+    shell = next((word for word in words[at + 1 : at + 2] if word in PARTS), "") or _find_shell()
     if shell not in PARTS:
         return
     script = format_script(command, program, shell)
-    if option == SHOW:
+    if words[at] == SHOW:
         print(script, end="")
     else:
         _install(script, program, shell)
     raise typer.Exit
+
+
+def _find_shell() -> str:
+    """Return the nearest shell above this process, also above sudo and the like; "" where none is found."""
+    pid = os.getppid()
+    while pid:
+        try:
+            stat = read_file(f"/proc/{pid}/stat").decode(errors="replace")
+        except OSError:
+            break
+        name, _, fields = stat.partition("(")[2].rpartition(")")
+        if name in SHELLS:
+            return name
+        pid = int(fields.split()[1])
+    return ""
 
 
 def _install(script: str, program: str, shell: str) -> None:
