@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from amd_gpu_tracker.broker.client import is_served
+from amd_gpu_tracker.broker.protocol import ProtocolError, parse_answer
 
 
 @pytest.fixture
@@ -41,3 +42,9 @@ def test_a_service_whose_queue_stays_full_does_not_serve(full_queue):
     _, path = full_queue
 
     assert not is_served(path, 0.1)
+
+
+@pytest.mark.parametrize("line", [b'{"version":1}', b'{"version":1,"numbers":[1]}', b'{"version":1,"kind":""}'])
+def test_an_answer_that_does_not_say_what_was_done_is_none(line):
+    with pytest.raises(ProtocolError, match="the answer cannot be understood"):
+        parse_answer(line)

@@ -94,7 +94,7 @@ class Answer(Value):
     """What the broker says.
 
     Attributes:
-        kind: `waiting`, `granted`, `done` or `refused`.
+        kind: `waiting`, `granted`, `done` or `refused`; "" where no service answered.
         message: What a person is told; of a preview without GPUs, what the job would wait for.
         hint: What to do next; "" where there is nothing to say.
         exit_code: What the client ends with where it is refused.
@@ -104,7 +104,7 @@ class Answer(Value):
         people: Users in the message, in which `{1000}` stands for the name of user 1000: only the client looks it up.
     """
 
-    kind: str = DONE
+    kind: str = ""
     message: str = ""
     hint: str = ""
     exit_code: int = 0
@@ -148,6 +148,8 @@ def format_answer(answer: Answer) -> bytes:
 def parse_answer(line: bytes) -> Answer:
     """Return what the broker says; ProtocolError where it is no answer."""
     answer: Answer = _parse(line, Answer)
+    if not answer.kind:
+        raise ProtocolError("the answer cannot be understood")
     _require_numbers(answer.numbers)
     return answer
 
