@@ -192,6 +192,17 @@ def test_containers_that_are_gone_do_not_count(machine):
     assert machine.tracker.set_accessibility("1", exclusive=True).changed == (1,)
 
 
+@pytest.mark.parametrize("request_text", ["auto:99", "all+gfx1", "auto:1+group:none"])
+def test_a_request_that_means_nothing_removes_no_lease(machine, request_text):
+    machine.kill(machine.create("gone", [1]))
+    before = list(machine.state.lease_paths())
+
+    with pytest.raises(RequestError):
+        machine.tracker.set_accessibility(request_text, exclusive=True)
+
+    assert list(machine.state.lease_paths()) == before != []
+
+
 def test_what_names_no_gpu_is_passed_over_and_told(machine):
     change = machine.tracker.set_accessibility("7,9-8,abc,1,2-5", exclusive=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases, prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
@@ -15,14 +17,14 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.verdicts import Verdict
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
 
 
 class AccessibilityChange(Value):
@@ -72,8 +74,8 @@ def change_accessibility(
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
-        scan = prune_leases(state, book.processes, state.lease_paths(locked=True))
-        policy, gpus, change = _plan(book, asked, policy, scan)
+        prune = partial(prune_leases, state, book.processes, state.lease_paths(locked=True))
+        policy, gpus, change = _plan(book, asked, policy, prune)
         state.write_policy(policy.with_accessibility([gpu.key for gpu in gpus], exclusive=exclusive))
     if not exclusive:
         return change
@@ -92,7 +94,7 @@ def preview_accessibility(
     policy = state.read_policy()
     if not policy.enabled:
         return AccessibilityChange(tracked=False)
-    return _plan(book, asked, policy, foresee_leases(state, book.processes, state.lease_paths()))[-1]
+    return _plan(book, asked, policy, partial(foresee_leases, state, book.processes, state.lease_paths()))[-1]
 
 
 def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRules) -> _Request:
@@ -112,16 +114,19 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
 
 
 def _plan(
-    book: Book, asked: _Request, policy: Policy, scan: LeaseScan
+    book: Book, asked: _Request, policy: Policy, scan_now: Callable[[], LeaseScan]
 ) -> tuple[Policy, Sequence[GpuLocation], AccessibilityChange]:
     """Return the policy for the GPUs as they are now, those that change, and what is said about that."""
     gpus = locate_gpus(book.state.host)
     match = match_gpus(book.state.host, policy, gpus)
     require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, asked.choice))
-    if asked.choice:
-        resolution = Resolution(gpus=_choose(book.state, asked.choice, asked, match.policy, scan))
-    else:
-        resolution = resolve(gpus, asked.text)
+    fitting = _find_fitting(book.state, asked.choice, asked.rules) if asked.choice else ()
+    resolution = Resolution(gpus=tuple(fitting)) if asked.choice else resolve(gpus, asked.text)
+    # A request that means nothing removes no lease.
+    scan = scan_now()
+    if asked.choice and asked.choice.needs_tracker:
+        chosen = _choose(book.state, asked.choice, fitting, asked, policy=match.policy, scan=scan)
+        resolution = Resolution(gpus=chosen)
     in_use = [gpu for gpu in resolution.gpus if asked.exclusive and scan.count_users(gpu.key) > 1]
     free = [gpu for gpu in resolution.gpus if gpu not in in_use]
     changed = asked.users.without_used(free) if asked.exclusive else free
@@ -138,18 +143,22 @@ def _plan(
     return match.policy, changed, change
 
 
-def _choose(state: State, choice: Choice, asked: _Request, policy: Policy, scan: LeaseScan) -> tuple[GpuLocation, ...]:
-    """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
+def _find_fitting(state: State, choice: Choice, rules: ChoiceRules) -> Sequence[Gpu]:
     # Most requests name GPUs.
-    from amd_gpu_tracker.claims.choice import OtherLeases, decide_choice
     from amdgpu_discovery.choices.candidates import find_candidates
     from amdgpu_discovery.discover import find_gpus
 
-    candidates = find_candidates(choice, find_gpus(state.host), asked.rules)
-    if not choice.needs_tracker:
-        return tuple(candidates)
+    return find_candidates(choice, find_gpus(state.host), rules)
+
+
+def _choose(
+    state: State, choice: Choice, fitting: Sequence[Gpu], asked: _Request, *, policy: Policy, scan: LeaseScan
+) -> tuple[GpuLocation, ...]:
+    """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
+    from amd_gpu_tracker.claims.choice import OtherLeases, decide_choice
+
     others = OtherLeases(of_users=asked.users.proved)
-    chosen = decide_choice(state, choice, candidates, policy, scan, others=others, verdicts=asked.verdicts)
+    chosen = decide_choice(state, choice, fitting, policy, scan, others=others, verdicts=asked.verdicts)
     if isinstance(chosen, ToolkitError):
         raise chosen
     return tuple(chosen)
