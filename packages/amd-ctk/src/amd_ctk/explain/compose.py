@@ -17,6 +17,7 @@ from amd_ctk.explain.compose_program import (
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
+from amd_ctk.json_parts import object_at
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
@@ -186,9 +187,7 @@ def _request(reserved: dict[str, Any]) -> str:
 
 def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the requests for devices in the order in which Compose passes them: of variables the last counts."""
-    found: Any = service
-    for key in ("deploy", "resources", "reservations", "devices"):
-        found = found.get(key) if isinstance(found, dict) else None
+    found = object_at(service, "deploy", "resources", "reservations").get("devices")
     gpus = service.get("gpus")
     return [*_objects(found), *([{"count": gpus}] if isinstance(gpus, str) else _objects(gpus))]
 

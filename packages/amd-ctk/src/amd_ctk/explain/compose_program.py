@@ -14,6 +14,7 @@ from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS
 from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.engine_view import find_numbers
 from amd_ctk.explain.host_nodes import is_cdi_name
+from amd_ctk.json_parts import object_at
 from amd_ctk.programs import Answer, ask, parse_object
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -64,8 +65,7 @@ def resolve(path: str, host: Host) -> Resolved | None:
         return None
     if answer.exit_code:
         raise ExplainError(f"Docker Compose refuses {path}: {_last_line(answer.errors)}")
-    services = parse_object(answer.output).get("services")
-    return Resolved(services=services if isinstance(services, dict) else {}, version=version)
+    return Resolved(services=object_at(parse_object(answer.output), "services"), version=version)
 
 
 def as_version_reads(service: dict[str, Any], version: tuple[int, ...]) -> AsRead:

@@ -10,6 +10,7 @@ from typing import Any
 from amd_ctk.explain.container import PODMAN, Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
+from amd_ctk.json_parts import list_at, object_at, objects_at
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
@@ -45,20 +46,20 @@ def read_pod(path: str, name: str, host: Host) -> Container:
     documents = _read_documents(path)
     version = find_version(PODMAN, host)
     pod = next((pod for pod in map(partial(_find_pod, version=version), documents) if pod), {})
-    containers = {str(one.get("name")): one for key in ("initContainers", "containers") for one in _objects(pod, key)}
+    containers = {str(one.get("name")): one for key in ("initContainers", "containers") for one in objects_at(pod, key)}
     if name not in containers:
         known = one_line(", ".join(containers)) or "none"
         raise ExplainError(f"{path} has no container {name}", hint=f"it has {known}")
     container = containers[name]
-    own, shared = _object(container, "securityContext"), _object(pod, "securityContext")
+    own, shared = object_at(container, "securityContext"), object_at(pod, "securityContext")
     return Container(
         engine=PODMAN,
         environment=_environment(container, documents, version),
         devices=(*_limits(container, version), *_nodes(container, pod, host)),
         privileged=own.get("privileged") is True,
-        capabilities=tuple(str(one).upper().removeprefix("CAP_") for one in _list(own, "capabilities", "add")),
+        capabilities=tuple(str(one).upper().removeprefix("CAP_") for one in list_at(own, "capabilities", "add")),
         user=_user({**shared, **own}),
-        groups=tuple(map(str, _list(shared, "supplementalGroups"))),
+        groups=tuple(map(str, list_at(shared, "supplementalGroups"))),
         image=str(container.get("image") or ""),
         unread=tuple(_find_unread(container, pod)),
     )
@@ -88,25 +89,25 @@ def _find_pod(document: Tree, version: tuple[int, ...]) -> Tree:
     if document.get("kind") in SINCE_FIVE and () < version < (5,):
         raise ExplainError(f"Podman 4 cannot start a {document['kind']}", hint="write a Pod or a Deployment")
     if document.get("kind") == "Pod":
-        return _object(document, "spec")
-    return _object(document, "spec", "template", "spec") if document.get("kind") in WITH_TEMPLATE else {}
+        return object_at(document, "spec")
+    return object_at(document, "spec", "template", "spec") if document.get("kind") in WITH_TEMPLATE else {}
 
 
 def _environment(container: Tree, documents: list[Tree], version: tuple[int, ...]) -> tuple[str, ...]:
     maps = {
-        str(_object(one, "metadata").get("name")): _object(one, "data")
+        str(object_at(one, "metadata").get("name")): object_at(one, "data")
         for one in documents
         if one.get("kind") == "ConfigMap"
     }
     shared = tuple(_from_maps(container, maps))
-    values = ((entry.get("name"), _value_of(entry, maps)) for entry in _objects(container, "env"))
+    values = ((entry.get("name"), _value_of(entry, maps)) for entry in objects_at(container, "env"))
     own = tuple(f"{name}={value}" for name, value in values if value is not None)
     return (*own, *shared) if () < version < SINCE_OWN_VARIABLES_COUNT else (*shared, *own)
 
 
 def _from_maps(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
-    for source in _objects(container, "envFrom"):
-        wanted = _object(source, "configMapRef")
+    for source in objects_at(container, "envFrom"):
+        wanted = object_at(source, "configMapRef")
         if wanted and str(wanted.get("name")) in maps:
             yield from (f"{name}={value}" for name, value in maps[str(wanted.get("name"))].items())
         elif wanted and wanted.get("optional") is not True:
@@ -115,8 +116,8 @@ def _from_maps(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
 
 def _value_of(entry: Tree, maps: dict[str, Tree]) -> str | None:
     """Return the value of a variable, None where it has none; ExplainError where a value is missing."""
-    source = _object(entry, "valueFrom")
-    wanted = _object(source, "configMapKeyRef")
+    source = object_at(entry, "valueFrom")
+    wanted = object_at(source, "configMapKeyRef")
     if not wanted:
         return None if source else str(entry.get("value") or "")
     found = maps.get(str(wanted.get("name")), {}).get(str(wanted.get("key")))
@@ -130,8 +131,8 @@ def _limits(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
     """Yield the CDI devices and nodes among what a container requests, whatever their count."""
     if version and version < SINCE_LIMITS:
         return
-    resources = _object(container, "resources")
-    for name in map(str, {**_object(resources, "limits"), **_object(resources, "requests")}):
+    resources = object_at(container, "resources")
+    for name in map(str, {**object_at(resources, "limits"), **object_at(resources, "requests")}):
         if name.startswith(OF_NODE):
             yield name.removeprefix(OF_NODE)
         elif is_cdi_name(name):
@@ -150,8 +151,8 @@ def _nodes(container: Tree, pod: Tree, host: Host) -> Iterator[str]:
 
 def _host_paths(container: Tree, pod: Tree) -> Iterator[tuple[str, str, str]]:
     """Yield path, type and mount path of what a container mounts from the host."""
-    volumes = {str(one.get("name")): _object(one, "hostPath") for one in _objects(pod, "volumes")}
-    for mount in _objects(container, "volumeMounts"):
+    volumes = {str(one.get("name")): object_at(one, "hostPath") for one in objects_at(pod, "volumes")}
+    for mount in objects_at(container, "volumeMounts"):
         volume = volumes.get(str(mount.get("name")), {})
         yield str(volume.get("path", "")), str(volume.get("type", "")), str(mount.get("mountPath", ""))
 
@@ -165,29 +166,13 @@ def _user(context: Tree) -> str:
 
 def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
     """Yield what can change which GPUs a container gets and is not read here."""
-    for entry in _objects(container, "env"):
-        others = [key for key in _object(entry, "valueFrom") if key != "configMapKeyRef"]
+    for entry in objects_at(container, "env"):
+        others = [key for key in object_at(entry, "valueFrom") if key != "configMapKeyRef"]
         yield from (one_line(f"env {entry.get('name')}: {key}") for key in others)
-    if any(_object(source, "secretRef") for source in _objects(container, "envFrom")):
+    if any(object_at(source, "secretRef") for source in objects_at(container, "envFrom")):
         yield "envFrom: secretRef"
     for path, kind, _ in _host_paths(container, pod):
         if OF_GPU_NODES.fullmatch(path) and kind not in KIND_BY_TYPE:
             yield f"hostPath: {path}"
     if pod.get("hostUsers") is False:
         yield "hostUsers: false"
-
-
-def _object(tree: Tree, *keys: str) -> Tree:
-    for key in keys:
-        found = tree.get(key)
-        tree = found if isinstance(found, dict) else {}
-    return tree
-
-
-def _objects(tree: Tree, key: str) -> list[Tree]:
-    return [one for one in _list(tree, key) if isinstance(one, dict)]
-
-
-def _list(tree: Tree, *keys: str) -> list[Any]:
-    found = _object(tree, *keys[:-1]).get(keys[-1])
-    return list(found) if isinstance(found, list) else []

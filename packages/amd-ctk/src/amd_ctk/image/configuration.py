@@ -7,6 +7,7 @@ from typing import Any
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image
+from amd_ctk.json_parts import list_at, object_at, texts_at
 
 # OCI distribution specification: registries take manifests of at least this size, and engines refuse larger ones.
 LARGEST_DOCUMENT = 4 * 1024 * 1024
@@ -25,39 +26,21 @@ def parse_document(content: bytes, name: str) -> dict[str, Any]:
     return document
 
 
-def objects_in(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the objects of a list in a document, [] if there is none."""
-    found = document.get(key)
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-
-
-def object_in(document: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return an object in a document, {} if there is none."""
-    found = document.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def texts_in(document: dict[str, Any], key: str) -> dict[str, str]:
-    """Return the texts of an object in a document by their names: annotations, labels."""
-    return {name: value for name, value in object_in(document, key).items() if isinstance(value, str)}
-
-
 def describe(descriptor: dict[str, Any], manifest: dict[str, Any], configuration: dict[str, Any]) -> Image:
     """Return an image without its layers, as far as these documents describe it; any may be empty."""
-    configured = object_in(configuration, "config")
-    entries = configured.get("Env")
+    configured = object_at(configuration, "config")
     return Image(
         layers=(),
-        environment=tuple(entry for entry in entries if isinstance(entry, str)) if isinstance(entries, list) else (),
-        labels=texts_in(configured, "Labels"),
-        annotations={**texts_in(manifest, "annotations"), **texts_in(descriptor, "annotations")},
+        environment=tuple(entry for entry in list_at(configured, "Env") if isinstance(entry, str)),
+        labels=texts_at(configured, "Labels"),
+        annotations={**texts_at(manifest, "annotations"), **texts_at(descriptor, "annotations")},
         cpu=_cpu_of(descriptor),
     )
 
 
 def _cpu_of(descriptor: dict[str, Any]) -> str:
     """Return the level of x86-64 that an index entry asks for, "" where it asks for none."""
-    platform = object_in(descriptor, "platform")
+    platform = object_at(descriptor, "platform")
     variant = platform.get("variant")
     is_level = platform.get("architecture") == "amd64" and variant in ("v1", "v2", "v3", "v4")
     return f"x86-64-{variant}" if is_level else ""

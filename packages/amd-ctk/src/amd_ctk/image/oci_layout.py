@@ -13,13 +13,11 @@ from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Reading
 from amd_ctk.image.configuration import (
     LARGEST_DOCUMENT,
     describe,
-    object_in,
-    objects_in,
     parse_document,
-    texts_in,
 )
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.tar_layer import read_layer
+from amd_ctk.json_parts import object_at, objects_at, texts_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
@@ -46,7 +44,7 @@ class IndexedImage(Value):
     @property
     def is_told(self) -> bool:
         """Return whether the indexes say what the image is for."""
-        return any(name.startswith(OURS) for name in texts_in(self.descriptor, "annotations"))
+        return any(name.startswith(OURS) for name in texts_at(self.descriptor, "annotations"))
 
     @property
     def image(self) -> Image:
@@ -67,8 +65,8 @@ class Walk:
         They are called by `prefix` and a tag, or by the digest if there is none.
         """
         entries: list[IndexedImage] = []
-        for descriptor in objects_in(index, "manifests"):
-            name = texts_in(descriptor, "annotations").get(TAG, "")
+        for descriptor in objects_at(index, "manifests"):
+            name = texts_at(descriptor, "annotations").get(TAG, "")
             if tag in ("", name):
                 whole = f"{prefix}:{name}" if name else prefix
                 digest = "" if name else f"@{str(descriptor.get('digest'))[:MOST_DIGEST]}"
@@ -83,20 +81,20 @@ class Walk:
         self._indexes += 1
         if depth >= DEEPEST or self._indexes > MOST_INDEXES:
             raise ImageError(f"{name} has more indexes in indexes than any image needs")
-        for inner in objects_in(self._read(descriptor), "manifests"):
+        for inner in objects_at(self._read(descriptor), "manifests"):
             inner_digest = f"@{str(inner.get('digest'))[:MOST_DIGEST]}"
             yield from self._descend(name, inner_digest, merge(descriptor, inner), depth + 1)
 
 
 def runs_on_amd64(descriptor: dict[str, Any]) -> bool:
     """Return whether an image is for this architecture; attestations of BuildKit are for none."""
-    return object_in(descriptor, "platform").get("architecture") in (None, "amd64")
+    return object_at(descriptor, "platform").get("architecture") in (None, "amd64")
 
 
 def merge(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
     """Return the descriptor of an index's entry with what the descriptor of that index says beside it."""
-    annotations = {**texts_in(outer, "annotations"), **texts_in(inner, "annotations")}
-    platform = object_in(inner, "platform") or object_in(outer, "platform")
+    annotations = {**texts_at(outer, "annotations"), **texts_at(inner, "annotations")}
+    platform = object_at(inner, "platform") or object_at(outer, "platform")
     return {**inner, "annotations": annotations, "platform": platform}
 
 
@@ -113,7 +111,7 @@ def read_oci_layout(name: str, reading: Reading, *, with_layers: bool) -> Image:
     place = parse_place(name)
     layout = Layout(place.directory)
     manifest, descriptor = _resolve(layout, _find(layout, place, name), name)
-    image = describe(descriptor, manifest, layout.read_document(object_in(manifest, "config")))
+    image = describe(descriptor, manifest, layout.read_document(object_at(manifest, "config")))
     return image.replace(layers=tuple(_read_layers(layout, manifest, reading))) if with_layers else image
 
 
@@ -198,14 +196,14 @@ def _find(layout: Layout, place: LayoutName, name: str) -> dict[str, Any]:
 
 def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
     """Return the entry of an index that has a tag, or the only one."""
-    entries = objects_in(index, "manifests")
+    entries = objects_at(index, "manifests")
     if tag:
-        entries = [entry for entry in entries if texts_in(entry, "annotations").get(TAG) == tag]
+        entries = [entry for entry in entries if texts_at(entry, "annotations").get(TAG) == tag]
     if len(entries) == 1:
         return entries[0]
     if not entries:
         raise ImageError(f"oci:{name} has no such image")
-    tags = sorted({texts_in(entry, "annotations").get(TAG, "") for entry in entries} - {""})
+    tags = sorted({texts_at(entry, "annotations").get(TAG, "") for entry in entries} - {""})
     by_digest = f"'amd-ctk image pick oci:{name}' names the one that fits by its digest"
     raise ImageError(
         f"oci:{name} has {len(entries)} images", hint=f"name one: {', '.join(tags[:8])}" if len(tags) > 1 else by_digest
@@ -218,13 +216,13 @@ def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> tuple[dic
         document = layout.read_document(descriptor)
         if not (descriptor.get("mediaType") in INDEX or "manifests" in document):
             return document, descriptor
-        amd64 = [entry for entry in objects_in(document, "manifests") if runs_on_amd64(entry)]
+        amd64 = [entry for entry in objects_at(document, "manifests") if runs_on_amd64(entry)]
         descriptor = merge(descriptor, _choose({"manifests": amd64}, "", name))
     raise ImageError(f"oci:{name} is an index in an index in an index")
 
 
 def _read_layers(layout: Layout, manifest: dict[str, Any], reading: Reading) -> list[LayerContents]:
-    descriptors = objects_in(manifest, "layers")
+    descriptors = objects_at(manifest, "layers")
     if len(descriptors) > MOST_LAYERS:
         raise ImageError(f"it has more than {MOST_LAYERS} layers")
     layers: list[LayerContents] = []

@@ -6,12 +6,13 @@ import shutil
 from typing import Any
 
 from amd_ctk.image.bounds import GIBIBYTE, ImageError, Reading
-from amd_ctk.image.configuration import describe, objects_in, texts_in
+from amd_ctk.image.configuration import describe
 from amd_ctk.image.contents import Image
 from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk
 from amd_ctk.image.registry_name import RegistryName, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
 from amd_ctk.image.transfer import read_printed
+from amd_ctk.json_parts import objects_at, texts_at
 from amd_ctk.stderr import say
 from amdgpu_discovery.value import Value
 
@@ -114,7 +115,7 @@ def _find(questions: Questions, name: RegistryName, manifest: Manifest, descript
         name=name,
         manifest=manifest,
         image=describe(descriptor, manifest.content, configuration),
-        platform=texts_in(descriptor, "platform")
+        platform=texts_at(descriptor, "platform")
         or {key: value for key in keys if isinstance(value := configuration.get(key), str)},
     )
 
@@ -129,5 +130,5 @@ def _only(entries: list[IndexedImage], text: str) -> IndexedImage:
 
 
 def _size_of(manifest: dict[str, Any]) -> int:
-    sizes = [layer.get("size") for layer in objects_in(manifest, "layers")]
+    sizes = [layer.get("size") for layer in objects_at(manifest, "layers")]
     return sum(size for size in sizes if isinstance(size, int) and size > 0)

@@ -10,6 +10,7 @@ from typing import Any
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.running import read_bundle
+from amd_ctk.json_parts import objects_at
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -82,6 +83,4 @@ def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterato
 def _devices(bundle: str) -> list[dict[str, Any]]:
     """Return the devices of a container's spec, none where it cannot be read."""
     spec: dict[str, Any] = read_or(lambda: read_bundle(bundle), {})
-    linux = spec.get("linux")
-    devices = linux.get("devices") if isinstance(linux, dict) else None
-    return [device for device in (devices if isinstance(devices, list) else []) if isinstance(device, dict)]
+    return objects_at(spec, "linux", "devices")

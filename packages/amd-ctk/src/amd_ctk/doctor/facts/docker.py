@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from amd_ctk.configuration.apply import ask_engine
@@ -13,6 +12,7 @@ from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_n
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
+from amd_ctk.json_parts import list_at, object_at, objects_at, texts_at
 from amd_ctk.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -59,8 +59,7 @@ def _find_context(info: dict[str, Any]) -> str:
     if not info:
         # That is a context that was removed.
         return ask(["docker", "context", "show"], seconds=SECONDS).output.strip()[:LONGEST]
-    context: str = _part(_part(info, "ClientInfo", dict), "Context", str)
-    return context
+    return texts_at(info, "ClientInfo").get("Context", "")
 
 
 def _parse_endpoint(endpoint: str, undo: str) -> Endpoint:
@@ -163,7 +162,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if endpoint.is_other_machine:
         # What it answers is not about this host.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
-    is_rootless = "name=rootless" in _part(info, "SecurityOptions", list)
+    is_rootless = "name=rootless" in list_at(info, "SecurityOptions")
     facts = _read_user_file(host, user) if is_rootless else _read_file(host)
     return _add_info(facts, info).replace(is_rootless=is_rootless, endpoint=endpoint)
 
@@ -171,7 +170,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
 def _read_silence(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
     """Return why there is no answer: `problem` and `silence` of DockerFacts."""
     # Docker 20.10 ends well and prints nothing on standard error.
-    listed = [str(each) for each in _part(info, "ServerErrors", list) if each]
+    listed = [str(each) for each in list_at(info, "ServerErrors") if each]
     if answer.problem:
         return {"problem": answer.problem, "silence": LATE if answer.is_late else ABSENT}
     lines = answer.errors.strip().splitlines() or listed or ["the docker daemon does not answer"]
@@ -184,24 +183,19 @@ def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
     return facts.replace(
         is_installed=True,
         version=parse_version(str(info["ServerVersion"])),
-        runtimes=tuple(sorted(_part(info, "Runtimes", dict))),
+        runtimes=tuple(sorted(object_at(info, "Runtimes"))),
         default_runtime=str(info.get("DefaultRuntime") or ""),
         operating_system=str(info.get("OperatingSystem") or ""),
-        maps_users="name=userns" in _part(info, "SecurityOptions", list),
-        sets_labels="name=selinux" in _part(info, "SecurityOptions", list),
+        maps_users="name=userns" in list_at(info, "SecurityOptions"),
+        sets_labels="name=selinux" in list_at(info, "SecurityOptions"),
         compose_version=_compose_version(info),
     )
 
 
 def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
-    found = [one for one in _part(_part(info, "ClientInfo", dict), "Plugins", list) if isinstance(one, dict)]
-    versions = (str(one.get("Version", "")) for one in found if one.get("Name") == "compose")
+    plugins = objects_at(info, "ClientInfo", "Plugins")
+    versions = (str(one.get("Version", "")) for one in plugins if one.get("Name") == "compose")
     return parse_version(next(versions, "").removeprefix("v"))
-
-
-def _part(document: dict[str, Any], key: str, kind: Callable[[], Any]) -> Any:
-    """Return what stands at a key, empty where that is of another kind."""
-    return found if type(found := document.get(key)) is kind else kind()
 
 
 def _read_file(host: Host) -> DockerFacts:
