@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -26,6 +27,7 @@ PIECE = 64 * 1024
 # Present while systemd is the init of this machine; see sd_booted(3).
 RUNNING = "/run/systemd/system"
 SYSTEMCTL_SECONDS = 30.0
+VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 class Answer(Value):
@@ -127,9 +129,9 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version, as in "28.5.2-ce"; () if there is none."""
-    parts = text.replace("-", ".").replace("+", ".").split(".")[:3]
-    return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())
+    """Return the first version in a text, 28, 5, 2 of "Docker 28.5.2-ce"; () if there is none."""
+    found = VERSION.search(text)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def runs_systemd(host: Host) -> bool:

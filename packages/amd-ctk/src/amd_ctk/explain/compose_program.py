@@ -12,10 +12,9 @@ from typing import Any
 
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS
 from amd_ctk.explain.container import ExplainError
-from amd_ctk.explain.engine_view import find_numbers
 from amd_ctk.explain.host_nodes import is_cdi_name
 from amd_ctk.json_parts import object_at
-from amd_ctk.programs import Answer, ask, parse_object
+from amd_ctk.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
@@ -56,7 +55,7 @@ def resolve(path: str, host: Host) -> Resolved | None:
     """
     if not host.is_this_machine or not os.path.exists(path) or is_of_another(path) or shutil.which("docker") is None:
         return None
-    version = find_numbers(_ask("version", "--short").output)
+    version = parse_version(_ask("version", "--short").output)
     if version < FIRST:
         return None
     files = [f"--file={file}" for file in (path, *_overrides(path))]

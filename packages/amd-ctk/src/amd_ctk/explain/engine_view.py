@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
@@ -12,6 +11,7 @@ from amd_ctk.engines import docker
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_ctk.explain.running import ask_engine
+from amd_ctk.programs import parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -40,7 +40,6 @@ MOST_GPUS = 64
 SINCE_VARIABLE = (28, 3)
 SINCE_CDI = (29, 3)
 VERSION_WORDS = {"docker": ("version", "--format", "{{.Server.Version}}"), "podman": ("--version",)}
-VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 class RuntimeView(Value):
@@ -226,13 +225,7 @@ def find_version(engine: str, host: Host) -> tuple[int, ...]:
     """Return the version of the engine on this machine, () where it is not known or another host is simulated."""
     if not host.is_this_machine or engine not in VERSION_WORDS:
         return ()
-    return find_numbers(ask_engine(engine, *VERSION_WORDS[engine]).output)
-
-
-def find_numbers(text: str) -> tuple[int, ...]:
-    """Return the first version in a text, () if there is none."""
-    found = VERSION.search(text)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    return parse_version(ask_engine(engine, *VERSION_WORDS[engine]).output)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

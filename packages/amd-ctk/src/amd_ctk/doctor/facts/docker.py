@@ -195,7 +195,7 @@ def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
 def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
     plugins = objects_at(info, "ClientInfo", "Plugins")
     versions = (str(one.get("Version", "")) for one in plugins if one.get("Name") == "compose")
-    return parse_version(next(versions, "").removeprefix("v"))
+    return parse_version(next(versions, ""))
 
 
 def _read_file(host: Host) -> DockerFacts:

@@ -140,7 +140,7 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
     return PodmanFacts(
         is_installed=True,
         # This alone does not make it set itself up.
-        version=parse_version(ask(["podman", "--version"]).output.strip().rpartition(" ")[2]),
+        version=parse_version(ask(["podman", "--version"]).output),
         files=files,
         refuses_runtime=_refuses(host, paths, files.runtimes),
         has_crun=shutil.which("crun") is not None,
