@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cli.context import announce, command_group, host_of, whole_number
-from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
+from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written
 from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
 from amd_gpu_tracker.plain_help import PlainCommand, examples
@@ -342,7 +342,7 @@ class NodeSetup:
 
         if self._dry_run:
             edited = preview(self._target, prepare_change, os.environ)
-            print_preview(edited, show_diff=self._show_diff, unchanged=lambda: print(up_to_date(edited)))
+            print_preview(edited, show_diff=self._show_diff)
             return edited
         announce(self._host)
         edited = apply(self._target, prepare_change, os.environ, before_saving=before_saving)

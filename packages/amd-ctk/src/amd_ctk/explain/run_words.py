@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import takes_next_word, unknown_option, values_before
+from amd_ctk.engine_words import COMMANDS, takes_next_word, unknown_option, values_before
 from amd_ctk.explain.container import DOCKER, PODMAN, Container, ExplainError
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
@@ -25,7 +25,6 @@ from amd_ctk.explain.run_options import (
 from amdgpu_discovery.errors import ToolkitError
 
 ENGINES = ("docker", "podman", "nerdctl")
-COMMANDS = ("run", "create")
 # Options of which Podman takes several values in one word.
 SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
 OTHERS = "container:.+"

@@ -10,11 +10,7 @@ from io import FileIO
 from typing import Any
 
 from amd_ctk.image.bounds import MOST_LAYERS, ImageError, Reading
-from amd_ctk.image.configuration import (
-    LARGEST_DOCUMENT,
-    describe,
-    parse_document,
-)
+from amd_ctk.image.configuration import LARGEST_DOCUMENT, describe, parse_document
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.tar_layer import read_layer
 from amd_ctk.json_parts import object_at, objects_at, texts_at
