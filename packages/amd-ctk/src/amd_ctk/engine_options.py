@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engine_words import ENGINE_VALUES, environment_of, find_engine, find_run, values_before, without_prefixes
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
@@ -124,7 +124,7 @@ def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions
     default = ask([*command, *program], seconds=SECONDS)
     if not default.succeeded:
         return _not_known(default, command)
-    if os.path.basename(default.output.strip()) == RUNTIME_PROGRAM:
+    if is_amd_runtime(default.output.strip()):
         return EngineOptions()
     return _by_cdi(engine, host, reads_specs=True)
 
@@ -153,4 +153,4 @@ def _is_of_podman(engine_info: Mapping[str, object]) -> bool:
 
 
 def _is_ours(entry: object) -> bool:
-    return isinstance(entry, dict) and os.path.basename(str(entry.get("path", ""))) == RUNTIME_PROGRAM
+    return isinstance(entry, dict) and is_amd_runtime(str(entry.get("path", "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,11 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 RUNTIME_PROGRAM = "amd-container-runtime"
+
+
+def is_amd_runtime(program: str) -> bool:
+    """Return whether a program, with or without a path, is the AMD runtime."""
+    return os.path.basename(program) == RUNTIME_PROGRAM
 
 
 class EngineLayout(Value):

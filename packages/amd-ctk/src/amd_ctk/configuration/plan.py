@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os.path
-
 from amd_ctk.configuration.edit import Edit
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine, EngineLayout
+from amd_ctk.configuration.engine import Engine, EngineLayout, is_amd_runtime
 from amd_ctk.configuration.ledger import Changes, remove_empty_tables, set_keys, take_back
 from amd_ctk.configuration.runtime_program import check_runtime_path, find_runtime_program
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath, read_path
@@ -96,7 +94,7 @@ def is_added(entry: object, layout: EngineLayout, name: str, changes: Changes) -
     whole, in_entry = changes.find(path), changes.find((*path, *layout.program))
     given = {layout.program_of(whole.value)} if whole else set()
     given |= {in_entry.value} if in_entry and isinstance(in_entry.value, str) else set()
-    return os.path.basename(program) == RUNTIME_PROGRAM or program in given
+    return is_amd_runtime(program) or program in given
 
 
 def _find_layout(document: Document, engine: Engine) -> EngineLayout:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
+from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.engines import docker
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
@@ -57,7 +57,7 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
         return RuntimeView(is_amd_runtime=True)
     names, amd_names, default = _read_runtimes(container.engine, host)
     chosen = container.runtime or default
-    if chosen in amd_names or os.path.basename(chosen) == RUNTIME_PROGRAM:
+    if chosen in amd_names or is_amd_runtime(chosen):
         return RuntimeView(is_amd_runtime=True)
     if chosen == "amd":
         return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine))
@@ -95,7 +95,7 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], list[str], str]:
         named, chosen = _read_file(known, path, host)
         programs |= named
         default = chosen or default
-    amd_names = [name for name, program in programs.items() if os.path.basename(program) == RUNTIME_PROGRAM]
+    amd_names = [name for name, program in programs.items() if is_amd_runtime(program)]
     return [*programs], amd_names, default
 
 

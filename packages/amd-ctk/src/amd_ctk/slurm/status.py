@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.configuration.edit import ConfigFile, read_text
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, is_amd_runtime
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.listing import to_json
 from amd_ctk.slurm.gres import sort_by_type, type_of
@@ -61,7 +60,7 @@ def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
         files, problems = [], [str(error)]
     constrains, entry = _constrains_devices(host), _read_runtime(host)
     runtime = str(entry.get("program", ""))
-    outdated = os.path.basename(runtime) == RUNTIME_PROGRAM and is_outdated(entry)
+    outdated = is_amd_runtime(runtime) and is_outdated(entry)
     problems += [] if problems else _problems_of_gres(host, files, gpus, node)
     problems += _problems_around(constrains_devices=constrains, runtime=runtime)
     problems += [OUTDATED] if outdated else []
@@ -111,7 +110,7 @@ def _problems_around(*, constrains_devices: bool, runtime: str) -> Iterator[str]
         yield f"ConstrainDevices=yes is not in {CGROUP_CONF}, so jobs can open the GPUs of others"
     if not runtime:
         yield f"{OCI_CONF} names no runtime, so Slurm starts no containers ({HOW_TO_CONFIGURE})"
-    elif os.path.basename(runtime) != RUNTIME_PROGRAM:
+    elif not is_amd_runtime(runtime):
         yield f"{OCI_CONF} calls {runtime}, so containers of Slurm get no GPU ({HOW_TO_CONFIGURE})"
 
 

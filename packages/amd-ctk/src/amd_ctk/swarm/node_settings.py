@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Iterator, Sequence
 
 from amd_ctk.configuration.apply import Target, find_target
 from amd_ctk.configuration.edit import Edit, read_text
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.ledger import Changes, set_keys, take_back
 from amd_ctk.configuration.plan import WantedRuntime, configure, remove, unset_default
 from amd_ctk.configuration.unit_files import CommandLine, read_daemon_options
@@ -136,7 +135,7 @@ def read_given_budget(target: Target, vram_kind: str) -> tuple[list[Resource], s
 
 def find_obstacles(settings: NodeSettings) -> Iterator[str]:
     """Yield a sentence for each thing in Docker's settings that keeps tasks of Swarm from getting GPUs."""
-    if os.path.basename(settings.default_program) != RUNTIME_PROGRAM:
+    if not is_amd_runtime(settings.default_program):
         yield (
             "Swarm runs every task under the default runtime, which is not the AMD Container Runtime"
             f" ({_advice(settings.default_from)})"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.slurm import LeftContainer
@@ -56,7 +54,7 @@ def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
     if status.foreign_files or (files and not numbered):
         words = format_foreign(status.foreign_files[0]) if status.foreign_files else status.problems[0]
         return bad(words, fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
-    if status.runtime and os.path.basename(status.runtime) != RUNTIME_PROGRAM:
+    if status.runtime and not is_amd_runtime(status.runtime):
         words = f"Slurm calls {status.runtime} for containers, so they get no GPU"
         # It replaces no runtime that another program chose.
         return bad(words, fix=f"delete the lines RunTime* of oci.conf, and then: {CONFIGURE}")

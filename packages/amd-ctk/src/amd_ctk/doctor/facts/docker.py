@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from amd_ctk.configuration.apply import ask_engine
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
@@ -230,7 +230,7 @@ def _read_user_file(host: Host, user: User | None) -> DockerFacts:
 def _judge(document: Any) -> DockerFacts:
     layout = DOCKER.find_layout(document)
     found = layout.programs_in(document).items()
-    programs = {name: program for name, program in found if os.path.basename(program) == RUNTIME_PROGRAM}
+    programs = {name: program for name, program in found if is_amd_runtime(program)}
     cdi = document.get(layout.cdi) if layout.cdi else None
     return DockerFacts(
         file_runtimes=tuple(programs),

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
+from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.documents.toml_document import TomlDocument
@@ -56,7 +56,7 @@ def read_engine_files(host: Host, engine: Engine, paths: Iterable[str]) -> Engin
             continue
         programs |= found
         facts = facts.replace(default_runtime=default or facts.default_runtime)
-    ours = {name: program for name, program in programs.items() if os.path.basename(program) == RUNTIME_PROGRAM}
+    ours = {name: program for name, program in programs.items() if is_amd_runtime(program)}
     return facts.replace(runtimes=tuple(ours), missing_program=next(find_missing(ours.values()), ""))
 
 
