@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_device_spec.request import Grant
+from amd_device_spec.request import Grant, Node
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
 from amdgpu_discovery.selection import ALL, split_items
@@ -11,7 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_device_spec.request import Node
     from amdgpu_discovery.gpu import Gpu, GpuLocation
 
 EVERY_GPU = Choice(text=ALL, word=ALL, count=0)

@@ -6,10 +6,7 @@ Every container start with GPUs asks this, and on most hosts it needs no other m
 from __future__ import annotations
 
 from amdgpu_discovery.files import is_file, is_link
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
 POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"

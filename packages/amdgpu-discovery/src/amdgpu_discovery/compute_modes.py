@@ -5,9 +5,7 @@ Source: drivers/gpu/drm/amd/amdgpu/amdgpu_gfx.c, drivers/gpu/drm/amd/amdgpu/aqua
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
+from amdgpu_discovery.host import Host
 
 # CPX makes one of every accelerator die (XCC).
 PARTITIONS_BY_MODE = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}

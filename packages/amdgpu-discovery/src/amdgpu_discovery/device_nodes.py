@@ -10,8 +10,8 @@ import posix
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.files import CHARACTER_DEVICE, DIRECTORY, FILE_TYPE, PERMISSIONS
-from amdgpu_discovery.gpu import DeviceNode, DeviceNumber
-from amdgpu_discovery.host import is_user_namespace
+from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, GpuLocation
+from amdgpu_discovery.host import Host, is_user_namespace
 from amdgpu_discovery.kfd_topology import parse_number
 
 TYPE_CHECKING = False
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
 # All users may read and write.
 OPEN_TO_ALL = 0o006

@@ -6,14 +6,11 @@ say more.
 
 from __future__ import annotations
 
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.tables import read_table
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
 
 # There is none for the kernel's own driver.
 DRIVER_VERSION = "/sys/module/amdgpu/version"

@@ -8,14 +8,13 @@ hides have to be found among them. Apart from `numbering`, because most processe
 from __future__ import annotations
 
 from amdgpu_discovery.compute_modes import read_partition_total
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, amdgpu_pci_addresses, find_owners, read_drm_devices
+from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, FoundGpu, amdgpu_pci_addresses, find_owners, read_drm_devices
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amdgpu_discovery.drm import FoundGpu
     from amdgpu_discovery.gpu import PciAddress
     from amdgpu_discovery.host import Host
 

@@ -7,11 +7,8 @@ or a partition mode changes, so a reader compares `generation_id` before and aft
 from __future__ import annotations
 
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amdgpu_discovery.host import Host
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
 

@@ -9,7 +9,7 @@ partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request
 from __future__ import annotations
 
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import HEXADECIMAL, GpuLocation, parse_pci_address
+from amdgpu_discovery.gpu import HEXADECIMAL, GpuLocation, UnnumberedGpu, parse_pci_address
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from amdgpu_discovery.gpu import UnnumberedGpu
     from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
 
     # The numbers an item names, and what is wrong with it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES, Grant, with_variable
+from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES, GpuRequest, Grant, with_variable
 from amd_device_spec.slurm.conf import (
     GRES_CONF,
     HINT,
@@ -19,8 +19,8 @@ from amd_device_spec.slurm.conf import (
     has_several_types,
     read_lines,
 )
-from amd_device_spec.slurm_job import NODE, SlurmError, parse_job, parse_numbers
-from amdgpu_discovery.choices.rules import NO_RULES
+from amd_device_spec.slurm_job import NODE, Job, SlurmError, parse_job, parse_numbers
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from amd_device_spec.request import GpuRequest
     from amd_device_spec.settings import Settings
-    from amd_device_spec.slurm_job import Job
-    from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 

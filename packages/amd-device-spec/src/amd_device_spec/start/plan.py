@@ -21,8 +21,8 @@ from amd_device_spec.request import (
 )
 from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, RequestError
-from amdgpu_discovery.gpu import DeviceNode, GpuLocation
-from amdgpu_discovery.host import is_user_namespace
+from amdgpu_discovery.gpu import DeviceNode, Gpu, GpuLocation, UnnumberedGpu
+from amdgpu_discovery.host import Host, is_user_namespace
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import ALL, may_be_choice, resolve
 from amdgpu_discovery.value import Value
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from amd_device_spec.settings import Settings
     from amdgpu_discovery.choices.rules import HealthLimits
-    from amdgpu_discovery.gpu import Gpu, UnnumberedGpu
-    from amdgpu_discovery.host import Host
 
     # Returns by the path of each node that would be closed what is bound in its place.
     Bind = Callable[[Sequence[DeviceNode]], dict[str, str]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import in_pod, new_lease, prune_others, read_own_lease
+from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of, refuse_unreserved
 from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
-from amd_gpu_tracker.claims.verdicts import name_programs, read_verdicts, with_verdicts
+from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
-from amd_gpu_tracker.life.lease_scan import count_once, foresee_leases, scan_leases
+from amd_gpu_tracker.life.lease_scan import LeaseScan, count_once, foresee_leases, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
@@ -25,10 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused
-    from amd_gpu_tracker.claims.verdicts import Verdict
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy

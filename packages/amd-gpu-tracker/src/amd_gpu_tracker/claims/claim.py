@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId, boot_offset
 from amd_gpu_tracker.records.lock import KernelLock
 from amdgpu_discovery.value import Value
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Holder, ProcessId
     from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State

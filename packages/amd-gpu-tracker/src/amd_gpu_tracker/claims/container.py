@@ -9,13 +9,13 @@ from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, preview, reserve, withdraw
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder
+from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder, ProcessId
 from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable
-from amdgpu_discovery.gpu import MEBIBYTE
-from amdgpu_discovery.host import read_environment
+from amdgpu_discovery.gpu import MEBIBYTE, GpuLocation
+from amdgpu_discovery.host import Host, read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
 from amdgpu_discovery.value import Value
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from amd_gpu_tracker.records.lease import ProcessId
-    from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.host import Host
 
 # Noting a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0

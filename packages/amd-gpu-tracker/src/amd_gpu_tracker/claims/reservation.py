@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import posix
 
-from amd_gpu_tracker.claims.claim import extended_lease, in_pod, new_lease, prune_others, read_own_lease
+from amd_gpu_tracker.claims.claim import Book, Claim, extended_lease, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
-from amd_gpu_tracker.records.lease import TOKEN
-from amd_gpu_tracker.records.state import STARTS
+from amd_gpu_tracker.records.lease import TOKEN, Holder, Lease
+from amd_gpu_tracker.records.state import STARTS, State
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused, Situation
     from amd_gpu_tracker.errors import GpusRefused
     from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.records.lease import Holder, Lease
     from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.records.state import State
 
 # A claim of shared GPUs needs no lease of others, but leases that are over must not accumulate. Of few leases it
 # reads all; of more, one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as claims add meanwhile.

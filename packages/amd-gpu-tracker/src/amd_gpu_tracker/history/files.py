@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.history.ended import Ended, ended_path, note_ended, parse_ended
 from amd_gpu_tracker.history.used import Used, parse_if_sound, parse_lines
@@ -14,10 +15,6 @@ from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.claims.claim import Book
 
 ENDING = ".jsonl"
 DAY = 24 * 3600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.history.used import Look, parse_look
 from amd_gpu_tracker.life.container_names import find_container_image
 from amd_gpu_tracker.records.history import open_path, read_begun, write_begun
@@ -11,10 +12,6 @@ from amd_gpu_tracker.records.lease import Lease, since_boot
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 from amdgpu_discovery.plain_json import loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.claims.claim import Book
 
 LONGEST_TEXT = 256
 

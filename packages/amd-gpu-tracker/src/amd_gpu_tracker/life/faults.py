@@ -6,16 +6,12 @@ import os
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.status import read_status
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.status import ContainerUse, read_status
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import write_beside
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.life.status import ContainerUse
-    from amd_gpu_tracker.records.state import State
 
 # As large as the lease of a container: a full file system makes files and fills none.
 PROBE = b"\0" * 4096

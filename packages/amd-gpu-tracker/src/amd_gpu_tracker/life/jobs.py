@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.life.lease_scan import find_jobs
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.records.lease import BY_API, Lease
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
-    from amd_gpu_tracker.records.lease import Lease
 
     # The user as in OwnedLease, and the ids of a container (its root and id) and of a job.
     ContainerKey = tuple[int | None, str, str]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.lease import BY_API
+from amd_gpu_tracker.life.liveness import Liveness, judge
+from amd_gpu_tracker.records.lease import BY_API, Lease
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.value import Value
 
@@ -12,9 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amd_gpu_tracker.life.liveness import Liveness
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.state import State
 
     # Takes a lease, the path of its file, and whether it is alive; gives the lease that counts, None where it is over.

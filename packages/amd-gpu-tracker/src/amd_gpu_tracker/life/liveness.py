@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import posix
 
-from amd_gpu_tracker.records.lease import BY_API, ProcessId, boot_offset
+from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId, boot_offset
 from amdgpu_discovery.host import read_environment
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
 
     # Takes a path and how much of it to read at most; gives a content and when it was written.
     Reader = Callable[[str, int], tuple[bytes, float]]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import as_object, docker_directory, read_of_root
 from amd_gpu_tracker.records.history import FOUND, finish
-from amd_gpu_tracker.records.state import REPAIRS
+from amd_gpu_tracker.records.state import REPAIRS, State
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.plain_files import read_plain_file
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.state import State
 
 # Where systemd looks for a service, by precedence (systemd.unit(5)); Quadlet writes into the first of the generators'.
 DIRECTORIES = (

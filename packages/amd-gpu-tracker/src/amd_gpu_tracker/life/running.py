@@ -19,7 +19,7 @@ from amd_gpu_tracker.life.cgroup import names_in
 from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS, STATE_FILES
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.files import FILE_TYPE, REGULAR_FILE
-from amdgpu_discovery.host import ROOT_VARIABLE
+from amdgpu_discovery.host import ROOT_VARIABLE, Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.value import Value
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.life.processes import Processes
-    from amdgpu_discovery.host import Host
 
 # Where Docker and containerd tell their runtimes to keep state, below directories for runtimes and namespaces; the
 # options.json of a shim may name another one.

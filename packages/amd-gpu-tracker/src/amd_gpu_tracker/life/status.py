@@ -5,9 +5,9 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.lease import BY_API, boot_offset
+from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
-from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED
+from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED, TrackedGpu
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.policy import TrackedGpu
     from amdgpu_discovery.host import Host
 
     # A lease, and the user whose it is; None for root and for the caller.

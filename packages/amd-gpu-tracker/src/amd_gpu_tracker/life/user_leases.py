@@ -18,8 +18,8 @@ import sys
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.cgroup import last_name
 from amd_gpu_tracker.life.liveness import find_init
-from amd_gpu_tracker.records.lease import find_named_gpus, parse_lease
-from amd_gpu_tracker.records.user_files import find_users, read_ignored_users
+from amd_gpu_tracker.records.lease import Lease, ProcessId, find_named_gpus, parse_lease
+from amd_gpu_tracker.records.user_files import UserFile, UserFiles, find_users, read_ignored_users
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import directory_of, read_file
 from amdgpu_discovery.plain_text import one_line
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease, ProcessId
     from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.records.user_files import UserFile, UserFiles
     from amdgpu_discovery.gpu import GpuLocation
 
 # Of one user; what is wrong with more leases than these is one line more.

@@ -10,13 +10,9 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.records.lease import since_boot
+from amd_gpu_tracker.records.lease import Lease, since_boot
 from amdgpu_discovery.files import append_to_file, put_in_place, read_file, write_beside
 from amdgpu_discovery.plain_json import dumps
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.records.lease import Lease
 
 VERSION = 1
 # How it is known that a reservation ended: by the release hook, its own program, a look that found it over, `reset`,

@@ -6,13 +6,10 @@ import os
 from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
+from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure, note_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import DIRECTORY_MODE, TEMPORARY, make_directories, sync_directory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.records.state import State
 
 EVERYBODY = "everyone"
 

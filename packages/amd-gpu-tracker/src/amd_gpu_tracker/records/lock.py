@@ -13,7 +13,7 @@ import fcntl
 import posix
 import time
 
-from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from amd_gpu_tracker.errors import LockTimeout
-    from amdgpu_discovery.errors import ToolkitError
 
     # Given the path of the lock file, holds the tracker's lock.
     Lock = Callable[[str], AbstractContextManager[None]]

@@ -7,7 +7,7 @@ is not touched by this.
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import GpusChanged, NumbersChanged, StateError
-from amd_gpu_tracker.records.matching import match_gpus
+from amd_gpu_tracker.records.matching import Match, match_gpus
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import find_numbers
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TypeVar
 
-    from amd_gpu_tracker.records.matching import Match
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 

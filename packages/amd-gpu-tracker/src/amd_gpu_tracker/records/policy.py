@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.records.lease import NEVER, VERSION, require_version, with_unknown
-from amdgpu_discovery.gpu import HEXADECIMAL
+from amdgpu_discovery.gpu import HEXADECIMAL, GpuLocation
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from amdgpu_discovery.gpu import GpuLocation
 
 SHARED = "shared"
 EXCLUSIVE = "exclusive"

@@ -7,7 +7,7 @@ import time
 
 from amd_gpu_tracker.errors import name_people
 from amd_gpu_tracker.records.lease import NEVER
-from amd_gpu_tracker.records.state import REFUSALS
+from amd_gpu_tracker.records.state import REFUSALS, State
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import append_to_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from amd_gpu_tracker.records.state import State
 
 # Halved when it grows beyond this.
 LARGEST_BYTES = 64 * 1024

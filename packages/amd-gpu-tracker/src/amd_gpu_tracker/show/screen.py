@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.errors import GpusChanged, OptionsExcluded
-from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Page, format_listing
+from amd_gpu_tracker.show.listing import WIDE_TERMINAL, Listing, Page, format_listing
 from amd_gpu_tracker.show.table import (
     format_json,
     format_refusals,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.status import LostGpu, Status
     from amd_gpu_tracker.records.refusals import Refusal
-    from amd_gpu_tracker.show.listing import Listing
 
     ReadStatus = Callable[[], Status]
     from collections.abc import Collection

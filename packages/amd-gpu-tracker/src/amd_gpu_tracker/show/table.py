@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.life.status import LostGpu
+from amd_gpu_tracker.life.status import ContainerUse, GpuUse, LostGpu, Status
 from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing, pad_columns
 from amd_gpu_tracker.times import format_age, format_time
 from amdgpu_discovery.people import name_of_person, title_of_person
@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_gpu_tracker.life.status import ContainerUse, GpuUse, Status
     from amd_gpu_tracker.records.refusals import Refusal
 
 RULE = "-" * 120

@@ -7,12 +7,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from amd_gpu_tracker.show.listing import count_cells, cut_id, fit_columns, shorten, width_of
+from amd_gpu_tracker.show.listing import Column, Listing, count_cells, cut_id, fit_columns, shorten, width_of
 from amdgpu_discovery.plain_text import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.show.listing import Column, Listing
 
 # The rules of the guide's tables: one below the header, and none between rows or columns.
 RULES = Box("    \n    \n ---\n    \n    \n    \n    \n    \n", ascii=True)

@@ -18,7 +18,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from amd_gpu_tracker.show.listing import crop_columns
+from amd_gpu_tracker.show.listing import Page, crop_columns
 from amd_gpu_tracker.show.terminal import draw, find_columns, make_console, wrap
 from amdgpu_discovery.plain_text import printable
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Self
 
-    from amd_gpu_tracker.show.listing import Page
 
 # As the keys that ask for the same: Ctrl-Z, and Ctrl-L.
 STOPPED = "\x1a"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.show.prometheus import format_metrics
-from amd_gpu_tracker.states.state import STATES
+from amd_gpu_tracker.states.state import STATES, GpuState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from amd_gpu_tracker.show.prometheus import Sample
-    from amd_gpu_tracker.states.state import GpuState
 
 HELP = {
     "amd_gpu_state": "1 for the state that the GPU is in, 0 for the others.",

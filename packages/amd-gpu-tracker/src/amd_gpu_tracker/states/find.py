@@ -6,13 +6,13 @@ import os
 
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.status import GpuUse, read_status
+from amd_gpu_tracker.life.status import GpuUse, LostGpu, read_status
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.state import open_state
+from amd_gpu_tracker.records.state import State, open_state
 from amd_gpu_tracker.show.listing import cut_id
-from amd_gpu_tracker.states.state import LOST, GpuState, decide_state
+from amd_gpu_tracker.states.state import LOST, GpuProcess, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
-from amdgpu_discovery.choices.rules import NO_LIMITS
+from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
@@ -23,10 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from amd_gpu_tracker.life.status import LostGpu
-    from amd_gpu_tracker.records.state import State
-    from amd_gpu_tracker.states.state import GpuProcess
-    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.life.status import GpuUse
+from amd_gpu_tracker.records.drains import Drain
 from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.records.drains import Drain
 
 FREE = "free"
 RESERVED = "reserved"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.show.listing import Column, Listing, format_listing
-from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES
+from amd_gpu_tracker.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES, GpuState
 from amd_gpu_tracker.times import format_minutes, format_short_age
 from amd_gpu_tracker.usage.text import DISABLED, format_share
 from amdgpu_discovery.health.reading import SICK, SUSPECT
@@ -14,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from amd_gpu_tracker.states.state import GpuState
 
 NOTHING = "-"
 ASLEEP = "asleep"

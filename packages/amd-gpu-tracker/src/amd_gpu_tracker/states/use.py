@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.states.state import GpuProcess
-from amdgpu_discovery.gpu import MEBIBYTE
-from amdgpu_discovery.usage.kfd_processes import read_kfd_uses
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
+from amdgpu_discovery.usage.kfd_processes import ProcessUse, read_kfd_uses
 from amdgpu_discovery.usage.totals import GpuTotals
 from amdgpu_discovery.value import Value
 
@@ -12,10 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.usage.kfd_processes import ProcessUse
 
 # Less is what a process has that only looks, and what drivers and firmware keep.
 LEAST_VRAM = 256 * MEBIBYTE

@@ -19,7 +19,7 @@ from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess, w
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.people import read_user_names
 from amdgpu_discovery.usage.owners import MOST_SECONDS, read_real_uid
-from amdgpu_discovery.usage.reading import find_gpu_busy, find_process_busy, read_process_name
+from amdgpu_discovery.usage.reading import UsageReading, find_gpu_busy, find_process_busy, read_process_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.containers import Owner
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.kfd_processes import ProcessUse
-    from amdgpu_discovery.usage.reading import UsageReading
 
 # Processes that are named one by one.
 MOST_CUT_SHORT = 9

@@ -11,7 +11,7 @@ from amd_gpu_tracker.usage.join import UsageJoin
 from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.models import find_product_names
-from amdgpu_discovery.usage.reading import processes_directory, read_usage
+from amdgpu_discovery.usage.reading import UsageReading, processes_directory, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.usage.peaks import Key
     from amd_gpu_tracker.usage.users import GpuUser, Usage
-    from amdgpu_discovery.usage.reading import UsageReading
 
 
 class UsageLooks:

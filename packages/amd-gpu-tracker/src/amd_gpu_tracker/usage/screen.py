@@ -8,13 +8,10 @@ from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.show.listing import Page, format_listing
 from amd_gpu_tracker.show.screen import print_again, print_list
 from amd_gpu_tracker.usage.documents import format_prometheus, format_usage_json
+from amd_gpu_tracker.usage.looks import UsageLooks
 from amd_gpu_tracker.usage.text import DISABLED, list_usage, usage_notes
+from amd_gpu_tracker.usage.users import Usage
 from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from amd_gpu_tracker.usage.looks import UsageLooks
-    from amd_gpu_tracker.usage.users import Usage
 
 # Between the two readings that tell how busy GPUs are.
 READING_SECONDS = 0.25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.life.status import GpuRow
-from amd_gpu_tracker.usage.peaks import format_title
+from amd_gpu_tracker.usage.peaks import Peak, format_title
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from amd_gpu_tracker.usage.containers import Owner
-    from amd_gpu_tracker.usage.peaks import Peak
 
 NO_CONTAINER = "(no container)"
 # Of memory that no process has. An idle MI300X has 0.3 of 192 GiB in use, and page tables grow with what is used.

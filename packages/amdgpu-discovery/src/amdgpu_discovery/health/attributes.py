@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amdgpu_discovery.choices.rules import NO_LIMITS
+from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.usage.amounts import parse_count, parse_optional
 from amdgpu_discovery.value import Value
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Reading these wakes nothing and asks the hardware nothing.

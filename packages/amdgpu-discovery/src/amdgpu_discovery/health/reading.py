@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from amdgpu_discovery.bounded_files import read_in_child
-from amdgpu_discovery.choices.rules import NO_LIMITS
+from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
+from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.attributes import (
     ASLEEP,
     BAD_PAGE_THRESHOLD,
@@ -21,8 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from amdgpu_discovery.bounded_files import FileAnswer
-    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Of all GPUs together; a GPU answers in milliseconds.

@@ -8,7 +8,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.driver_versions import DRIVER_VERSION, read_releases
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.targets import OVERRIDE, parse_override
 from amdgpu_discovery.value import Value
 
@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
 # x86-64 psABI, "Micro-Architecture Levels", by the names of arch/x86/include/asm/cpufeatures.h; each level has those

@@ -12,14 +12,13 @@ import time
 
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.usage.amounts import parse_bytes, parse_count
-from amdgpu_discovery.usage.owners import FIRST_SUBORDINATE, Deadline, budget_of, read_share
+from amdgpu_discovery.usage.owners import FIRST_SUBORDINATE, Budget, Deadline, budget_of, read_share
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
-    from amdgpu_discovery.usage.owners import Budget
 
 # `drm-memory-` is the older name of `drm-resident-`; kernels of the transition have both.
 VRAM_KEYS = ("drm-resident-vram", "drm-memory-vram", "vram mem")

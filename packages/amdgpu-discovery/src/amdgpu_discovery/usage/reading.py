@@ -10,7 +10,7 @@ import posix
 import time
 
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.usage.drm_clients import DrmScan, scan_drm_clients
+from amdgpu_discovery.usage.drm_clients import DrmScan, NodeUse, scan_drm_clients
 from amdgpu_discovery.usage.kfd_processes import ProcessUse, read_kfd_uses
 from amdgpu_discovery.usage.totals import GpuTotals, read_totals
 from amdgpu_discovery.value import Value
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.usage.drm_clients import NodeUse
 
     # Process and number of a GPU.
     Pair = tuple[int, int]
