@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 HEXADECIMAL = "0123456789abcdefABCDEF"
 # Bytes in 1 MiB, in which memory of GPUs is counted.
 MEBIBYTE = 2**20
+# In bytes; less is what a process has that only looks, and what drivers and firmware keep.
+LEAST_VRAM = 256 * MEBIBYTE
 
 
 class PciAddress(Value):

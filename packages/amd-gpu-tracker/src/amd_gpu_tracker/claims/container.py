@@ -14,7 +14,7 @@ from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable
-from amdgpu_discovery.gpu import MEBIBYTE, GpuLocation
+from amdgpu_discovery.gpu import LEAST_VRAM, GpuLocation
 from amdgpu_discovery.host import Host, read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 # Noting a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0
-# In bytes; less is what drivers keep (`states.use`).
-LEAST_VRAM = 256 * MEBIBYTE
 # For a line in the log; each is a file.
 MOST_LOOKED_AT = 64
 

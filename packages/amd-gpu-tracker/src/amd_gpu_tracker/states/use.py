@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.states.state import GpuProcess
-from amdgpu_discovery.gpu import MEBIBYTE, Gpu
+from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, Gpu
 from amdgpu_discovery.usage.kfd_processes import ProcessUse, read_kfd_uses
 from amdgpu_discovery.usage.totals import GpuTotals
 from amdgpu_discovery.value import Value
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
 
-# Less is what a process has that only looks, and what drivers and firmware keep.
-LEAST_VRAM = 256 * MEBIBYTE
 LEAST_SHARE_OF_VRAM = 100
 # Of one sample, which the firmware takes as a mean over about a millisecond: tools that look cause a few percent.
 LEAST_BUSY = 10
