@@ -17,7 +17,7 @@ from amdgpu_discovery.kfd_topology import parse_number
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 
@@ -37,15 +37,30 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
     paths = [(gpu.card_path, gpu.card_minor or 0, gpu.render_path, gpu.render_minor) for gpu in gpus]
     if not paths:
         return []
-    cards = {card: (DRM_MAJOR, card_minor) for card, card_minor, _, _ in paths if card}
+    cards = {card for card, _, _, _ in paths}
     numbers = {
         path: (DRM_MAJOR, minor)
         for card, card_minor, render, render_minor in paths
         for path, minor in ((card, card_minor), (render, render_minor))
         if path
     }
-    nodes = _read_nodes(host, numbers, optional=cards)
-    return nodes + _read_nodes(host, {KFD_PATH: _read_kfd_number(host)}, optional=())
+    found = {path: status for path in (*numbers, KFD_PATH) if (status := host.stat(path))}
+    for path, number in numbers.items():
+        if path in found or path not in cards:
+            _check_node(path, number, found.get(path))
+    numbers[KFD_PATH] = _read_kfd_number(host)
+    _check_node(KFD_PATH, numbers[KFD_PATH], found.get(KFD_PATH))
+    return [
+        DeviceNode(
+            path=path,
+            major=numbers[path][0],
+            minor=numbers[path][1],
+            mode=status.st_mode & PERMISSIONS,
+            uid=status.st_uid,
+            gid=status.st_gid,
+        )
+        for path, status in found.items()
+    ]
 
 
 def drm_number(path: str, minor: int) -> DeviceNumber:
@@ -86,34 +101,15 @@ def _read_kfd_number(host: Host) -> tuple[int, int]:
     return major, minor
 
 
-def _read_nodes(host: Host, numbers: Mapping[str, tuple[int, int]], *, optional: Collection[str]) -> list[DeviceNode]:
-    """Return the nodes at these paths, which have to have these numbers; `optional` ones may be missing."""
-    found = {path: status for path, status in zip(numbers, map(host.stat, numbers), strict=True) if status}
-    for path, number in numbers.items():
-        if path in found:
-            _check_node(path, number, found[path])
-        elif path not in optional:
-            subsystem = "kfd" if path == KFD_PATH else "drm"
-            raise DeviceNodeError(
-                f"{path} is missing although the driver has this device",
-                path=path,
-                is_missing=True,
-                hint=f"udev makes it: 'sudo udevadm trigger --action=add --subsystem-match={subsystem}'",
-            )
-    return [
-        DeviceNode(
+def _check_node(path: str, number: tuple[int, int], found: os.stat_result | None) -> None:
+    if found is None:
+        subsystem = "kfd" if path == KFD_PATH else "drm"
+        raise DeviceNodeError(
+            f"{path} is missing although the driver has this device",
             path=path,
-            major=numbers[path][0],
-            minor=numbers[path][1],
-            mode=status.st_mode & PERMISSIONS,
-            uid=status.st_uid,
-            gid=status.st_gid,
+            is_missing=True,
+            hint=f"udev makes it: 'sudo udevadm trigger --action=add --subsystem-match={subsystem}'",
         )
-        for path, status in found.items()
-    ]
-
-
-def _check_node(path: str, number: tuple[int, int], found: os.stat_result) -> None:
     kind = found.st_mode & FILE_TYPE
     if kind == DIRECTORY:
         raise DeviceNodeError(
