@@ -12,12 +12,13 @@ from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engine_words import ENGINE_VALUES, environment_of, find_engine, find_run, values_before, without_prefixes
 from amd_ctk.explain.container import PODMAN, ExplainError
-from amd_ctk.explain.engine_view import CDI_KIND, without_runtime
+from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import Answer, ask, parse_object
 from amd_ctk.stderr import say
+from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -45,7 +46,7 @@ class EngineOptions(Value):
 
     def name(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Return the options for GPUs of these numbers."""
-        return (*self.fixed, *(f"--device={CDI_KIND}={number}" for number in numbers if self.has_cdi))
+        return (*self.fixed, *(f"--device={KIND}={number}" for number in numbers if self.has_cdi))
 
 
 def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str]) -> EngineOptions:
@@ -84,7 +85,7 @@ def _without_group(before: Sequence[str]) -> Sequence[str]:
 def _asks_itself(options: dict[str, list[str]]) -> bool:
     nodes = [value for name in OF_NODES for value in options.get(name, ())]
     nodes += [value for value in options.get("device", ()) if value.startswith("/")]
-    has_names = any(value.startswith(f"{CDI_KIND}=") for value in options.get("device", ()))
+    has_names = any(value.startswith(f"{KIND}=") for value in options.get("device", ()))
     return has_names or is_on(options, "privileged") or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
 
 
@@ -131,7 +132,7 @@ def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions
 
 def _by_cdi(engine: str, host: Host, *, reads_specs: bool) -> EngineOptions:
     names = (device.name for device in resolve_devices(read_spec_files(host)) if reads_specs)
-    if any(name.startswith(f"{CDI_KIND}=") for name in names):
+    if any(name.startswith(f"{KIND}=") for name in names):
         return EngineOptions(has_cdi=True)
     refusal = without_runtime(engine)
     raise NoGpusByEngine(refusal.message, hint=refusal.hint)

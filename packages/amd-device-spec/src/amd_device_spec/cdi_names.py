@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 VENDOR = "amd.com"
 DEVICE_CLASS = "gpu"
+KIND = f"{VENDOR}/{DEVICE_CLASS}"
 ALL = "all"
 # In front of the name of a group of the settings.
 GROUP_PREFIX = "group-"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-KIND = f"{cdi_names.VENDOR}/{cdi_names.DEVICE_CLASS}"
-
 
 def print_list(host: Host, *, as_json: bool = False) -> None:
     """Print the GPUs of a host as CDI devices."""
@@ -34,9 +32,9 @@ def print_list(host: Host, *, as_json: bool = False) -> None:
 
 def format_list(host: Host, gpus: list[Gpu]) -> str:
     """Return the GPUs as CDI devices with the nodes that each has."""
-    lines = [count_gpus(gpus), *([f"{KIND}={cdi_names.ALL}"] if gpus else [])]
+    lines = [count_gpus(gpus), *([f"{cdi_names.KIND}={cdi_names.ALL}"] if gpus else [])]
     for gpu in gpus:
-        lines += [f"{KIND}={gpu.number}", *(f"  {path}" for path in _drm_paths(host, gpu))]
+        lines += [f"{cdi_names.KIND}={gpu.number}", *(f"  {path}" for path in _drm_paths(host, gpu))]
     return "\n".join(lines)
 
 
@@ -48,7 +46,7 @@ def format_json(host: Host, gpus: list[Gpu], withheld: Mapping[int, str]) -> str
     named = cdi_names.names_of(gpus, cdi_names.ALL_NAMES) if gpus else {}
     devices = [
         {
-            "name": f"{KIND}={name}",
+            "name": f"{cdi_names.KIND}={name}",
             "gpus": [gpu.number for gpu in behind],
             "nodes": [path for gpu in behind for path in _drm_paths(host, gpu)],
             "refused": [withheld[gpu.number] for gpu in behind if gpu.number in withheld],

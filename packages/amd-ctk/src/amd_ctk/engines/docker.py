@@ -34,6 +34,10 @@ DOCKER = Engine(
 # The first Docker that reads CDI specs, and the first that does so unless daemon.json says otherwise.
 FIRST_WITH_CDI = (25,)
 FIRST_WITH_CDI_ON = (28, 2)
+# The first Docker whose --gpus sets AMD_VISIBLE_DEVICES, and the first that passes a CDI device there
+# (https://github.com/moby/moby/pull/52048).
+FIRST_WITH_GPUS = (28, 3)
+FIRST_GPUS_BY_CDI = (29, 3)
 # The first Compose that reads `gpus:`, and names of CDI devices below `devices:`.
 FIRST_COMPOSE_WITH_GPUS = (2, 30)
 

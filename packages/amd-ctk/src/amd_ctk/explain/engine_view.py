@@ -12,6 +12,7 @@ from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_ctk.explain.running import ask_engine
 from amd_ctk.programs import parse_version
+from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -28,17 +29,11 @@ CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
     "podman": "run 'sudo amd-ctk runtime configure --runtime=podman'",
 }
-
-
-CDI_KIND = "amd.com/gpu"
 # Of `--gpus`; "" is the first that serves GPUs.
 CDI_DRIVER = "cdi"
 AMD_DRIVERS = ("", "amd")
 AMD_CAPABILITIES = frozenset(("gpu", "amd"))
 MOST_GPUS = 64
-# Of Docker: `--gpus` is a variable, and then CDI devices.
-SINCE_VARIABLE = (28, 3)
-SINCE_CDI = (29, 3)
 VERSION_WORDS = {"docker": ("version", "--format", "{{.Server.Version}}"), "podman": ("--version",)}
 
 
@@ -121,7 +116,7 @@ def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> Toolk
         return None
     # Where the engine is not known it is taken for a new one.
     setting = _read_setting(docker.DOCKER, docker.LAYOUT.cdi or (), host)
-    if docker.has_cdi_on(version or SINCE_CDI, setting if isinstance(setting, bool) else None):
+    if docker.has_cdi_on(version or docker.FIRST_GPUS_BY_CDI, setting if isinstance(setting, bool) else None):
         return None
     if () < version < docker.FIRST_WITH_CDI:
         return ToolkitError(f"Docker {_dotted(version)} has no CDI", hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
@@ -168,7 +163,7 @@ def _translate_for_podman(container: Container, asked: str, version: tuple[int, 
         return _noted(container, note)
     if version < (5,):
         return _noted(container, f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0")
-    kind = "nvidia.com/gpu" if version < (6, 1) else CDI_KIND
+    kind = "nvidia.com/gpu" if version < (6, 1) else KIND
     devices = [f"{kind}={name}" for name in split_values(asked, "gpus")]
     return _with_devices(container, asked, devices, f"in Podman {_dotted(version)}") if devices else container
 
@@ -179,8 +174,8 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
     if request.driver == CDI_DRIVER:
         return _with_devices(container, asked, request.devices, "since Docker 25")
     devices = _devices_of(request)
-    if version >= SINCE_CDI and not find_cdi_refusal(DOCKER, version, host) and _resolves_by_cdi(host):
-        names = [f"{CDI_KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(",")]
+    if version >= docker.FIRST_GPUS_BY_CDI and not find_cdi_refusal(DOCKER, version, host) and _resolves_by_cdi(host):
+        names = [f"{KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(",")]
         return _with_devices(container, asked, names, f"in Docker {_dotted(version)}")
     notes = [f"--gpus {asked} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
     if not version:
@@ -210,7 +205,7 @@ def _require_driver(request: GpusRequest, asked: str, version: tuple[int, ...], 
     elif request.driver not in AMD_DRIVERS or not AMD_CAPABILITIES.issuperset(request.capabilities):
         problem = f'--gpus {asked}: docker refuses it: could not select device driver "{request.driver}"'
         raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
-    elif version and version < SINCE_VARIABLE:
+    elif version and version < docker.FIRST_WITH_GPUS:
         problem = f"--gpus {asked}: Docker {_dotted(version)} does not know AMD GPUs"
         raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
 
@@ -218,7 +213,7 @@ def _require_driver(request: GpusRequest, asked: str, version: tuple[int, ...], 
 def _resolves_by_cdi(host: Host) -> bool:
     """Return whether Docker takes AMD's devices; where there are some of NVIDIA too it takes none of AMD."""
     kinds = {device.name.partition("=")[0] for device in resolve_devices(read_spec_files(host))}
-    return CDI_KIND in kinds and "nvidia.com/gpu" not in kinds
+    return KIND in kinds and "nvidia.com/gpu" not in kinds
 
 
 def find_version(engine: str, host: Host) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ from typing import Any
 from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_MEMBERS, BundleError
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.facts.cdi import KIND
 from amd_ctk.doctor.run import Result, format_json
 from amd_ctk.documents.toml_document import TomlDocument
+from amd_device_spec.cdi_names import KIND
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.settings import CONFIG_FILE, is_setting
 from amd_device_spec.validate import form_problems

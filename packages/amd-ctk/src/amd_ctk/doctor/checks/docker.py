@@ -6,9 +6,9 @@ from shlex import quote
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
-from amd_ctk.doctor.facts.all import FIRST_BY_CDI, FIRST_WITH_GPUS, Facts
+from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
-from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_WITH_CDI
+from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_GPUS_BY_CDI, FIRST_WITH_CDI, FIRST_WITH_GPUS
 
 INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 
@@ -150,8 +150,8 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
     if facts.takes_cdi or docker.default_runtime in (docker.file_runtimes or ("amd",)):
         return ok("--gpus works for AMD GPUs")
     words = "--gpus has no effect without --runtime=amd"
-    because = _why_not_by_cdi(facts) if docker.version >= FIRST_BY_CDI else ""
-    if docker.version < FIRST_BY_CDI or because:
+    because = _why_not_by_cdi(facts) if docker.version >= FIRST_GPUS_BY_CDI else ""
+    if docker.version < FIRST_GPUS_BY_CDI or because:
         return note(f"{words}{because}", fix="add --runtime=amd")
     # dockerd looks for specs when it starts.
     return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {docker.restart_command}")

@@ -25,6 +25,7 @@ from amd_ctk.doctor.facts.slurm import JobFacts, SlurmFacts, read_jobs, read_slu
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.inside.nodes import TriedNode
+from amd_ctk.engines.docker import FIRST_GPUS_BY_CDI, FIRST_WITH_GPUS
 from amd_ctk.explain.running import SECONDS, EngineAnswers, ask_engines
 from amd_device_spec.slurm_job import NODE
 from amdgpu_discovery.gpu import Gpu
@@ -33,10 +34,6 @@ from amdgpu_discovery.value import Value
 
 # What a container gets where an engine has used up the time; it answers in a tenth of that.
 LEAST_SECONDS = 0.3
-# Versions of Docker: --gpus sets AMD_VISIBLE_DEVICES, and takes a CDI device
-# (https://github.com/moby/moby/pull/52048).
-FIRST_WITH_GPUS = (28, 3)
-FIRST_BY_CDI = (29, 3)
 # Of a whole id, and of what engines show of it.
 WHOLE_ID = 64
 SHORT_ID = 12
@@ -91,7 +88,7 @@ class Facts(Value):
     def takes_cdi(self) -> bool:
         """Return whether Docker's `--gpus` is a CDI device of AMD: not beside those of NVIDIA, nor with CDI off."""
         docker, cdi = self.docker, self.cdi
-        return docker.version >= FIRST_BY_CDI and docker.has_cdi and bool(cdi.paths) and not cdi.has_nvidia
+        return docker.version >= FIRST_GPUS_BY_CDI and docker.has_cdi and bool(cdi.paths) and not cdi.has_nvidia
 
     @property
     def ignored_gpus_option(self) -> str:

@@ -7,13 +7,11 @@ from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options, 
 from amd_ctk.cdi.validation import find_problems
 from amd_ctk.doctor.facts import read_or
 from amd_device_spec.cdi import CdiOptions
-from amd_device_spec.cdi_names import DEVICE_CLASS, VENDOR
+from amd_device_spec.cdi_names import KIND
 from amd_device_spec.cdi_version import VERSIONS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
-
-KIND = f"{VENDOR}/{DEVICE_CLASS}"
 
 
 class SpecProblem(Value):
@@ -31,9 +29,9 @@ class CdiFacts(Value):
 
     # The files that offer it, by the path that people use.
     paths: tuple[str, ...] = ()
-    # Of these, the one with the latest version of the specification.
     # Whether anything offers nvidia.com/gpu.
     has_nvidia: bool = False
+    # Of the files, the one with the latest version of the specification.
     latest_path: str = ""
     latest_version: str = ""
     # A file for amd.com/gpu that engines leave out, and why.
