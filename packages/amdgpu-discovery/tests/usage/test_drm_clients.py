@@ -10,8 +10,8 @@ import pytest
 
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.usage import drm_clients
+from amdgpu_discovery.usage.budget import Budget
 from amdgpu_discovery.usage.drm_clients import scan_drm_clients
-from amdgpu_discovery.usage.owners import Budget
 
 FDINFO = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\t1 MiB\n"
 

@@ -12,7 +12,8 @@ import time
 
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.usage.amounts import parse_bytes, parse_count
-from amdgpu_discovery.usage.owners import FIRST_SUBORDINATE, Budget, Deadline, budget_of, read_share
+from amdgpu_discovery.usage.budget import Budget, Deadline, budget_of
+from amdgpu_discovery.usage.owners import FIRST_SUBORDINATE, read_share
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

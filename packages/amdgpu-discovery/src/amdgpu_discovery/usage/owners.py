@@ -1,4 +1,4 @@
-"""Tell whose a process is, by what that user cannot choose, and what one look may read of all processes of a user.
+"""Tell whose a process is, by what that user cannot choose.
 
 The owner of /proc/PID and the effective uid are those of root for a program such as su that a user has started and that
 asks for the password. The real uid is still that of the user.
@@ -7,10 +7,6 @@ asks for the password. The real uid is still that of the user.
 from __future__ import annotations
 
 import posix
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # The line `Uid:` is the ninth, and the name above has 16 characters, each of which the kernel may print as four.
 ENOUGH_OF_STATUS = 1024
@@ -27,16 +23,6 @@ WORDS_OF_CONTAINERS = (b"/lxc.payload.", b"/machine-")
 JOB = b"/job_"
 # From here on /etc/subuid gives ids to users, 65,536 to each, so that uids do not tell users apart.
 FIRST_SUBORDINATE = 65536
-# Descriptors: 200,000 take two seconds.
-MOST_LINKS = 200_000
-# Descriptors of DRM nodes: 128 processes that compute, on a host with 64 partitions.
-MOST_READINGS = 8192
-# What is read of these, many times what DRM prints.
-MOST_BYTES = 64 * 1024 * 1024
-# Daemons and most containers belong to root.
-SHARE_OF_ROOT = 5
-# Of the processor, of all users together, however many there are. A machine with much to do gives these more slowly.
-MOST_SECONDS = 5.0
 
 
 def read_real_uid(proc: str, pid: int) -> int | None:
@@ -94,49 +80,3 @@ def _begin_of(path: str, size: int) -> bytes:
         return b""
     finally:
         posix.close(descriptor)
-
-
-class Deadline:
-    """When a look ends, however much there is."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._start = clock()
-        self._end = self._start + MOST_SECONDS
-
-    def is_over(self) -> bool:
-        """Return whether no more is looked at."""
-        return self._clock() > self._end
-
-    def is_half_over(self) -> bool:
-        """Return whether it is time to look, in whatever order."""
-        return self._clock() > (self._start + self._end) / 2
-
-
-class Budget:
-    """What is left of it for one user."""
-
-    def __init__(self, *, links: int, readings: int, most_bytes: int) -> None:
-        self._links = links
-        self._readings = readings
-        self._bytes = most_bytes
-
-    def take_link(self) -> bool:
-        """Return whether one more descriptor may be looked at, and count it."""
-        self._links -= 1
-        return self._links >= 0
-
-    def may_read(self) -> bool:
-        """Return whether the state of one more DRM node may be read."""
-        return self._readings > 0 and self._bytes > 0
-
-    def take_reading(self, size: int) -> None:
-        """Count what was read of one DRM node."""
-        self._readings -= 1
-        self._bytes -= size
-
-
-def budget_of(uid: int) -> Budget:
-    """Return what a look may read of the processes for which a user is charged."""
-    share = 1 if uid else SHARE_OF_ROOT
-    return Budget(links=MOST_LINKS * share, readings=MOST_READINGS * share, most_bytes=MOST_BYTES * share)
