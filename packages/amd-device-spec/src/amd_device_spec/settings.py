@@ -143,7 +143,8 @@ class Settings(Value):
     def choice_rules(self) -> ChoiceRules:
         """Return what the settings say about choices and the health of GPUs."""
         # Most container starts ask for GPUs by name.
-        from amdgpu_discovery.choices.rules import ChoiceRules, HealthLimits
+        from amdgpu_discovery.choices.rules import ChoiceRules
+        from amdgpu_discovery.health.limits import HealthLimits
 
         return ChoiceRules(
             groups=dict(group.partition("=")[::2] for group in self.gpu_groups),

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from amd_gpu_tracker.broker.order import FAIR, FIFO, Waiter, as_bits, serve, sort_waiters
-from amd_gpu_tracker.broker.seen_leases import decayed, with_use
+from amd_gpu_tracker.broker.recent_use import decayed, with_use
 
 GPUS = 8
 STEPS = 10_000

@@ -11,7 +11,8 @@ import pytest
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.drains import read_drains, write_drains
-from amdgpu_discovery.choices.rules import ChoiceRules, HealthLimits
+from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.numbering import locate_gpus
 
 WHY = "reading gpu_busy_percent ends with an I/O error"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.settings import Settings
-    from amdgpu_discovery.choices.rules import HealthLimits
+    from amdgpu_discovery.health.limits import HealthLimits
 
     # Returns by the path of each node that would be closed what is bound in its place.
     Bind = Callable[[Sequence[DeviceNode]], dict[str, str]]

@@ -12,7 +12,7 @@ from amd_gpu_tracker.broker.child import Children
 from amd_gpu_tracker.broker.connection import Connection
 from amd_gpu_tracker.broker.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.endings import Endings, is_ending
-from amd_gpu_tracker.broker.grants import Grants, Scopes
+from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.idle import Idle
 from amd_gpu_tracker.broker.job_names import JobNames
 from amd_gpu_tracker.broker.job_time import end_now, inside, keep
@@ -21,7 +21,9 @@ from amd_gpu_tracker.broker.line import Line
 from amd_gpu_tracker.broker.order import choose
 from amd_gpu_tracker.broker.place import Place
 from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
-from amd_gpu_tracker.broker.seen_leases import RecentUse, SeenLeases
+from amd_gpu_tracker.broker.recent_use import RecentUse
+from amd_gpu_tracker.broker.scopes import Scopes
+from amd_gpu_tracker.broker.seen_leases import SeenLeases
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book

@@ -1,24 +1,13 @@
-"""Give GPUs to a user's process, or reserve them for later: one lease each, under the tracker's lock.
-
-Where only their holders may open GPUs, they are handed over from within a scope in which a program finds no other.
-ROCm skips a GPU that the device filter forbids (EPERM), and fails wholly at one that a list forbids (EACCES). The
-kernel asks the list first for a node, so it is the list that keeps users out; the filter makes KFD hide the others.
-"""
+"""Give GPUs to a user's process, or reserve them for later: one lease each, under the tracker's lock."""
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Sequence
-from functools import partial
 
 from amd_gpu_tracker.broker.asked import Asked
-from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.job_processes import gpus_of, scope_of
+from amd_gpu_tracker.broker.job_processes import gpus_of
 from amd_gpu_tracker.broker.job_time import no_reservation
-from amd_gpu_tracker.broker.journal import Journal
-from amd_gpu_tracker.broker.protocol import GRANTED, Answer, format_answer, refusal
+from amd_gpu_tracker.broker.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import find_rivals
@@ -27,22 +16,15 @@ from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotDone
 from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.node_access.scope import allowed_devices, read_devices, start_scope
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
-from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.gpu import GpuLocation
-from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 
 # The process that no reservation without a process outlives: a host that starts again has none of them.
 FIRST_PROCESS = 1
-# Longer than systemd is given.
-CHILD_SECONDS = 60
-TELL_SECONDS = 10.0
-# Slurm ends the processes of its cgroup, and has a device filter of its own there.
-SLURM = "slurm"
 
 
 class Grants:
@@ -194,54 +176,3 @@ class Grants:
         seconds = max(1, round(limit - self._now())) if limit else 0
         numbers = tuple(gpu.number for gpu in gpus)
         return Answer(kind=GRANTED, numbers=numbers, environment=environment, seconds=seconds)
-
-
-class NoScope(ToolkitError):
-    """GPUs that were reserved for a job in which ROCm would fail at the other ones."""
-
-
-class Scopes:
-    """Who was handed GPUs and is being moved to a scope."""
-
-    def __init__(self, host: Host, node_users: NodeUsers, log: Journal, children: Children) -> None:
-        self._host = host
-        self._node_users = node_users
-        self._log = log
-        self._children = children
-
-    def hand_over(self, client: Connection, job: str, grant: Answer) -> Answer | None:
-        """Return what a client is told that can use what it was given; None where it is told from within a scope."""
-        if not self._is_needed(client):
-            return grant
-        descriptor, unsent = client.pass_on()
-        act = partial(self._move_and_tell, client, job, grant, descriptor, unsent)
-        self._children.start(act, seconds=CHILD_SECONDS, keep=(descriptor,))
-        return None
-
-    def _is_needed(self, client: Connection) -> bool:
-        uid, pid = client.peer.uid, client.peer.process.pid
-        return self._node_users.is_reserved and uid != 0 and self._host.is_this_machine and not _is_in_slurm(pid)
-
-    def _move_and_tell(self, client: Connection, job: str, grant: Answer, descriptor: int, unsent: bytes) -> None:
-        process, uid = client.peer.process, client.peer.uid
-        gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
-        failed = start_scope(
-            scope_of(job, process),
-            process.pid,
-            parent=f"user-{uid}.slice",
-            allowed=allowed_devices(gpus, read_devices(self._host)),
-        )
-        if failed:
-            self._log("refused", f"{job}: no scope could be started: {failed}", job=name_of(job), user=uid)
-            grant = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
-        with socket.socket(fileno=os.dup(descriptor)) as connected:
-            connected.settimeout(TELL_SECONDS)
-            connected.sendall(unsent + format_answer(grant))
-
-
-def _is_in_slurm(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            return SLURM in file.read()
-    except OSError:
-        return False

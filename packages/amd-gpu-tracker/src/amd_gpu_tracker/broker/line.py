@@ -7,12 +7,13 @@ from contextlib import suppress
 
 from amd_gpu_tracker.broker.asked import Asked, asked_by
 from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.grants import Grants, Scopes
+from amd_gpu_tracker.broker.grants import Grants
 from amd_gpu_tracker.broker.journal import Journal
 from amd_gpu_tracker.broker.order import Waiter, serve, sort_waiters
 from amd_gpu_tracker.broker.place import TELL_SECONDS, Place
 from amd_gpu_tracker.broker.protocol import Answer, refusal
-from amd_gpu_tracker.broker.seen_leases import RecentUse
+from amd_gpu_tracker.broker.recent_use import RecentUse
+from amd_gpu_tracker.broker.scopes import Scopes
 from amd_gpu_tracker.broker.view import View
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused

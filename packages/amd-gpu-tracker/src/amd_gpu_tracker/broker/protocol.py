@@ -170,7 +170,8 @@ def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
 def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
     """Return the rules that a client told; ProtocolError where these are none."""
     # A client that waits does without.
-    from amdgpu_discovery.choices.rules import ChoiceRules, HealthLimits
+    from amdgpu_discovery.choices.rules import ChoiceRules
+    from amdgpu_discovery.health.limits import HealthLimits
 
     try:
         return ChoiceRules.from_json(told, {"HealthLimits": HealthLimits}).replace(numbers=numbers)

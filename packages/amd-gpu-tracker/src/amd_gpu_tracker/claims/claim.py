@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lock import Lock
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
-    from amdgpu_discovery.choices.rules import HealthLimits
     from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.health.limits import HealthLimits
 
 # That of this process, which is the host's: a container that joins it is in no pod.
 OWN_IPC = "/proc/self/ns/ipc"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from amdgpu_discovery.choices.grammar import Choice
-    from amdgpu_discovery.choices.rules import HealthLimits
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
     Choose = Callable[[Book, Claim], Sequence[Gpu] | None]

@@ -7,9 +7,9 @@ import time
 from amd_gpu_tracker.records.drains import Drain, by_key, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.unrecorded import DRAINS, forget_failure, note_failure
 from amd_gpu_tracker.states.use import GpuLoad, find_gpu_processes, format_use, read_gpu_uses
-from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import SICK, Health, read_health
 from amdgpu_discovery.value import Value
 

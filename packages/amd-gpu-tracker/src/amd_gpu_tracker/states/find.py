@@ -12,8 +12,8 @@ from amd_gpu_tracker.records.state import State, open_state
 from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.states.state import LOST, GpuProcess, GpuState, decide_state
 from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
-from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.people import read_user_names

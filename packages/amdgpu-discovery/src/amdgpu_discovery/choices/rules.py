@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -13,21 +14,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
 
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
-
-
-class HealthLimits(Value):
-    """Limits that count instead of the driver's own; 0 is the driver's.
-
-    Attributes:
-        bad_pages: How many pages of its memory may be retired before a GPU is sick.
-        temperature: From how many degrees Celsius on it is suspect.
-    """
-
-    bad_pages: int = 0
-    temperature: int = 0
-
-
-NO_LIMITS = HealthLimits()
 
 
 class ChoiceRules(Value):

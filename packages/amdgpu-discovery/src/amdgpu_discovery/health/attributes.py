@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from amdgpu_discovery.choices.rules import NO_LIMITS, HealthLimits
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.usage.amounts import parse_count, parse_optional
 from amdgpu_discovery.value import Value
 
