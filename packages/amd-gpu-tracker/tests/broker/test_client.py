@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from amd_gpu_tracker.broker.client import is_served
+from amd_gpu_tracker.broker import client
+from amd_gpu_tracker.broker.client import connect, is_served
 from amd_gpu_tracker.broker.protocol import ProtocolError, parse_answer
 
 
@@ -36,6 +37,23 @@ def test_a_service_with_a_full_queue_is_asked_again_until_its_time_is_over(full_
 
     assert is_served(path, 60)
     later.join()
+
+
+def test_a_service_that_sends_its_client_away_before_this_has_asked_serves(full_queue, monkeypatch):
+    listening, path = full_queue
+    listening.accept()[0].close()
+
+    def connect_late(*words):
+        connected = connect(*words)
+        served, _ = listening.accept()
+        with served:
+            served.sendall(b"{}\n")
+        return connected
+
+    # No other way makes the service quicker than its client each time.
+    monkeypatch.setattr(client, "connect", connect_late)
+
+    assert is_served(path, 60)
 
 
 def test_a_service_whose_queue_stays_full_does_not_serve(full_queue):

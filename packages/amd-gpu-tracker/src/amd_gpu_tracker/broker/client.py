@@ -64,8 +64,9 @@ def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
     try:
         with connect(path, seconds) as connected:
             connected.settimeout(max(0.001, end - time.monotonic()))
-            # That is no request, which is said, and nothing is done.
-            connected.sendall(b"\n")
+            # That is no request, which is said, and nothing is done. Who is sent away was told why already.
+            with suppress(BrokenPipeError):
+                connected.sendall(b"\n")
             return bool(connected.recv(1))
     except OSError:
         return False
