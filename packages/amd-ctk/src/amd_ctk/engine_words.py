@@ -100,7 +100,7 @@ def find_run(words: Sequence[str]) -> int | None:
         if word in COMMANDS:
             return position
         if word.startswith("-"):
-            position += 2 if word in ENGINE_VALUES else 1
+            position += 2 if takes_next_word(word) else 1
         elif word == "container":
             position += 1
         else:

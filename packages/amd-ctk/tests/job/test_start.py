@@ -74,6 +74,7 @@ TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
         ("docker --context run run image", f"docker --context run run {TOKEN} image"),
         ("docker --context=lab run image", f"docker --context=lab run {TOKEN} image"),
         ("podman --root /a --storage-opt run run image", f"podman --root /a --storage-opt run run {TOKEN} image"),
+        ("docker -Dl debug run image", f"docker -Dl debug run {TOKEN} image"),
         ("podman --log-level debug create image", f"podman --log-level debug create {TOKEN} image"),
         ("env X=1 docker run image", f"env X=1 docker run {TOKEN} image"),
         ("sudo -E docker run image", f"sudo -E docker run {TOKEN} image"),
