@@ -15,9 +15,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from amd_gpu_tracker.broker.client import ask, connect, is_served
-from amd_gpu_tracker.broker.people import Permission, Terms, parse_permission
-from amd_gpu_tracker.broker.protocol import RUN, SOCKET, Request
+from amd_gpu_tracker.broker.requests.client import ask, connect, is_served
+from amd_gpu_tracker.broker.requests.people import Permission, Terms, parse_permission
+from amd_gpu_tracker.broker.requests.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.history.ended import ended_path
 from amd_gpu_tracker.life.processes import Processes

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import END, KEEP, Request
+from amd_gpu_tracker.broker.requests.protocol import END, KEEP, Request
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.tracker import Tracker

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import RUN, Request, format_request, parse_answer
+from amd_gpu_tracker.broker.requests.protocol import RUN, Request, format_request, parse_answer
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 from support.installed import require_root

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import RESERVE, SOCKET, Request, format_request, parse_answer
+from amd_gpu_tracker.broker.requests.protocol import RESERVE, SOCKET, Request, format_request, parse_answer
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.simulate import build_host
 from support.installed import our_program, require_root

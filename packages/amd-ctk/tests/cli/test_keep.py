@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.asked import weigh
-from amd_gpu_tracker.broker.grants import Grants
-from amd_gpu_tracker.broker.peer import Peer
-from amd_gpu_tracker.broker.people import Permission, Terms
-from amd_gpu_tracker.broker.protocol import RESERVE, Request
+from amd_gpu_tracker.broker.line.grants import Grants
+from amd_gpu_tracker.broker.requests.asked import weigh
+from amd_gpu_tracker.broker.requests.peer import Peer
+from amd_gpu_tracker.broker.requests.people import Permission, Terms
+from amd_gpu_tracker.broker.requests.protocol import RESERVE, Request
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.users import NodeUsers

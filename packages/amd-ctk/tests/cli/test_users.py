@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.sharing.permissions import find_terms
-from amd_gpu_tracker.broker.people import Permission
+from amd_gpu_tracker.broker.requests.people import Permission
 from amdgpu_discovery.host import Host
 
 NOBODY = "Only root may reserve GPUs\n"

@@ -18,8 +18,8 @@ from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.all import add_inside, read_facts
 from amd_ctk.doctor.run import run_checks
 from amd_ctk.sharing.permissions import find_terms
-from amd_gpu_tracker.broker.client import is_served
-from amd_gpu_tracker.broker.protocol import SOCKET
+from amd_gpu_tracker.broker.requests.client import is_served
+from amd_gpu_tracker.broker.requests.protocol import SOCKET
 from amd_gpu_tracker.broker.serve import serve
 from amdgpu_discovery.simulate import build_host
 from support.ready_interpreter import ReadyInterpreter

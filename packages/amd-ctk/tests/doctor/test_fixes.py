@@ -27,8 +27,8 @@ from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
 from amd_ctk.sharing.service import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.protocol import RESERVE, SOCKET, Request
+from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.protocol import RESERVE, SOCKET, Request
 from amd_gpu_tracker.node_access.nodes import RULE_FILE, set_users
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu

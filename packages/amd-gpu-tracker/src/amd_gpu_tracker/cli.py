@@ -24,7 +24,7 @@ from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.standard_output import escape_unknown_characters, run_and_leave
 
 if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.people import FindTerms
+    from amd_gpu_tracker.broker.requests.people import FindTerms
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.usage.looks import UsageLooks
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.broker import client, protocol
+from amd_gpu_tracker.broker.requests import client, protocol
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amd_gpu_tracker.tickets import require_name
 from amdgpu_discovery.people import behind_sudo

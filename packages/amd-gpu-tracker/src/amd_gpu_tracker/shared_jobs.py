@@ -50,19 +50,19 @@ class SharedJobs:
         `name` is its name without the number of its owner, and `owner` that user, None for any. Raises NotDone,
         NotPermitted.
         """
-        from amd_gpu_tracker.broker.job_time import keep
+        from amd_gpu_tracker.broker.jobs.job_time import keep
 
         return keep(self._book, name, owner, seconds)[1]
 
     def ended_by_restart(self) -> list[Ended]:
         """Return the reservations that a restart of this machine ended before their time was over."""
-        from amd_gpu_tracker.broker.protocol import find_socket
+        from amd_gpu_tracker.broker.requests.protocol import find_socket
         from amd_gpu_tracker.history.ended import ended_path, read_ended
 
         state = State(self._host)
         if not os.path.exists(ended_path(state)) and (path := find_socket(self._host)):
             # The service writes them down when it starts. Few hosts have it, and what asks it takes long to load.
-            from amd_gpu_tracker.broker.client import is_served
+            from amd_gpu_tracker.broker.requests.client import is_served
 
             is_served(path, STARTING_SECONDS)
         return read_ended(state)

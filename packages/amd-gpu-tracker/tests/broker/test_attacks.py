@@ -13,9 +13,9 @@ from contextlib import suppress
 import pytest
 
 from amd_gpu_tracker.broker import server
-from amd_gpu_tracker.broker.client import connect, is_answered, is_served
-from amd_gpu_tracker.broker.people import LARGEST_ID
-from amd_gpu_tracker.broker.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
+from amd_gpu_tracker.broker.requests.client import connect, is_answered, is_served
+from amd_gpu_tracker.broker.requests.people import LARGEST_ID
+from amd_gpu_tracker.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from amd_gpu_tracker.records.state import State
 from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until
 

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from amd_gpu_tracker.broker.people import find_permission, format_permission, parse_permission
-from amd_gpu_tracker.broker.protocol import RESERVE, Request
+from amd_gpu_tracker.broker.requests.people import find_permission, format_permission, parse_permission
+from amd_gpu_tracker.broker.requests.protocol import RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users

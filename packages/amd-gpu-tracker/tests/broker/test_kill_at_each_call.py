@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.people import Terms
+from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.people import Terms
 from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.protocol import CANCEL, END, KEEP, PREVIEW, RELEASE, RESERVE, Request
+from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.protocol import CANCEL, END, KEEP, PREVIEW, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.service import Service

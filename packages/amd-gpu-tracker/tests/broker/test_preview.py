@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.broker.protocol import PREVIEW, RESERVE, Request
+from amd_gpu_tracker.broker.requests.protocol import PREVIEW, RESERVE, Request
 from support.shared_host import ALICE, BOB, CAROL, run, users
 
 

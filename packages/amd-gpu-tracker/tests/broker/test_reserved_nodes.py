@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.client import ask
-from amd_gpu_tracker.broker.protocol import RELEASE, RESERVE, Request
+from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.protocol import RELEASE, RESERVE, Request
 from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus

@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.broker.order import Waiter, choose
-from amd_gpu_tracker.broker.protocol import KEEP, RESERVE, Request
+from amd_gpu_tracker.broker.requests.order import Waiter, choose
+from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State

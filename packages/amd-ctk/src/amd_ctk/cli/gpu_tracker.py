@@ -6,7 +6,7 @@ import os
 import sys
 from shlex import quote
 
-from amd_gpu_tracker.broker.people import Terms
+from amd_gpu_tracker.broker.requests.people import Terms
 from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError

@@ -11,7 +11,7 @@ import typer
 
 from amd_ctk.cli.context import PrintJson, announce, command_group, host_of, whole_number
 from amd_ctk.cli.edited import preview_edit, up_to_date
-from amd_gpu_tracker.broker.people import GROUP_SIGN, MOST_GPUS, MOST_SECONDS, NO_LIMIT, Permission
+from amd_gpu_tracker.broker.requests.people import GROUP_SIGN, MOST_GPUS, MOST_SECONDS, NO_LIMIT, Permission
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, examples
 

@@ -22,7 +22,7 @@ from amd_device_spec.settings import (
     parse_time,
     read_settings,
 )
-from amd_gpu_tracker.broker.people import (
+from amd_gpu_tracker.broker.requests.people import (
     EVERYONE,
     GROUP_SIGN,
     Permission,

@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker import people, protocol
-from amd_gpu_tracker.broker.asked import Asked, weigh
-from amd_gpu_tracker.broker.child import Children
-from amd_gpu_tracker.broker.connection import Connection
-from amd_gpu_tracker.broker.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.endings import Endings, is_ending
-from amd_gpu_tracker.broker.grants import Grants
-from amd_gpu_tracker.broker.idle import Idle
-from amd_gpu_tracker.broker.job_names import JobNames
-from amd_gpu_tracker.broker.job_time import end_now, inside, keep
-from amd_gpu_tracker.broker.journal import Journal, Unrecorded
-from amd_gpu_tracker.broker.line import Line
-from amd_gpu_tracker.broker.order import choose
-from amd_gpu_tracker.broker.place import Place
-from amd_gpu_tracker.broker.protocol import DONE, FOR_GPUS, Answer, Request, refusal
-from amd_gpu_tracker.broker.recent_use import RecentUse
-from amd_gpu_tracker.broker.scopes import Scopes
-from amd_gpu_tracker.broker.seen_leases import SeenLeases
-from amd_gpu_tracker.broker.view import View
+from amd_gpu_tracker.broker.jobs.child import Children
+from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
+from amd_gpu_tracker.broker.jobs.idle import Idle
+from amd_gpu_tracker.broker.jobs.job_time import end_now, inside, keep
+from amd_gpu_tracker.broker.jobs.journal import Journal, Unrecorded
+from amd_gpu_tracker.broker.line.endings import Endings, is_ending
+from amd_gpu_tracker.broker.line.grants import Grants
+from amd_gpu_tracker.broker.line.line import Line
+from amd_gpu_tracker.broker.line.place import Place
+from amd_gpu_tracker.broker.line.recent_use import RecentUse
+from amd_gpu_tracker.broker.line.scopes import Scopes
+from amd_gpu_tracker.broker.line.seen_leases import SeenLeases
+from amd_gpu_tracker.broker.line.view import View
+from amd_gpu_tracker.broker.requests import people, protocol
+from amd_gpu_tracker.broker.requests.asked import Asked, weigh
+from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.job_names import JobNames
+from amd_gpu_tracker.broker.requests.order import choose
+from amd_gpu_tracker.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused

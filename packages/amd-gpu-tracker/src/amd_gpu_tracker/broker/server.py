@@ -10,13 +10,13 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.client import is_answered
-from amd_gpu_tracker.broker.connection import Connection, FairTurns, has_hung_up
 from amd_gpu_tracker.broker.desk import Desk
-from amd_gpu_tracker.broker.line import LOOK_SECONDS
-from amd_gpu_tracker.broker.peer import Subordinates, find_peer, find_uid, no_account
-from amd_gpu_tracker.broker.place import ABSENCE_SECONDS
-from amd_gpu_tracker.broker.protocol import Answer, format_answer, refusal
+from amd_gpu_tracker.broker.line.line import LOOK_SECONDS
+from amd_gpu_tracker.broker.line.place import ABSENCE_SECONDS
+from amd_gpu_tracker.broker.requests.client import is_answered
+from amd_gpu_tracker.broker.requests.connection import Connection, FairTurns, has_hung_up
+from amd_gpu_tracker.broker.requests.peer import Subordinates, find_peer, find_uid, no_account
+from amd_gpu_tracker.broker.requests.protocol import Answer, format_answer, refusal
 from amd_gpu_tracker.broker.wakes import Wakes
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.life.processes import Processes

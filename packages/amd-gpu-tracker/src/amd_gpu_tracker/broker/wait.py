@@ -13,8 +13,8 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.client import Refused, ask, is_answered
-from amd_gpu_tracker.broker.protocol import RUN, Answer, Request, find_socket, rules_as_told
+from amd_gpu_tracker.broker.requests.client import Refused, ask, is_answered
+from amd_gpu_tracker.broker.requests.protocol import RUN, Answer, Request, find_socket, rules_as_told
 from amd_gpu_tracker.claims.by_name import find_wanted, hold_by_name, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal

@@ -11,7 +11,7 @@ from shlex import quote
 
 from amd_ctk.sharing.permissions import read_permissions
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.people import GROUP_SIGN
+from amd_gpu_tracker.broker.requests.people import GROUP_SIGN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import behind_sudo

@@ -1,0 +1,1 @@
+"""What runs with GPUs that users reserved: its processes, its time, and its end."""

@@ -1,0 +1,105 @@
+"""Do in a process of its own what may take long, as saying something to a job, so that no client waits for it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from amd_gpu_tracker.broker.jobs.job_processes import open_process
+from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.records.job_ids import owner_of
+from amd_gpu_tracker.records.lease import Lease, ProcessId
+from amdgpu_discovery.plain_text import one_line
+
+# Of asm-generic/unistd.h, the same on every architecture.
+PIDFD_GETFD = 438
+STANDARD_ERROR = 2
+# A program that reads nothing keeps what is said to it for no longer.
+SAYING_SECONDS = 5
+
+
+class Children:
+    """The processes that this one has begun and not collected yet."""
+
+    def __init__(self) -> None:
+        self.running: set[int] = set()
+
+    def start(self, act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
+        """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
+
+        Of the descriptors of this one it has the log and those to `keep`, so that it keeps no client's connection open.
+        """
+        pid = os.fork()
+        if pid:
+            self.running.add(pid)
+            return pid
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            signal.alarm(seconds)
+            _close_others({sys.stderr.fileno(), *keep})
+            act()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+    def collect(self) -> None:
+        """Collect those that have ended."""
+        for pid in list(self.running):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self.running.discard(pid)
+
+
+def say_to_job(job: Lease, sentence: str, processes: Processes, children: Children) -> int:
+    """Let a process of its own say a sentence to a job's first process, as `say_to` does, and return its id."""
+    act = partial(say_to, job.init or job.creator, owner_of(job.container_id), sentence, processes)
+    return children.start(act, seconds=SAYING_SECONDS)
+
+
+def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:
+    """Write a sentence to the standard error of a user's process; False where that takes nothing now.
+
+    It is the process's own open file, with the rights with which it was opened: who points it at a file that only root
+    may write gets nothing written there.
+    """
+    opened = open_process(process, processes)
+    if opened is None:
+        return False
+    try:
+        if processes.uid(process.pid) != owner:
+            return False
+        return _say(ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, opened, STANDARD_ERROR, 0), sentence)
+    finally:
+        os.close(opened)
+
+
+def _say(stream: int, sentence: str) -> bool:
+    if stream < 0:
+        return False
+    poll = select.poll()
+    poll.register(stream, select.POLLOUT)
+    # A pipe that is full takes nothing, and is not waited for.
+    if not any(events & select.POLLOUT for _, events in poll.poll(0)):
+        return False
+    # A program may have the terminal in raw mode, where a new line does not begin at the left.
+    end = "\r\n" if os.isatty(stream) else "\n"
+    try:
+        return os.write(stream, f"{one_line(sentence)}{end}".encode()) > 0
+    except OSError:
+        return False
+
+
+def _close_others(kept: Iterable[int]) -> None:
+    first = 3
+    for each in sorted(kept):
+        os.closerange(first, each)
+        first = max(first, each + 1)
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))

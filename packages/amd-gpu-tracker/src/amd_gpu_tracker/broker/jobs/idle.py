@@ -1,0 +1,223 @@
+"""Reservations and jobs whose GPUs are idle: warned first, and later ended for jobs that wait for them.
+
+What is known of each stands in its lease. Looks that were not taken, or gave nothing, prove no idleness: after them it
+counts from the next look.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+
+from amd_gpu_tracker.broker.jobs.child import Children, say_to_job
+from amd_gpu_tracker.broker.jobs.job_time import inside
+from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
+from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.records.job_ids import name_of
+from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.times import format_seconds
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_json import dumps, loads
+
+# Looks in the time until a warning, and how far apart they are at most.
+LOOKS = 10
+MOST_BETWEEN = 60.0
+# Many times what a look takes, health included, which has a bound of its own.
+MOST_SECONDS = 20.0
+# What a pipe holds: many times the keys of all GPUs, which are written at once.
+MOST_BYTES = 65536
+
+
+class Idle:
+    """The idle GPUs, look by look."""
+
+    def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:
+        """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._log = log
+        self._children = children
+        self.look = IdleLook(book.state.host, children)
+        self._seconds = 0
+        self._looked_at = looked_at
+        self._next_look: float | None = None
+        self._warned: set[tuple[str, float]] = set()
+        # Whether what the leases say is what was seen just now.
+        self.is_fresh = False
+
+    @property
+    def next_time(self) -> float | None:
+        """Return when there is something to do, in seconds since boot."""
+        return self.look.deadline or self._next_look
+
+    def serve(self, leases: Sequence[Lease], seconds: int, now: float) -> bool:
+        """Look, warn, and write down what is idle where that is asked for; return whether leases were changed.
+
+        `seconds` is the idle time until a warning, 0 for never; `now` is in seconds since boot.
+        """
+        self._seconds, self.is_fresh = seconds, False
+        jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
+        unused = self.look.finish(now)
+        is_changed = self._note(jobs, unused, now) if unused is not None else False
+        for job in jobs:
+            if job.idle_since and now >= job.idle_since + seconds:
+                self._warn(job, leases)
+        if not seconds:
+            is_changed = self._forget(leases)
+        self._plan(now, is_needed=bool(jobs))
+        return is_changed
+
+    def hurry(self, now: float) -> None:
+        """Look at once: a job waits, and only jobs that are idle now may end for it."""
+        self._next_look = now
+        self._plan(now, is_needed=True)
+
+    def preempt(self, job: Lease, for_whom: str, now: float) -> None:
+        """Mark a reservation or job, and all that runs in it, to end for a waiting job; the endings then do it."""
+        with self._book.locked():
+            lease = self._state.read_lease(self._state.lease_path(job.key))
+            # It may have been kept meanwhile, or another one has its name.
+            if lease is None or lease.preemptible != job.preemptible or lease.creator != job.creator:
+                return
+            leases = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
+            for each in (*inside(lease, leases), lease):
+                ended = {"until": now} if each.until else {"limit": now}
+                self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
+        why = f"{for_whom} waits for its GPUs"
+        if not lease.is_spare:
+            why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
+        log_of(self._log, lease, self._state.host)("preempted", f"{lease.container_id}: {why}")
+
+    def _plan(self, now: float, *, is_needed: bool) -> None:
+        """Begin a look that is due, or say when the next one is."""
+        between = max(1.0, min(MOST_BETWEEN, self._seconds / LOOKS))
+        if not is_needed:
+            self._next_look = None
+        elif self._next_look is None or now >= self._next_look:
+            self.look.start(now)
+            self._next_look = now + between
+
+    def _note(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:
+        """Write down which of the jobs are idle, as far as that changed."""
+        self.is_fresh = True
+        # The looks in between gave nothing.
+        is_gap = now > self._looked_at + 3 * MOST_BETWEEN + MOST_SECONDS
+        self._looked_at, changed = now, []
+        for job in jobs:
+            since = 0.0 if not unused.issuperset(job.gpus) else now if is_gap else job.idle_since or now
+            end = since + 2 * self._seconds if since else 0.0
+            if (since, end) != (job.idle_since, job.preemptible):
+                changed.append(job.replace(idle_since=since, preemptible=end))
+        self._write(changed)
+        return bool(changed)
+
+    def _forget(self, leases: Sequence[Lease]) -> bool:
+        """Clear the idle times of leases once warnings are turned off."""
+        idle = [each for each in leases if each.idle_since and not each.is_preempted]
+        changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in idle]
+        self._write(changed)
+        return bool(changed)
+
+    def _write(self, changed: Sequence[Lease]) -> None:
+        """Write what was found out into the leases that are still there; a full disk loses it."""
+        for job in changed:
+            try:
+                with self._book.locked():
+                    lease = self._state.read_lease(self._state.lease_path(job.key))
+                    if lease is not None and lease.creator == job.creator and not lease.is_preempted:
+                        self._state.write_lease(lease.replace(idle_since=job.idle_since, preemptible=job.preemptible))
+            except ToolkitError as error:
+                self._log("not written down", f"{job.container_id}: {error.message}")
+
+    def _warn(self, job: Lease, leases: Sequence[Lease]) -> None:
+        key = (job.container_id, job.idle_since)
+        if key in self._warned:
+            return
+        self._warned.add(key)
+        unused, name = format_seconds(self._seconds), name_of(job.container_id)
+        log_of(self._log, job, self._state.host)("warned", f"{job.container_id}: its GPUs have been idle for {unused}")
+        sentence = (
+            f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it ends when someone"
+            f" waits for them ('amd-ctk keep {name}' prevents that)"
+        )
+        for each in (job, *inside(job, leases)):
+            if not each.until and BY_API in each.ways:
+                say_to_job(each, sentence, self._processes, self._children)
+
+
+def _may_be_idle(lease: Lease) -> bool:
+    """Return whether a lease is a person's, and no part of a reservation, no spare job and none that is being ended."""
+    is_persons = BY_API in lease.ways and lease.person is not None
+    return is_persons and not (lease.reservation or lease.is_spare or lease.is_preempted)
+
+
+class IdleLook:
+    """Looks in processes of their own, because KFD or a driver that hangs must not keep the broker.
+
+    There is one at a time; of one that hangs nothing is known, and no other is begun before it ends.
+    """
+
+    def __init__(self, host: Host, children: Children) -> None:
+        self._host = host
+        self._children = children
+        self._pid = 0
+        self._reader = -1
+        self._began = 0.0
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Return what is readable when the look has something to say."""
+        return [self._reader] if self._reader >= 0 else []
+
+    @property
+    def deadline(self) -> float | None:
+        """Return when a look that runs is given up, in seconds since boot."""
+        return self._began + MOST_SECONDS if self._reader >= 0 else None
+
+    def start(self, now: float) -> None:
+        """Begin to look, unless an earlier look has not ended."""
+        self._children.collect()
+        if self._reader >= 0 or self._pid in self._children.running:
+            return
+        self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(writer, True)
+        self._began = now
+        try:
+            look = partial(_tell_unused, self._host, writer)
+            self._pid = self._children.start(look, seconds=int(MOST_SECONDS), keep=(writer,))
+        finally:
+            os.close(writer)
+
+    def finish(self, now: float) -> frozenset[str] | None:
+        """Return the keys of the idle GPUs, once the look is over; None before, and if it failed."""
+        if self._reader < 0:
+            return None
+        try:
+            answer = os.read(self._reader, MOST_BYTES)
+        except BlockingIOError:
+            if now < self._began + MOST_SECONDS:
+                return None
+            answer = b""
+        os.close(self._reader)
+        self._reader = -1
+        try:
+            return frozenset(loads(answer))
+        except ValueError:
+            return None
+
+
+def _tell_unused(host: Host, writer: int) -> None:
+    """Write the keys of the idle GPUs; one whose driver does not answer may be used."""
+    # The broker does without.
+    from amd_gpu_tracker.states.use import read_gpu_uses
+    from amdgpu_discovery.discover import find_gpus
+    from amdgpu_discovery.health.reading import read_health
+
+    gpus = find_gpus(host)
+    health = read_health(host, [str(gpu.pci_address) for gpu in gpus], with_errors=False)
+    uses = read_gpu_uses(host, gpus, health)
+    unknown = {address for address, each in health.items() if each.is_unknown or each.is_hanging}
+    unused = [gpu.key for gpu in gpus if not uses[gpu.number].is_used and str(gpu.pci_address) not in unknown]
+    os.write(writer, dumps(unused))

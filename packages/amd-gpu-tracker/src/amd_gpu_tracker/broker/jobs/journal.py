@@ -1,0 +1,95 @@
+"""What the service did, for audits: lines on standard error, with fields where systemd takes them into the journal."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
+from amd_gpu_tracker.records.job_ids import name_of
+from amd_gpu_tracker.records.lease import Lease
+from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.records.unrecorded import read_failures
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.plain_text import one_line
+
+# Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
+JOURNAL = "/run/systemd/journal/socket"
+
+
+class Journal(Protocol):
+    """Writes what became of a job; `write_line` is one."""
+
+    def __call__(
+        self, verdict: str, sentence: str, /, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
+    ) -> None:
+        """Write a line with the arguments of `write_line`."""
+
+
+def write_line(
+    verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
+) -> None:
+    """Write a verdict ("granted"), a sentence about it, and what of both `journalctl` can ask for.
+
+    `job` is the name of a job or reservation, `user` the number of the user whose it is, or who asked.
+    """
+    line = one_line(f"{verdict}: {sentence}")
+    # A journal that starts again must not take the service along.
+    with suppress(OSError):
+        if not _send(_fields(line, verdict, one_line(job), user, gpus)):
+            print(line, file=sys.stderr, flush=True)
+
+
+def log_of(log: Journal, lease: Lease, host: Host) -> Journal:
+    """Return a log whose lines are about the job of a lease."""
+    gpus = [gpu.number for gpu in gpus_of(lease, host)]
+    return partial(log, job=name_of(lease.job), user=lease.person, gpus=gpus)
+
+
+class Unrecorded:
+    """Says what cannot be recorded, once, and when it works again."""
+
+    def __init__(self, state: State, log: Journal) -> None:
+        self._state = state
+        self._log = log
+        self._said: dict[str, str] = {}
+
+    def say(self) -> None:
+        """Say what has changed."""
+        found = read_failures(self._state.run_directory)
+        for record, problem in found.items():
+            if self._said.get(record) != problem:
+                self._log("not recorded", f"{record}: {problem}")
+        for record in sorted(self._said.keys() - found.keys()):
+            self._log("recorded again", record)
+        self._said = found
+
+
+def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[int]) -> Iterator[str]:
+    yield from (f"MESSAGE={line}", "PRIORITY=6", "SYSLOG_IDENTIFIER=amd-gpu-tracker", f"VERDICT={verdict}")
+    if job:
+        yield f"JOB={job}"
+    if user is not None:
+        yield f"USER={user}"
+    # A field may come many times, and is found by each of its values.
+    yield from (f"GPU={number}" for number in gpus)
+
+
+def _send(fields: Iterable[str]) -> bool:
+    """Send fields to the journal, and return whether it took them; it waits for nothing."""
+    status = os.fstat(2)
+    # Whether standard error is the stream that systemd gave the service (systemd.exec(5)).
+    if os.environ.get("JOURNAL_STREAM") != f"{status.st_dev}:{status.st_ino}":
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+            # No value has a line break: `one_line` has escaped them.
+            journal.sendto("".join(f"{field}\n" for field in fields).encode(), socket.MSG_DONTWAIT, JOURNAL)
+    except OSError:
+        return False
+    return True

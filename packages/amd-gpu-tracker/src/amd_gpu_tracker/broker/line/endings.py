@@ -1,0 +1,173 @@
+"""Warn jobs whose time is nearly over, and end those whose time is over; what has no limit is never ended.
+
+Each is done by a process of its own, because neither a job nor an engine may keep the broker from its clients. All
+that is remembered here may be forgotten: a broker that starts again warns once more, and ends what still runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from amd_gpu_tracker.broker.jobs.child import Children, say_to_job
+from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
+from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
+from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
+from amd_gpu_tracker.broker.line.grants import FIRST_PROCESS
+from amd_gpu_tracker.claims.claim import Book, Claim
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.claims.reservation import reserve
+from amd_gpu_tracker.records.job_ids import ENDING, name_of
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
+from amd_gpu_tracker.times import format_seconds
+from amdgpu_discovery.errors import ToolkitError
+
+# How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
+WARNING_SECONDS = 600.0
+# What could not be ended, as a process that waits for its driver, is tried again after this.
+AGAIN_SECONDS = 60.0
+
+
+class Endings:
+    """Which jobs were warned, and which are being ended."""
+
+    def __init__(self, book: Book, log: Journal, children: Children, *, grace: float = GRACE_SECONDS) -> None:
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._log = log
+        self._grace = grace
+        # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.
+        self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
+        self._children = children
+        self._warned: set[tuple[str, int, float]] = set()
+        # Jobs that a user ends before their time; the next broker forgets them, and names their time as the reason.
+        self.asked: set[str] = set()
+        now = self._processes.now()
+        for note in read_notes(book.state):
+            self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
+
+    def serve(self, leases: Iterable[Lease], now: float) -> None:
+        """Warn and end those of the `leases` whose time it is; `now` is in seconds since boot."""
+        self._children.collect()
+        limited = self._limited(leases)
+        living = {_key(lease) for lease, _ in limited}
+        self.asked &= {lease.container_id for lease, _ in limited}
+        self._warned &= living
+        self._ending = {
+            key: (pid, now if pid in self._children.running else seen)
+            for key, (pid, seen) in self._ending.items()
+            if key in living
+        }
+        for lease, containers in limited:
+            if now >= lease.limit:
+                self._end(lease, containers, now)
+            elif now >= _warned_at(lease) and _key(lease) not in self._warned:
+                self._warn(lease, now)
+
+    def next_time(self, leases: Iterable[Lease]) -> float | None:
+        """Return when something has to be done next, in seconds since boot; None where nothing has a limit."""
+        return min((self._next(lease) for lease, _ in self._limited(leases)), default=None)
+
+    def _next(self, lease: Lease) -> float:
+        key = _key(lease)
+        if key in self._ending:
+            return self._ending[key][1] + AGAIN_SECONDS
+        return lease.limit if key in self._warned else _warned_at(lease)
+
+    def _limited(self, leases: Iterable[Lease]) -> list[tuple[Lease, list[Lease]]]:
+        """Return the leases that are to be ended, each with the containers in it, which are ended with it."""
+        namespace = self._processes.namespace
+        # What has an `until` has no process of its own, and the ids of another pid namespace mean other processes.
+        found = [each for each in leases if each.limit and not each.until and each.namespace == namespace]
+        containers: dict[str, list[Lease]] = {each.token_digest: [] for each in found if each.token_digest}
+        outside: list[Lease] = []
+        for each in found:
+            containers.get(each.reservation_digest, outside).append(each)
+        return [(each, containers.get(each.token_digest, [])) for each in outside]
+
+    def _warn(self, lease: Lease, now: float) -> None:
+        self._warned.add(_key(lease))
+        if BY_API not in lease.ways:
+            return
+        title = name_of(lease.container_id)
+        left = format_seconds(round(lease.limit - now))
+        sentence = f"amd-ctk: the time of job {title} ends in {left}; it then gets SIGTERM, then SIGKILL"
+        say_to_job(lease, sentence, self._processes, self._children)
+        self._log_of(lease)("warned", f"{lease.container_id}: its time ends in {left}")
+
+    def _log_of(self, lease: Lease) -> Journal:
+        return log_of(self._log, lease, self._state.host)
+
+    def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
+        _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))
+        if now >= seen + AGAIN_SECONDS:
+            self._ending[_key(lease)] = (self._children.start(lambda: self._end_now(lease, containers)), now)
+
+    def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
+        now = self._state.read_lease(self._state.lease_path(lease.key))
+        if now is not None and _key(now) != _key(lease):
+            # It was kept meanwhile.
+            return
+        for each in containers:
+            end_container(each, self._processes, self._log_of(each), grace=self._grace)
+        if BY_API not in lease.ways:
+            end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
+            return
+        os.waitpid(say_to_job(lease, self._why(lease), self._processes, self._children), 0)
+        self._keep(lease)
+        end_job(lease, self._book, self._log_of(lease), grace=self._grace)
+        self._give_back(lease)
+
+    def _why(self, lease: Lease) -> str:
+        title = name_of(lease.container_id)
+        if lease.container_id in self.asked:
+            return f"amd-ctk: 'amd-ctk queue end' ends job {title}"
+        if not lease.is_preempted:
+            return f"amd-ctk: the time of job {title} is over"
+        if lease.is_spare:
+            return f"amd-ctk: job {title} ends because someone waits for its GPUs"
+        unused = format_seconds(lease.limit - lease.idle_since)
+        return f"amd-ctk: the GPUs of job {title} were idle for {unused}, and someone waits for them: it ends"
+
+    def _go_on(self, note: EndingNote) -> None:
+        go_on(note, self._book, self._log_of(note.lease), grace=self._grace)
+        self._give_back(note.lease)
+
+    def _give_back(self, lease: Lease) -> None:
+        """Release what `_keep` holds."""
+        with suppress(ToolkitError):
+            creators = (first,) if (first := self._processes.find(FIRST_PROCESS)) else ()
+            release(self._book, f"{lease.container_id}{ENDING}", creators=creators)
+
+    def _keep(self, lease: Lease) -> None:
+        """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
+        now, first = self._processes.now(), self._processes.find(FIRST_PROCESS)
+        gpus = gpus_of(lease, self._state.host)
+        claim = Claim(
+            holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=first or self._processes.myself()),
+            wanted=gpus,
+            ways=(BY_API,),
+            person=lease.person,
+            group=lease.group,
+            reservation=lease.container_id,
+            until=now + self._grace + AGAIN_SECONDS,
+            preemptible=lease.spare_from,
+        )
+        with suppress(ToolkitError):
+            reserve(self._book, claim)
+
+
+def is_ending(lease: Lease, now: float) -> bool:
+    """Return whether the GPUs of a lease are about to be free, because its time is over."""
+    return bool(lease.limit and lease.limit <= now) or lease.container_id.endswith(ENDING)
+
+
+def _key(lease: Lease) -> tuple[str, int, float]:
+    # What was kept has another limit, and is warned of that again.
+    return lease.container_id, lease.creator.start, lease.limit
+
+
+def _warned_at(lease: Lease) -> float:
+    began = lease.since - lease.boot_offset
+    return lease.limit - min(WARNING_SECONDS, (lease.limit - began) / 2)

@@ -1,0 +1,178 @@
+"""Give GPUs to a user's process, or reserve them for later: one lease each, under the tracker's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
+from amd_gpu_tracker.broker.jobs.job_time import no_reservation
+from amd_gpu_tracker.broker.requests.asked import Asked
+from amd_gpu_tracker.broker.requests.protocol import GRANTED, Answer
+from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
+from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
+from amd_gpu_tracker.claims.decision import find_rivals
+from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.claims.reservation import preview, reserve
+from amd_gpu_tracker.errors import ContainerRunning, NotDone
+from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.node_access.users import NodeUsers
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
+from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.numbering import locate_gpus
+
+# The process that no reservation without a process outlives: a host that starts again has none of them.
+FIRST_PROCESS = 1
+
+
+class Grants:
+    """What gives GPUs of one host and takes them back."""
+
+    def __init__(self, book: Book, node_users: NodeUsers) -> None:
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._now, self._node_users = book.processes.now, node_users
+        # The jobs that were given something, with the numbers of their GPUs, for the record of their ends.
+        self.given: dict[str, tuple[int, ...]] = {}
+
+    def give(self, asked: Asked, *, is_waiting: bool = False) -> Answer:
+        """Give the GPUs of a request to the process that asks, for as long as its permission allows.
+
+        A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.hold`.
+        """
+        token, limit = new_token(asked.job), self._limit_of(asked)
+        terms = LeaseTerms(limit=limit, preemptible=self._now() if asked.is_spare else 0.0)
+        gpus = self._reserve(asked, token, asked.ticket.waiter.pid, terms, is_waiting=is_waiting)
+        return self._granted(gpus, token, limit)
+
+    def preview(self, asked: Asked) -> Answer:
+        """Return what `give` would give now, or raise what it would raise."""
+        gpus = preview_by_name(self._book, asked.job, asked.ticket.request, rules=asked.rules)
+        return self._granted(gpus, "", self._limit_of(asked))
+
+    def keep(self, asked: Asked, seconds: float) -> tuple[int, ...]:
+        """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
+        gpus = self._reserve(asked, new_token(asked.job), FIRST_PROCESS, LeaseTerms(until=self._now() + seconds))
+        return tuple(gpu.number for gpu in gpus)
+
+    def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
+        """Give the GPUs of a reservation to a process, until that is over.
+
+        GpusRefused if there is none, or another job has them.
+        """
+        token = new_token(job)
+        claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)
+        if not reserve(self._book, claim):
+            raise ContainerRunning(f"{job} already has GPUs", hint="give each job its own name")
+        self._open(job, claim.wanted)
+        return self._granted(claim.wanted, token, claim.limit)
+
+    def preview_inside(self, job: str, reservation: str, process: ProcessId) -> Answer:
+        """Return what `give_inside` would give now, or raise what it would raise."""
+        claim = self._claim_inside(job, reservation, process)
+        preview(self._book, claim)
+        return self._granted(claim.wanted, "", claim.limit)
+
+    def give_again(self, job: str, process: ProcessId) -> Answer | None:
+        """Give a process what it was given before and was not told; None where it was given nothing."""
+        path = self._state.lease_path(("", job))
+        found = self._state.read_lease(path)
+        if found is None or found.creator != process:
+            return None
+        with self._book.locked():
+            lease = self._state.read_lease(path)
+            if lease is None or lease.creator != process:
+                return None
+            token = new_token(job)
+            self._state.write_lease(lease.replace(token_digest=digest_of(token)))
+        return self._granted(gpus_of(lease, self._state.host), token, lease.limit)
+
+    def hand_down(self, job: Lease, container: ProcessId) -> bool:
+        """Let a job whose command has ended go on in a container; False where its GPUs were given away since."""
+        path = self._state.lease_path(job.key)
+        with self._book.locked():
+            found = self._state.read_lease(path)
+            living = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
+            others = {key for each in find_rivals(job, living) if each.key != job.key for key in each.gpus}
+            if others.intersection(job.gpus) or (found is not None and found.creator != job.creator):
+                return False
+            self._state.write_lease((found or job).replace(init=container))
+        return True
+
+    def require_free_name(self, job: str) -> None:
+        """Raise ContainerRunning where a job of this name runs, or its container: better now than after the wait."""
+        living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
+        if any(lease.job == job for lease in living):
+            raise ContainerRunning(f"{name_of(job)} already has GPUs", hint="give each reservation its own name")
+
+    def take_back(self, job: str) -> None:
+        """Drop a lease whatever its process says."""
+        lease = self._state.read_lease(self._state.lease_path(("", job)))
+        release(self._book, job, creators=(lease.creator,) if lease else ())
+
+    def require_own(self, name: str, person: int | None, hint: str) -> None:
+        """Raise NotDone for a reservation that others have, and root has not; `person` is who became root."""
+        living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
+        owners = {owner_of(each.container_id) for each in living if each.until and name_of(each.container_id) == name}
+        if owners and 0 not in owners:
+            whose = " and ".join(f"{{{owner}}}" for owner in sorted(owners))
+            hint = "run the command without sudo" if person in owners else hint
+            raise NotDone(f"the reservation {name} belongs to {whose}", hint=hint, people=tuple(owners))
+
+    def release(self, job: str, *, by: int = 0) -> None:
+        """End a reservation that no process holds; NotDone if there is none, ContainerRunning for that of a job."""
+        lease = find_reservation(self._state, job, self._processes)
+        if lease is None:
+            raise no_reservation(self._state, job, by=by)
+        if not lease.until or lease.reservation:
+            raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
+        self.take_back(job)
+
+    def _reserve(
+        self, asked: Asked, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
+    ) -> Sequence[GpuLocation]:
+        """Reserve as `reserve_by_name` does, on these terms and what they lack: the token, and who asks."""
+        gpus = reserve_by_name(
+            *(self._book, asked.job, asked.ticket.request),
+            pid=pid,
+            rules=asked.rules,
+            terms=terms.replace(token_digest=digest_of(token), person=asked.person_known, group=asked.permission.group),
+            is_waiting=is_waiting,
+        )
+        self._open(asked.job, gpus)
+        return gpus
+
+    def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
+        """Return the claim of a job for the GPUs of a reservation; NotDone if there is none."""
+        lease = find_reservation(self._state, reservation, self._processes)
+        # What holds the GPUs of a job that is ended is part of that job.
+        if lease is None or not lease.until or lease.reservation:
+            raise no_reservation(self._state, reservation, by=owner_of(job))
+        return Claim(
+            holder=Holder(container_id=job, creator=process),
+            wanted=gpus_of(lease, self._state.host),
+            ways=(BY_API,),
+            group=lease.group,
+            limit=lease.until,
+            reservation=reservation,
+        )
+
+    def _open(self, job: str, gpus: Sequence[GpuLocation]) -> None:
+        """Let the owner of a job open what it was given; where that cannot be, it was given nothing."""
+        try:
+            self._node_users.open(owner_of(job), gpus)
+        except FileError:
+            self.take_back(job)
+            raise
+        self.given[job] = tuple(gpu.number for gpu in gpus)
+
+    def _limit_of(self, asked: Asked) -> float:
+        return self._now() + asked.permission.seconds if asked.permission.seconds else 0.0
+
+    def _granted(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Answer:
+        """Return what tells a client which GPUs it has, by which variables, and for how long at most."""
+        environment = build_environment(gpus, locate_gpus(self._state.host), token)
+        seconds = max(1, round(limit - self._now())) if limit else 0
+        numbers = tuple(gpu.number for gpu in gpus)
+        return Answer(kind=GRANTED, numbers=numbers, environment=environment, seconds=seconds)

@@ -1,0 +1,269 @@
+"""The line of those who wait: who gets what, whenever something changed, and what the others are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.jobs.journal import Journal
+from amd_gpu_tracker.broker.line.grants import Grants
+from amd_gpu_tracker.broker.line.place import TELL_SECONDS, Place
+from amd_gpu_tracker.broker.line.recent_use import RecentUse
+from amd_gpu_tracker.broker.line.scopes import Scopes
+from amd_gpu_tracker.broker.line.view import View
+from amd_gpu_tracker.broker.requests.asked import Asked, asked_by
+from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.order import Waiter, serve, sort_waiters
+from amd_gpu_tracker.broker.requests.protocol import Answer, refusal
+from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
+from amd_gpu_tracker.records.lease import boot_offset
+from amd_gpu_tracker.tickets import Tickets
+from amdgpu_discovery.errors import FileError, ToolkitError
+
+MOST_WAITING = 20_000
+MOST_WAITING_OF_ONE = 1_000
+# How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user or a program
+# without a reservation that ends.
+LOOK_SECONDS = 5.0
+
+
+class Line:
+    """All waiting jobs of one host."""
+
+    def __init__(self, book: Book, grants: Grants, scopes: Scopes, recent_use: RecentUse, *, log: Journal) -> None:
+        self._now = book.processes.now
+        self._grants = grants
+        self._scopes = scopes
+        self._recent_use = recent_use
+        self._log = log
+        self._tickets = Tickets(book.state, book.processes)
+        self._tickets.sweep()
+        found = self._tickets.waiting()
+        self._places = {each.number: Place(asked_by(each), self._now) for each in found}
+        self._order = list(self._places.values())
+        # When a job last left the line; the others may not have been told yet.
+        self._changed_at = 0.0
+        # When those who wait start at the latest, in seconds since 1970, as lists read it; None where it is not known.
+        self._written: dict[int, int] | None = None
+        # Whether something decides that no event tells.
+        self.has_untold = False
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def find(self, owner: int | None, name: str) -> list[Place]:
+        """Return the places of jobs of this name, of one owner or, for None, of all."""
+        named = (each for each in self._places.values() if each.ticket.name == name)
+        return [each for each in named if owner in (None, each.ticket.owner)]
+
+    def new_place(self, client: Connection, asked: Asked) -> Place:
+        """Return a place behind all others that is in no line yet; WaitRefused."""
+        owner = asked.ticket.owner
+        own = sum(each.ticket.owner == owner for each in self._places.values())
+        if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
+            raise WaitRefused("too many jobs are already waiting", hint="try again later")
+        number = max(round(self._now() * 1e9), max(self._places, default=0) + 1)
+        return Place(asked.at(number, asked.ticket.since), self._now, client)
+
+    def add(self, place: Place) -> None:
+        """Let a job wait."""
+        self._tickets.add(place.ticket)
+        self._places[place.ticket.number] = place
+        self._order.append(place)
+
+    def lose(self, client: Connection) -> None:
+        """Drop the places of a client that went away."""
+        for place in [place for place in self._places.values() if place.client is client]:
+            self._end("gave up", place)
+
+    def forget(self, owner: int, name: str) -> None:
+        """Drop the place of a job that has its GPUs."""
+        for place in self.find(owner, name):
+            self._remove(place)
+
+    def cancel(self, place: Place) -> None:
+        """Take a job out of the line."""
+        self._end("cancelled", place, _taken_out(place))
+
+    def connected(self) -> list[tuple[Place, Connection]]:
+        """Return the places whose clients are there, with these."""
+        return [(place, place.client) for place in self._places.values() if place.client]
+
+    def refuse(self, place: Place, error: ToolkitError) -> None:
+        """End the wait of a job that cannot have GPUs any more."""
+        self._end("refused", place, error, f": {error.message}")
+
+    def drop_cancelled(self) -> None:
+        """Take jobs out of the line whose tickets are gone, and those that ended without a connection."""
+        for place in list(self._places.values()):
+            if not self._tickets.has(place.ticket):
+                self.cancel(place)
+            elif place.client is None and not self._tickets.is_visible(place.ticket):
+                self._remove(place)
+
+    def waits_for(self, among: int, view: View) -> int:
+        """Return how many jobs wait for one of these GPUs, which are bits, and hold up others."""
+        waiting = (each for each in self._places.values() if each.asked.among & among and not each.asked.is_spare)
+        return sum(not (self._is_away(place) or place.is_impossible(view)) for place in waiting)
+
+    def wanted(self, view: View) -> list[Waiter]:
+        """Return what those want who hold up others and could have it, in the order in which they are served."""
+        places = [place for place in self._order if place.ticket.number in self._places]
+        return [
+            place.asked.replace(among=place.asked.among & ~place.withheld(view))
+            for place in places
+            if place.client and not place.is_passed_over and not place.asked.is_spare
+        ]
+
+    def title(self, number: int) -> str:
+        """Return what one who waits is called in the log."""
+        return self._places[number].title
+
+    def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
+        """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
+        self.has_untold = False
+        self._order, view = self._serve(self._places, order, view, self._try, look)
+        # No event tells that a drain is over, or that a sick GPU is well again.
+        is_untold = any(place.might_have(view) or place.withheld(view) for place in self._places.values())
+        self.has_untold = self.has_untold or is_untold
+
+    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], Answer]) -> Answer:
+        """Return what a job would be given that waits at a place now, by `preview`, or what it would be told."""
+        given: list[Answer] = []
+
+        def try_now(other: Place) -> bool:
+            with suppress(GpusRefused, LockTimeout):
+                # The others were asked when something changed last.
+                given.extend([preview()] if other is place else ())
+            return bool(given)
+
+        places, _ = self._serve({**self._places, place.ticket.number: place}, order, view, try_now, lambda: view)
+        if given:
+            return given[0]
+        return place.foresee(places[: places.index(place)], view)[0]
+
+    def tell(self, view: View) -> None:
+        """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
+        now = self._now()
+        next_tell = self.next_tell()
+        # Many who came one after the other are told at once, not one after the other.
+        old = now - (TELL_SECONDS / 2 if next_tell is not None and now >= next_tell else TELL_SECONDS)
+        before: list[Place] = []
+        for place in self._order:
+            if place.ticket.number not in self._places:
+                continue
+            if place.client and (not place.said or place.said_at <= old):
+                place.tell(before, view)
+            before.append(place)
+
+    def write_starts(self) -> None:
+        """Write for lists when those who wait have their GPUs at the latest, where that changed."""
+        offset = boot_offset()
+        known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
+        starts = {number: round(latest + offset) for number, latest in known}
+        if starts != self._written:
+            # What a list shows is not worth the line.
+            with suppress(FileError):
+                self._tickets.write_starts(starts)
+            self._written = starts
+
+    def next_tell(self) -> float | None:
+        """Return when a client has to be told that others left, in seconds since boot; None where all know."""
+        untold = (place.said_at for place in self._places.values() if place.client and place.said_at < self._changed_at)
+        said_at = min(untold, default=None)
+        return None if said_at is None else said_at + TELL_SECONDS
+
+    def has_absent(self) -> bool:
+        """Return whether a waiting job has no connection."""
+        return any(place.client is None for place in self._places.values())
+
+    def _serve(
+        self,
+        places: Mapping[int, Place],
+        order: str,
+        view: View,
+        try_now: Callable[[Place], bool],
+        look: Callable[[], View],
+    ) -> tuple[list[Place], View]:
+        """Try to give GPUs at these places; return them in their order, and the view after all."""
+        waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
+        # Who is served has no place any more.
+        ordered = {waiter.number: places[waiter.number] for waiter in waiters}
+        for each in ordered.values():
+            # Who is held up by others is not asked again, and may have been stopped the last time.
+            each.is_passed_over = False
+
+        def is_passed_over(waiter: Waiter) -> bool:
+            place = ordered[waiter.number]
+            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or place.is_impossible(view)
+            return place.is_passed_over
+
+        def try_one(waiter: Waiter) -> bool:
+            nonlocal view
+            is_over = try_now(ordered[waiter.number])
+            view = look() if is_over else view
+            return is_over
+
+        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: view)
+        return list(ordered.values()), view
+
+    def _try(self, place: Place) -> bool:
+        """Give a job its GPUs, or end its wait; False where it goes on waiting."""
+        client = place.client
+        if client is None:
+            return False
+        if client.is_gone():
+            self._remove(place)
+            return True
+        try:
+            grant = self._grants.give(place.asked, is_waiting=True)
+        except (GpusRefused, LockTimeout) as error:
+            place.hint = (error.obstacle or error.hint) if isinstance(error, GpusRefused) else ""
+            return False
+        except ToolkitError as error:
+            self.refuse(place, error)
+            return True
+        self._hand_over(place, client, grant)
+        return True
+
+    def _hand_over(self, place: Place, client: Connection, grant: Answer) -> None:
+        job = place.asked.job
+        if not self._remove(place) or client.is_gone():
+            self._grants.take_back(job)
+            client.finish(refusal(_taken_out(place)))
+            return
+        if answer := self._scopes.hand_over(client, job, grant):
+            client.finish(answer)
+        if client.is_lost:
+            # It gave up at this moment, and may live on.
+            self._grants.take_back(job)
+            return
+        self._say("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
+
+    def _say(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
+        ticket = place.ticket
+        self._log(verdict, f"{place.title}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
+
+    def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
+        """End the wait of a job, and tell its client why, if it is there."""
+        self._remove(place)
+        if error and place.client:
+            place.client.finish(refusal(error))
+        self._say(verdict, place, more)
+
+    def _remove(self, place: Place) -> bool:
+        self._places.pop(place.ticket.number, None)
+        self._changed_at = self._now()
+        return self._tickets.drop(place.ticket)
+
+    def _is_away(self, place: Place) -> bool:
+        if place.is_absent():
+            return True
+        is_stopped = self._tickets.is_stopped(place.ticket)
+        self.has_untold = self.has_untold or is_stopped
+        return is_stopped
+
+
+def _taken_out(place: Place) -> WaitOver:
+    return WaitOver(f"the job {place.ticket.name} was removed from the queue")

@@ -1,0 +1,202 @@
+"""A place in the line: a ticket, what was asked, and the client, who is told what it waits for while it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from amd_gpu_tracker.broker.line.view import View
+from amd_gpu_tracker.broker.requests.asked import Asked
+from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.order import latest_start, numbers_in
+from amd_gpu_tracker.broker.requests.people import format_held
+from amd_gpu_tracker.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
+from amd_gpu_tracker.records.job_ids import name_of
+from amd_gpu_tracker.tickets import Ticket
+from amd_gpu_tracker.times import format_past, format_seconds
+
+# How long a place is kept free for a client that lost its connection, before others go first.
+ABSENCE_SECONDS = 3.0
+# How often one who waits is told what for.
+TELL_SECONDS = 60.0
+MOST_NAMED = 5
+MOST_HOLDERS_NAMED = 3
+
+
+class Place:
+    """One who waits."""
+
+    def __init__(self, asked: Asked, now: Callable[[], float], client: Connection | None = None) -> None:
+        """Wait for what was asked, also while its client is not connected; `now` is a clock."""
+        self._now = now
+        self.asked = asked
+        self.absent_since = self._now()
+        # Whether it held up no other job at the last look.
+        self.is_passed_over = False
+        # What can be done about it that there are no GPUs for it.
+        self.hint = ""
+        self.said_at = 0.0
+        # When it has its GPUs at the latest, in seconds since boot, as it was told; None where that is not known.
+        self.latest: float | None = None
+        self.connect(client, asked)
+
+    @property
+    def ticket(self) -> Ticket:
+        """Return its ticket."""
+        return self.asked.ticket
+
+    def connect(self, client: Connection | None, asked: Asked) -> None:
+        """Let a client wait here, for the first time or after it lost its connection."""
+        self.client = client
+        self.said = ""
+        self.asked = asked.at(self.ticket.number, self.ticket.since)
+
+    def is_absent(self) -> bool:
+        """Return whether its client is away for so long that it holds up no other job."""
+        return self.client is None and self._now() > self.absent_since + ABSENCE_SECONDS
+
+    @property
+    def title(self) -> str:
+        """Return what it is called in the log."""
+        return f"job {self.ticket.name} of user {self.ticket.person}, process {self.ticket.waiter.pid}"
+
+    def withheld(self, view: View) -> int:
+        """Return the drained and sick GPUs of those that fit, as bits; who names a sick GPU may be given it."""
+        return self.asked.among & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
+
+    def is_impossible(self, view: View) -> bool:
+        """Return whether it cannot have its GPUs before a drain ends or a sick GPU is well again."""
+        return (self.asked.among & ~self.withheld(view)).bit_count() < self.asked.count
+
+    def might_have(self, view: View) -> bool:
+        """Return whether there are enough GPUs for it: who has or wants them may be a program, or stopped."""
+        # Beside others, too, unless it asks for GPUs that are free.
+        fitting = view.free if self.ticket.request.startswith("free:") else view.free | view.shared
+        return self._is_enough(fitting) and not view.is_over(self.asked)
+
+    def tell(self, before: Sequence[Place], view: View) -> None:
+        """Tell the client what it waits for, behind those `before` that are served first, where that has changed."""
+        latest = self.latest
+        answer, sentence = self.foresee(before, view)
+        is_other = (latest is None) is not (self.latest is None)
+        is_other = is_other or abs((latest or 0.0) - (self.latest or 0.0)) >= TELL_SECONDS
+        self.said_at = self._now()
+        if self.client and (sentence != self.said or is_other):
+            self.said = sentence
+            self.client.say(answer)
+
+    def foresee(self, before: Sequence[Place], view: View) -> tuple[Answer, str]:
+        """Return the message for the client, and what of it stays as it is while time goes by."""
+        now = self._now()
+        self.latest = self._latest_start(before, view, now)
+        tickets = [each.ticket for each in before if each.asked.among & self.asked.among and not each.is_passed_over]
+        # Jobs have its GPUs, and it is not known until when.
+        is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
+        holders = view.jobs_on(self.asked.among) if is_held_up else []
+        sentence = self._waits_for(tickets, view)
+        named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
+        held = held_by(named, now=time.time())
+        # Cut off, it would name half a job.
+        sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
+        people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
+        message = sentence + at_the_latest(None if self.latest is None else self.latest - now)
+        return Answer(kind=WAITING, message=message, people=tuple(people - {self.ticket.person, 0})), sentence
+
+    def _waits_for(self, before: Sequence[Ticket], view: View) -> str:
+        hint = "" if before else self.hint
+        if view.is_over(self.asked):
+            hint = format_held(self.asked.permission, view.held(self.asked))
+        withheld = {"drained": view.drained, "sick": view.sick}
+        return waiting_for(
+            self.asked.count,
+            free=(view.free & self.asked.among).bit_count(),
+            withheld={why: numbers_in(gpus & self.asked.among) for why, gpus in withheld.items()},
+            fitting=self.asked.among.bit_count(),
+            host_total=view.host_total,
+            before=before,
+            hint=hint,
+            title=lambda ticket: self._title_of(ticket.name, ticket.person),
+        )
+
+    def _latest_start(self, before: Sequence[Place], view: View, now: float) -> float | None:
+        own = sum(other.asked.count for other in before if self._shares_limit_with(other))
+        if self.asked.is_spare or view.is_over(self.asked, own):
+            return None
+        # Who would have too many GPUs may have some at any moment, when others come back.
+        waiters = [each.asked.replace(seconds=0.0) if each.is_passed_over else each.asked for each in before]
+        start = latest_start(self.asked, waiters, view.latest_ends(now))
+        # There are enough for it, and it cannot have them: a program uses some without a reservation.
+        return start if start is not None and start > now else None
+
+    def _shares_limit_with(self, other: Place) -> bool:
+        """Return whether GPUs of another job count against the limit of this one."""
+        permission = self.asked.permission
+        is_of_group = permission.is_together and other.asked.permission.group == permission.group
+        return is_of_group or other.asked.person == self.asked.person
+
+    def _is_enough(self, gpus: int) -> bool:
+        return (gpus & self.asked.among).bit_count() >= self.asked.count
+
+    def _title_of(self, name: str, person: int) -> str:
+        """Return what a job is called for one who waits: another's is named with its owner."""
+        return name if person in (self.ticket.person, 0) else f"{{{person}}}'s {name}"
+
+
+def waiting_for(
+    count: int,
+    *,
+    free: int,
+    fitting: int,
+    host_total: int,
+    before: Sequence[Ticket],
+    withheld: Mapping[str, Sequence[int]] = {},
+    hint: str = "",
+    title: Callable[[Ticket], str] = lambda ticket: ticket.name,
+) -> str:
+    """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
+
+    GPUs that are `withheld` are named with why ("drained"), and not free. The `hint` says what can be done about it,
+    and `title` what another's job is called.
+    """
+    which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
+    said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
+    said += "".join(f", {_named(numbers)} {why}" for why, numbers in withheld.items() if numbers)
+    hint = f"; {hint}" if hint else ""
+    if not before:
+        return f"{said}{hint}"
+    named = [
+        f"{title(ticket)}: {ticket.count if place else _gpus(ticket.count)}"
+        for place, ticket in enumerate(before[:MOST_NAMED])
+    ]
+    jobs = len(before)
+    more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
+    return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more}){hint}"
+
+
+def held_by(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) -> str:
+    """Return what stands behind that where it is not known when GPUs are free: which jobs have them.
+
+    Each has a title, the numbers of its GPUs, and since when it has them, in seconds since 1970 (UTC).
+    """
+    named = [
+        f"{_named(numbers)}: {title} since {format_past(since, now=now)}"
+        for title, numbers, since in holders[:MOST_HOLDERS_NAMED]
+    ]
+    more = f" and {len(holders) - len(named)} more" if len(holders) > len(named) else ""
+    return f"; {', '.join(named)}{more}" if named else ""
+
+
+def at_the_latest(seconds: float | None) -> str:
+    """Return what stands behind that where it is known in how many seconds it has its GPUs at the latest."""
+    return "" if seconds is None else f"; at the latest in {format_seconds(seconds)}"
+
+
+def _named(numbers: Sequence[int]) -> str:
+    # Who waits alone needs little of this package.
+    from amdgpu_discovery.unknown_gpus import format_numbers
+
+    return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers).replace(',', '')}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"

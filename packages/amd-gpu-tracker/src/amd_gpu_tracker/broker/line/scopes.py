@@ -1,0 +1,80 @@
+"""Hand GPUs over: where only their holders may open GPUs, from within a scope in which a program finds no other.
+
+ROCm skips a GPU that the device filter forbids (EPERM), and fails wholly at one that a list forbids (EACCES). The
+kernel asks the list first for a node, so it is the list that keeps users out; the filter makes KFD hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import partial
+
+from amd_gpu_tracker.broker.jobs.child import Children
+from amd_gpu_tracker.broker.jobs.job_processes import scope_of
+from amd_gpu_tracker.broker.jobs.journal import Journal
+from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.protocol import Answer, format_answer, refusal
+from amd_gpu_tracker.node_access.scope import allowed_devices, read_devices, start_scope
+from amd_gpu_tracker.node_access.users import NodeUsers
+from amd_gpu_tracker.records.job_ids import name_of
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
+
+# Longer than systemd is given.
+CHILD_SECONDS = 60
+TELL_SECONDS = 10.0
+# Slurm ends the processes of its cgroup, and has a device filter of its own there.
+SLURM = "slurm"
+
+
+class NoScope(ToolkitError):
+    """GPUs that were reserved for a job in which ROCm would fail at the other ones."""
+
+
+class Scopes:
+    """Who was handed GPUs and is being moved to a scope."""
+
+    def __init__(self, host: Host, node_users: NodeUsers, log: Journal, children: Children) -> None:
+        self._host = host
+        self._node_users = node_users
+        self._log = log
+        self._children = children
+
+    def hand_over(self, client: Connection, job: str, grant: Answer) -> Answer | None:
+        """Return what a client is told that can use what it was given; None where it is told from within a scope."""
+        if not self._is_needed(client):
+            return grant
+        descriptor, unsent = client.pass_on()
+        act = partial(self._move_and_tell, client, job, grant, descriptor, unsent)
+        self._children.start(act, seconds=CHILD_SECONDS, keep=(descriptor,))
+        return None
+
+    def _is_needed(self, client: Connection) -> bool:
+        uid, pid = client.peer.uid, client.peer.process.pid
+        return self._node_users.is_reserved and uid != 0 and self._host.is_this_machine and not _is_in_slurm(pid)
+
+    def _move_and_tell(self, client: Connection, job: str, grant: Answer, descriptor: int, unsent: bytes) -> None:
+        process, uid = client.peer.process, client.peer.uid
+        gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
+        failed = start_scope(
+            scope_of(job, process),
+            process.pid,
+            parent=f"user-{uid}.slice",
+            allowed=allowed_devices(gpus, read_devices(self._host)),
+        )
+        if failed:
+            self._log("refused", f"{job}: no scope could be started: {failed}", job=name_of(job), user=uid)
+            grant = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
+        with socket.socket(fileno=os.dup(descriptor)) as connected:
+            connected.settimeout(TELL_SECONDS)
+            connected.sendall(unsent + format_answer(grant))
+
+
+def _is_in_slurm(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return SLURM in file.read()
+    except OSError:
+        return False

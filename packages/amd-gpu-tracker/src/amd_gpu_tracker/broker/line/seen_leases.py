@@ -1,0 +1,96 @@
+"""The leases as the broker saw them last: what ended since is dropped and recorded, and jobs go on in containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from amd_gpu_tracker.broker.jobs.job_processes import find_container
+from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
+from amd_gpu_tracker.broker.line.grants import Grants
+from amd_gpu_tracker.broker.line.recent_use import RecentUse
+from amd_gpu_tracker.broker.line.view import View, read_view
+from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.history.files import settle
+from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.node_access.users import NodeUsers
+from amd_gpu_tracker.records.history import FOUND, PROGRAM
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
+from amd_gpu_tracker.records.lease import BY_API, Lease
+from amdgpu_discovery.errors import ToolkitError
+
+
+class SeenLeases:
+    """What `look` finds is in `view` until the next look."""
+
+    def __init__(self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, log: Journal) -> None:
+        """Drop what ended while no broker was there."""
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._grants = grants
+        self._node_users = node_users
+        self._recent_use = recent_use
+        self._log = log
+        self.view = View()
+        self._reconcile()
+
+    def look(self) -> View:
+        """Read the leases again, and count what is used."""
+        self._end_reservations()
+        view = read_view(self._state, self._processes)
+        # Where that fails, it is tried again: what ended is in the view of before.
+        self.view = read_view(self._state, self._processes) if self._hand_down(self.view.leases, view) else view
+        self._node_users.follow(self.view.leases)
+        self._recent_use.count(self.view.holding)
+        living = {lease.container_id for lease in self.view.reservations}
+        given = self._grants.given
+        if ended := sorted(given.keys() - living):
+            # The history has the end that was seen, not the moment of the look.
+            self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
+        for job in ended:
+            self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
+        self._grants.given = self.view.given()
+        return self.view
+
+    def _hand_down(self, leases: Sequence[Lease], view: View) -> bool:
+        """Let jobs go on in containers that their commands left detached; return whether there are any.
+
+        Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, of
+        a spare one, or one that a user's own lease names.
+        """
+        living = {each.key for each in view.leases}
+        named = {each.lease.reservation_digest for each in view.user_leases}
+        ended = [each for each in leases if each.key not in living and BY_API in each.ways and not each.until]
+        # Each of them, whatever becomes of another.
+        went_on = [self._go_on(each) for each in ended if each.limit or each.is_spare or each.token_digest in named]
+        return any(went_on)
+
+    def _go_on(self, job: Lease) -> bool:
+        container = find_container(job, self._processes)
+        if container is None or not self._grants.hand_down(job, container):
+            return False
+        sentence = f"{job.container_id}, in a container, as process {container.pid}"
+        log_of(self._log, job, self._state.host)("goes on", sentence)
+        return True
+
+    def _reconcile(self) -> None:
+        """Drop what ended while no broker was there."""
+        with suppress(ToolkitError):
+            leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
+            self._hand_down(leases, read_view(self._state, self._processes))
+        with suppress(ToolkitError, OSError):
+            settle(self._book)
+        self._drop_ended(FOUND)
+
+    def _drop_ended(self, how: str, paths: Sequence[str] = ()) -> None:
+        """Remove those of these leases, or of all, whose holders have ended; `how` that is known is for the history."""
+        with suppress(ToolkitError), self._book.locked():
+            prune_leases(self._state, self._processes, paths or self._state.lease_paths(locked=True), how)
+
+    def _end_reservations(self) -> None:
+        """Drop the reservations whose time is over."""
+        now = self._processes.now()
+        for lease in self.view.leases:
+            if lease.until and lease.until <= now:
+                # By what its lease says now: it may have been kept meanwhile.
+                release(self._book, lease.container_id)

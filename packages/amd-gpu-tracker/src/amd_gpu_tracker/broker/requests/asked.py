@@ -1,0 +1,132 @@
+"""A user's request, weighed: which GPUs it wants, among which ones, and by which rules."""
+
+from __future__ import annotations
+
+import time
+
+from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
+from amd_gpu_tracker.broker.requests.order import Waiter, as_bits
+from amd_gpu_tracker.broker.requests.peer import Peer
+from amd_gpu_tracker.broker.requests.people import NO_LIMIT, ROOT, NotAllowed, Permission, Terms
+from amd_gpu_tracker.broker.requests.protocol import Request, rules_heard
+from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
+from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.errors import TrackerDisabled
+from amd_gpu_tracker.records.job_ids import job_id
+from amd_gpu_tracker.tickets import Ticket
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.selection import select_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from amdgpu_discovery.choices.grammar import Choice
+
+
+class Asked(Waiter):
+    """A request that can be met, now or later.
+
+    Attributes:
+        ticket: Its ticket, of number 0 before its job waits.
+        permission: What its person may.
+        rules: What is said about choices.
+        may_be_taken: Whether its GPUs may be another's alone.
+        person_known: The person, for its lease; None where that is unknown.
+    """
+
+    ticket: Ticket
+    permission: Permission = ROOT
+    rules: ChoiceRules = NO_RULES
+    may_be_taken: bool = True
+    person_known: int | None = 0
+
+    @property
+    def job(self) -> str:
+        """Return the id of its job or reservation."""
+        return job_id(self.ticket.owner, self.ticket.name)
+
+    def allowed(self, permission: Permission) -> Asked:
+        """Return this with what its person may now."""
+        # What is ended has some time left after SIGTERM.
+        seconds = permission.seconds + GRACE_SECONDS if permission.seconds else 0.0
+        return self.replace(permission=permission, seconds=seconds)
+
+    def at(self, number: int, since: float) -> Asked:
+        """Return this at a place in the line, where it has been since a moment."""
+        return self.replace(number=number, ticket=self.ticket.replace(number=number, since=since))
+
+
+def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
+    """Return what a user requests; raise errors that waiting cannot change."""
+    host, policy, processes = book.state.host, book.state.read_policy(), book.processes
+    rules = _rules_for(host, terms, permission, request.numbers)
+    if terms.hears_rules and request.rules is not None:
+        rules = rules_heard(request.rules, request.numbers)
+    if not policy.enabled:
+        raise TrackerDisabled
+    choice, wanted = _find_wanted_within(host, request.gpus, rules, permission)
+    if not wanted:
+        raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
+    count = choice.count if choice else len(wanted)
+    _require_within(permission, count)
+    person = peer.person(request.behind)
+    ticket = Ticket(
+        number=0,
+        name=request.name,
+        request=request.gpus,
+        count=count,
+        among=tuple(sorted(gpu.number for gpu in wanted)),
+        since=time.time(),
+        waiter=peer.process,
+        boot_id=processes.boot_id,
+        namespace=processes.namespace,
+        owner=peer.uid,
+        person=person or 0,
+        is_spare=bool(request.spare),
+    )
+    is_particular, may_be_taken = choice is not None and choice.in_one_hive, is_contested(policy, choice, wanted)
+    asked = asked_by(ticket).replace(rules=rules, may_be_taken=may_be_taken, is_particular=is_particular)
+    # Without the service, an unknown person stays unknown, as for jobs that did not wait.
+    return asked.allowed(permission).replace(person_known=person if terms.hears_rules else person or 0)
+
+
+def asked_by(ticket: Ticket) -> Asked:
+    """Return what is known of a request by its ticket; the rest nothing knows until its client connects."""
+    among, person, is_spare = as_bits(ticket.among), ticket.person, ticket.is_spare
+    return Asked(number=ticket.number, person=person, among=among, count=ticket.count, is_spare=is_spare, ticket=ticket)
+
+
+def _rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[int, ...] | None) -> ChoiceRules:
+    """Return the rules for a user's requests: among the groups of GPUs allowed, and among `numbers`."""
+    allowed = None if numbers is None else frozenset(numbers)
+    if permission.groups:
+        gpus = locate_gpus(host)
+        requests = [terms.rules.groups[name] for name in permission.groups if name in terms.rules.groups]
+        in_groups = frozenset(gpu.number for request in requests for gpu in select_gpus(gpus, request))
+        allowed = in_groups if allowed is None else in_groups & allowed
+    return terms.rules if allowed is None else terms.rules.replace(numbers=tuple(sorted(allowed)))
+
+
+def _find_wanted_within(
+    host: Host, request: str, rules: ChoiceRules, permission: Permission
+) -> tuple[Choice | None, Any]:
+    """Return what `find_wanted` does, with an error about GPUs that exist and are not allowed in other words."""
+    try:
+        return find_wanted(host, request, rules)
+    except RequestError as error:
+        if not error.names_hidden or rules.numbers is None:
+            raise
+        whose = f"of {', '.join(permission.groups)}" if permission.groups else "of the batch job"
+        raise RequestError(error.message, hint=f"you may reserve only GPUs {whose}") from error
+
+
+def _require_within(permission: Permission, count: int) -> None:
+    """Raise NotAllowed if a user requests more GPUs than ever allowed."""
+    if permission.gpus != NO_LIMIT and count > permission.gpus:
+        most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
+        who = permission.who if permission.is_together else "you"
+        raise NotAllowed(f"{who} may have {most} at once, but this requests {count}", hint="request fewer")

@@ -1,0 +1,161 @@
+"""One client's connection: a line comes in, answers go out, and the server waits for neither. Users take turns."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from amd_gpu_tracker.broker.requests.peer import Peer, has_ended
+from amd_gpu_tracker.broker.requests.protocol import (
+    LARGEST_LINE,
+    Answer,
+    ProtocolError,
+    Request,
+    format_answer,
+    parse_request,
+)
+
+# What a client may leave unread before it loses its connection: many answers.
+MOST_UNREAD = 64 * 1024
+# How long a client may take for its one line, and to read the last answer.
+SILENCE_SECONDS = 10.0
+Item = TypeVar("Item")
+# Of one user, before it is the next one's turn; a request takes 5 to 20 milliseconds and is not interrupted.
+TURN_SECONDS = 0.01
+
+
+def has_hung_up(connected: socket.socket) -> bool:
+    """Return whether the other end was closed, with whatever it sent before."""
+    poll = select.poll()
+    poll.register(connected, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+
+class Connection:
+    """A client; `pidfd` is that of its process, `now` a clock."""
+
+    def __init__(self, connected: socket.socket, peer: Peer, pidfd: int, now: Callable[[], float]) -> None:
+        self._socket = connected
+        self._now = now
+        self.peer = peer
+        self.pidfd = pidfd
+        self._incoming = b""
+        self._outgoing = b""
+        self.has_asked = False
+        # Whether the last answer is on its way, and whether the connection is over.
+        self.is_last = False
+        self.is_closed = False
+        # Whether an answer was sent to a client that had gone.
+        self.is_lost = False
+        self.deadline: float | None = self._now() + SILENCE_SECONDS
+
+    def fileno(self) -> int:
+        """Return the descriptor of its socket."""
+        return self._socket.fileno()
+
+    def is_gone(self) -> bool:
+        """Return whether the client has gone, so that it can be given nothing."""
+        return self.is_closed or has_ended(self.pidfd)
+
+    def is_over(self, now: float) -> bool:
+        """Return whether it is closed, or has been silent for too long."""
+        return self.is_closed or (self.deadline is not None and now >= self.deadline)
+
+    def read(self) -> Request | None:
+        """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""
+        try:
+            # Where nobody is left to whom an answer could go, nothing is read.
+            more = b"" if not self.has_asked and has_hung_up(self._socket) else self._socket.recv(LARGEST_LINE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            more = b""
+        # One request for each connection: who sends on and on would keep this busy.
+        if not more or self.has_asked:
+            self.is_closed = True
+            return None
+        self._incoming += more
+        line, end, _ = self._incoming.partition(b"\n")
+        if len(line) >= LARGEST_LINE:
+            raise ProtocolError(f"the line is longer than {LARGEST_LINE} bytes")
+        if not end:
+            return None
+        self.has_asked, self._incoming, self.deadline = True, b"", None
+        return parse_request(line)
+
+    def say(self, answer: Answer) -> None:
+        """Send an answer, as far as the client takes it now."""
+        if self.is_closed:
+            self.is_lost = True
+        elif not self.is_last:
+            self._outgoing += format_answer(answer)
+            self.write()
+
+    def finish(self, answer: Answer) -> None:
+        """Send the last answer."""
+        self.say(answer)
+        self.is_last, self.deadline = True, self._now() + SILENCE_SECONDS
+        self.is_closed = self.is_closed or not self._outgoing
+
+    def pass_on(self) -> tuple[int, bytes]:
+        """Leave the last answer to another process; return the socket's descriptor, and what is to be sent before."""
+        unsent, self._outgoing, self.is_closed = self._outgoing, b"", True
+        return self.fileno(), unsent
+
+    def write(self) -> None:
+        """Send what is left."""
+        try:
+            sent = self._socket.send(self._outgoing) if self._outgoing else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.is_closed = self.is_lost = True
+            return
+        self._outgoing = self._outgoing[sent:]
+        if len(self._outgoing) > MOST_UNREAD or (self.is_last and not self._outgoing):
+            self.is_closed = True
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether something is left to send."""
+        return bool(self._outgoing)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._socket.close()
+        os.close(self.pidfd)
+
+
+class FairTurns(Generic[Item]):
+    """Queues by user. `now` is a clock."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._queues: dict[int, deque[Item]] = {}
+        self._now = now
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def count_of(self, uid: int) -> int:
+        """Return how much is to be done for a user."""
+        return len(self._queues.get(uid, ()))
+
+    def add(self, uid: int, item: Item) -> None:
+        """Add something that is to be done for a user, behind the rest."""
+        self._queues.setdefault(uid, deque()).append(item)
+
+    def take(self, seconds: float = TURN_SECONDS) -> Iterator[Item]:
+        """Yield what is done in one round: of each user one item, and more until its caller has spent `seconds`."""
+        for uid in list(self._queues):
+            queue, end = self._queues[uid], self._now() + seconds
+            while queue:
+                yield queue.popleft()
+                if self._now() >= end:
+                    break
+            if not queue:
+                del self._queues[uid]

@@ -1,0 +1,68 @@
+"""Names of jobs that tell others nothing: what is written down is a word that only their owner's name leads to.
+
+Leases, tickets and the history are files that all users may read, and every list, refusal and metric comes from them;
+so the name never gets there. A secret that only root reads keeps others from trying names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from amd_gpu_tracker.broker.requests.protocol import FOR_GPUS, Request
+from amd_gpu_tracker.records.state import State
+from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.plain_files import read_plain_file
+
+KEPT_IN = "job-names.secret"
+SECRET_BYTES = 32
+PREFIX = "job-"
+# Of 8 bits each: two names of one user are one word once in a million million.
+WORD_BYTES = 5
+
+
+class JobNames:
+    """What jobs are called in files; `has(owner, name)` says whether one exists, `has(0, name, person)` by sudo."""
+
+    def __init__(self, state: State, has: Callable[..., bool]) -> None:
+        self._state = state
+        self._has = has
+        self._secret = b""
+        self.are_private = False
+
+    def hide(self, request: Request, uid: int, owner: int | None) -> Request:
+        """Return a request with the names by which its jobs are written down; FileError.
+
+        Of user `uid`; `owner` is the reservation's owner, None for any user.
+        """
+        if not self.are_private:
+            return request
+        is_new = request.verb in FOR_GPUS
+        name = self._name(uid if is_new or owner is None else owner, request.name, is_new=is_new)
+        inside = request.reservation and self._name(uid if owner is None else owner, request.reservation, is_new=False)
+        return request.replace(name=name, reservation=inside)
+
+    def _name(self, owner: int, name: str, *, is_new: bool) -> str:
+        """Return the word for a name, also of a job made with sudo; the name itself if it is of a list or older."""
+        word = self._word(owner, name)
+        found = next((each for each in (word, name) if self._has(owner, each)), "")
+        if found or is_new:
+            return found or word
+        by_sudo = self._word(0, name)
+        return by_sudo if self._has(0, by_sudo, owner) else name
+
+    def _word(self, owner: int, name: str) -> str:
+        # Only where names are private; it loads OpenSSL.
+        from hashlib import blake2s
+
+        self._secret = self._secret or self._read_secret()
+        return PREFIX + blake2s(f"{owner}/{name}".encode(), key=self._secret, digest_size=WORD_BYTES).hexdigest()
+
+    def _read_secret(self) -> bytes:
+        path = f"{self._state.run_directory}/{KEPT_IN}"
+        try:
+            return read_plain_file(path, largest=SECRET_BYTES)[0]
+        except FileNotFoundError:
+            secret = os.urandom(SECRET_BYTES)
+            replace_file(path, secret, mode=0o600)
+            return secret

@@ -1,0 +1,214 @@
+"""Who may reserve GPUs, how many at once, and among which.
+
+The administrator's words, `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=4:together` and `everyone`,
+name users and groups by number as well, because names are not looked up when GPUs are given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable
+
+from amd_gpu_tracker.broker.requests.order import FAIR
+from amd_gpu_tracker.errors import WaitRefused
+from amd_gpu_tracker.times import format_duration, parse_at_most
+from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.broker.requests.peer import Peer
+    from amd_gpu_tracker.broker.requests.protocol import Request
+
+EVERYONE = "everyone"
+GROUP_SIGN = "@"
+TOGETHER = "together"
+NO_LIMIT = 0
+MOST_GPUS = 1024
+LARGEST_ID = (1 << 32) - 2
+# A year.
+MOST_SECONDS = 366 * 86400
+
+
+class NotAllowed(ToolkitError):
+    """A user who may not reserve GPUs, or not these, or not so many."""
+
+    exit_code = 3
+
+
+class Permission(Value):
+    """A user's permission.
+
+    Attributes:
+        who: A user's name, `@` and a group's name, or `everyone`.
+        number: Number of the user or group; None for everyone.
+        gpus: How many GPUs at once; 0 where that is not limited.
+        seconds: For how long each job and reservation may have them; 0 where that is not limited.
+        groups: Groups of GPUs among which; () for all GPUs.
+        is_together: Whether all members of the group together have so many GPUs at once, not each of them.
+        is_excluded: Whether it allows nothing, whatever rules for groups or everyone say.
+    """
+
+    who: str
+    number: int | None = None
+    gpus: int = NO_LIMIT
+    seconds: int = NO_LIMIT
+    groups: tuple[str, ...] = ()
+    is_together: bool = False
+    is_excluded: bool = False
+
+    @property
+    def group(self) -> int | None:
+        """Return the group whose members have GPUs by this, None for the user's own rule or everyone's."""
+        return self.number if self.is_of_group else None
+
+    @property
+    def is_of_group(self) -> bool:
+        """Return whether it is about the members of a group."""
+        return self.who.startswith(GROUP_SIGN)
+
+
+ROOT = Permission(who="root", number=0)
+
+
+class Terms(Value):
+    """Who may, and how.
+
+    Attributes:
+        rules: What is said about choices.
+        permissions: Who may reserve GPUs.
+        order: `fair` or `fifo`.
+        is_reserved: Whether only those who have reserved a GPU may open its nodes.
+        hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
+        idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
+        has_private_names: Whether jobs are written down without the names that people gave them.
+    """
+
+    rules: ChoiceRules = NO_RULES
+    permissions: tuple[Permission, ...] = ()
+    order: str = FAIR
+    is_reserved: bool = False
+    hears_rules: bool = False
+    idle: int = 0
+    has_private_names: bool = False
+
+
+# Reads the terms of a host; ToolkitError where they cannot be read.
+FindTerms = Callable[[Host], Terms]
+
+
+def parse_permission(text: str) -> Permission:
+    """Return what one of the administrator's words says; ValueError."""
+    whose, *limits = text.split(":")
+    who, _, number = whose.partition("=")
+    if not is_name(who) or (who == EVERYONE) != (number == ""):
+        raise ValueError(f"{whose!r} is not NAME=NUMBER, @GROUP=NUMBER or {EVERYONE}")
+    permission = Permission(who=who, number=_parse_number(number, LARGEST_ID) if number else None)
+    try:
+        for limit in limits:
+            permission = _with_limit(permission, limit)
+    except WaitRefused as error:
+        raise ValueError(error.message) from None
+    if permission.is_together and not (permission.is_of_group and permission.gpus):
+        raise ValueError(f"{whose} limits GPUs together, but is not a group with a count")
+    return permission
+
+
+def format_permission(permission: Permission) -> str:
+    """Return a permission as one of the administrator's words."""
+    number = "" if permission.number is None else f"={permission.number}"
+    gpus = f":gpus={permission.gpus}" if permission.gpus or permission.is_excluded else ""
+    gpus += ":together" if permission.is_together else ""
+    time = f":time={format_duration(permission.seconds)}" if permission.seconds else ""
+    groups = f":groups={','.join(permission.groups)}" if permission.groups else ""
+    return f"{permission.who}{number}{gpus}{time}{groups}"
+
+
+def find_permission(permissions: Iterable[Permission], uid: int, gids: Collection[int]) -> Permission | None:
+    """Return the permission that counts for a user, None if there is none.
+
+    One for the user goes before those for groups, and these go before that for everyone. Of several groups the one
+    that allows most counts.
+    """
+    permissions = list(permissions)
+    own = [each for each in permissions if each.number == uid and not each.is_of_group]
+    groups = [each for each in permissions if each.is_of_group and each.number in gids]
+    everyone = [each for each in permissions if each.who == EVERYONE]
+    return next(iter(own or sorted(groups, key=_generosity, reverse=True) or everyone), None)
+
+
+def require_permission(terms: Terms, peer: Peer) -> Permission:
+    """Return the permission of a process; NotAllowed. Root needs none, nor does a caller for its own process."""
+    if peer.uid in (0, os.geteuid()):
+        return ROOT
+    found = find_permission(terms.permissions, peer.uid, peer.gids)
+    if found is None or found.is_excluded:
+        hint = f"ask the administrator for 'sudo amd-ctk users allow {peer.uid}'"
+        raise NotAllowed("you may not reserve GPUs on this host", hint=hint)
+    if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
+        # A member of a group who dropped it would have more than the group's rule allows.
+        problem = "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing"
+        raise NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")
+    return found
+
+
+def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
+    """Return what a process may for what it asks; NotAllowed. What is spare takes nothing: no limit counts.
+
+    Root may everything, but who became root by sudo keeps the own limits.
+    """
+    permission, person = require_permission(terms, peer), peer.person(request.behind)
+    if person and not peer.uid:
+        own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
+        if own and own.is_excluded:
+            problem = f"user {person} may not reserve GPUs on this host"
+            raise NotAllowed(problem, hint="run the command as root, without sudo")
+        permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
+    return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
+
+
+def require_in_time(permission: Permission, seconds: int) -> None:
+    """Raise NotAllowed if a user requests GPUs for longer than allowed."""
+    if permission.seconds != NO_LIMIT and seconds > permission.seconds:
+        most = format_duration(permission.seconds)
+        raise NotAllowed(f"you may have GPUs for {most} at most", hint=f"write --for={most}, or less")
+
+
+def format_held(permission: Permission, held: int) -> str:
+    """Return how many of the GPUs that a permission allows are in use."""
+    who = f"{permission.who} has" if permission.is_together else "you have"
+    return f"{who} {held} of {permission.gpus} GPUs"
+
+
+def is_name(text: str) -> bool:
+    """Return whether a user, @group or everyone can be written like this in the settings."""
+    name = text.removeprefix(GROUP_SIGN)
+    return bool(name) and name.isprintable() and not set(" =:,") & set(name)
+
+
+def _generosity(permission: Permission) -> tuple[bool | int, ...]:
+    gpus, seconds = permission.gpus, permission.seconds
+    of_gpus = (not permission.is_excluded, gpus == NO_LIMIT, gpus, not permission.is_together)
+    return (*of_gpus, seconds == NO_LIMIT, seconds, not permission.groups)
+
+
+def _with_limit(permission: Permission, text: str) -> Permission:
+    key, _, value = text.partition("=")
+    if key == "gpus":
+        gpus = _parse_number(value, MOST_GPUS)
+        return permission.replace(gpus=gpus, is_excluded=gpus == 0)
+    if text == TOGETHER:
+        return permission.replace(is_together=True)
+    if key == "time":
+        return permission.replace(seconds=parse_at_most(value, MOST_SECONDS))
+    if key == "groups" and all(value.split(",")):
+        return permission.replace(groups=tuple(value.split(",")))
+    raise ValueError(f"{text!r} is not gpus=N, together, time=24h or groups=GROUP,...")
+
+
+def _parse_number(text: str, largest: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest)) and int(text) <= largest):
+        raise ValueError(f"{text!r} is not a number")
+    return int(text)
