@@ -156,6 +156,13 @@ def test_where_no_process_is_above_typer_says_that_the_shell_is_not_known(monkey
     answer_completion(typer.main.get_command(alone()), "amd-gpu-tracker", ["--show-completion"])
 
 
+def test_for_a_shell_without_a_script_none_of_another_is_installed(tmp_path, amd_gpu_tracker):
+    answer = amd_gpu_tracker("--install-completion", "elvish", command=["bash", "-c", '"$0" "$@"; exit $?'])
+
+    assert (answer.returncode, answer.stdout, os.listdir(tmp_path)) == (2, "", [])
+    assert "Invalid value for --install-completion: 'elvish' is not one of bash, zsh, fish.\n" in answer.stderr
+
+
 def test_a_home_directory_that_cannot_be_written_is_named(tmp_path, amd_gpu_tracker):
     (tmp_path / ".config").write_text("a file")
 

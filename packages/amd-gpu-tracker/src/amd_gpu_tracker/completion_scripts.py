@@ -19,6 +19,7 @@ SCRIPTS = Path(__file__).with_name("shells")
 PARTS = {"bash": ("walk.sh", "bash.sh"), "zsh": ("walk.sh", "zsh.sh"), "fish": ("fish.fish",)}
 # Where another one of these is nearer, theirs is not meant.
 SHELLS = (*PARTS, "sh", "ash", "dash", "csh", "tcsh", "ksh", "mksh", "pwsh", "elvish", "nu", "xonsh")
+OF_TYPER = ("powershell", "pwsh")
 TABLE = "# The table stands here.\n"
 PROGRAM = "amd-ctk"
 # Typer's options, which print and install scripts that start the program at each TAB.
@@ -55,7 +56,7 @@ def format_script(command: Any, program: str, shell: str) -> str:
 
 
 def answer_completion(command: Any, program: str, words: Sequence[str]) -> None:
-    """Print or install the script of a shell, and end, where a command line has one of Typer's options.
+    """Print or install the script of a shell, and end, where a command line has one of Typer's options; BadParameter.
 
     The shell is the next word, or the one that the program was started from. Typer answers for all others.
     """
@@ -63,7 +64,10 @@ def answer_completion(command: Any, program: str, words: Sequence[str]) -> None:
     # Behind a command it is one of its words.
     if at == len(words) or any(word in command.commands for word in words[:at]):
         return
-    shell = next((word for word in words[at + 1 : at + 2] if word in PARTS), "") or _find_shell()
+    named = next((word for word in words[at + 1 : at + 2] if not word.startswith("-")), "")
+    if named and named not in (*PARTS, *OF_TYPER):
+        raise typer.BadParameter(f"{named!r} is not one of {', '.join(PARTS)}.", param_hint=words[at])
+    shell = named or _find_shell()
     if shell not in PARTS:
         return
     script = format_script(command, program, shell)
