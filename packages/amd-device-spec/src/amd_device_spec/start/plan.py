@@ -195,13 +195,13 @@ def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) ->
         gpus = []
 
     def decide(allowed: Sequence[GpuLocation]) -> Grant:
-        return _grant(request, Node(gpus=allowed, settings=settings, unnumbered=unnumbered, described=described))
-
-    def unnumbered() -> list[UnnumberedGpu]:
-        return _find_unnumbered_gpus(host)
-
-    def described() -> list[Gpu]:
-        return _find_gpus(host)
+        node = Node(
+            gpus=allowed,
+            settings=settings,
+            unnumbered=lambda: _find_unnumbered_gpus(host),
+            described=lambda: _find_gpus(host),
+        )
+        return _grant(request, node)
 
     if request.job is None:
         return decide(gpus), gpus
