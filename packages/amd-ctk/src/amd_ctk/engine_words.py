@@ -94,18 +94,24 @@ def find_run(words: Sequence[str]) -> int | None:
     start = find_engine(words)
     if os.path.basename(words[start]) not in ENGINES:
         return None
-    position = start + 1
-    while position < len(words):
+    _, position = options_before_run(words[start + 1 :])
+    return None if position is None else start + 1 + position
+
+
+def options_before_run(words: Sequence[str]) -> tuple[list[str], int | None]:
+    """Return the options behind an engine's name, and where `run` or `create` stands, None where neither does."""
+    options: list[str] = []
+    position = 0
+    while position < len(words) and words[position] not in COMMANDS:
         word = words[position]
-        if word in COMMANDS:
-            return position
         if word.startswith("-"):
+            options.append(word)
             position += 2 if takes_next_word(word) else 1
         elif word == "container":
             position += 1
         else:
-            return None
-    return None
+            return options, None
+    return options, position if position < len(words) else None
 
 
 class Prefixed(Value):

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import COMMANDS, takes_next_word, unknown_option, values_before
+from amd_ctk.engine_words import options_before_run, unknown_option, values_before
 from amd_ctk.explain.container import DOCKER, PODMAN, Container, ExplainError
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
@@ -111,20 +111,12 @@ def read_options(words: Sequence[str]) -> dict[str, list[str]]:
 
 def _split_command(engine: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Return the words in front of `run` and those behind it."""
-    position = 0
-    while position < len(words):
-        word = words[position]
-        if word in COMMANDS:
-            return words[:position], words[position + 1 :]
-        if word.startswith("-"):
-            if problem := unknown_option(engine, word):
-                raise ExplainError(f"{engine}: {problem}", hint=f"'{engine} --help' lists the options")
-            position += 2 if takes_next_word(word) else 1
-        elif word == "container":
-            position += 1
-        else:
-            break
-    raise ExplainError("this is not a 'docker run' or 'podman run' command", hint="as in -- docker run IMAGE")
+    options, position = options_before_run(words)
+    if problem := next(filter(None, (unknown_option(engine, option) for option in options)), ""):
+        raise ExplainError(f"{engine}: {problem}", hint=f"'{engine} --help' lists the options")
+    if position is None:
+        raise ExplainError("this is not a 'docker run' or 'podman run' command", hint="as in -- docker run IMAGE")
+    return words[:position], words[position + 1 :]
 
 
 def _separate(options: Mapping[str, list[str]]) -> dict[str, list[str]]:
