@@ -48,7 +48,14 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
     for path, number in numbers.items():
         if path in found or path not in cards:
             _check_node(path, number, found.get(path))
-    numbers[KFD_PATH] = _read_kfd_number(host)
+    kfd_number = read_kfd_number(host)
+    if kfd_number is None:
+        raise DeviceNodeError(
+            f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",
+            path=KFD_PATH,
+            hint="check that the amdgpu driver is loaded and that /sys is mounted",
+        )
+    numbers[KFD_PATH] = kfd_number
     _check_node(KFD_PATH, numbers[KFD_PATH], found.get(KFD_PATH))
     return [
         DeviceNode(
@@ -66,6 +73,13 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
 def drm_number(path: str, minor: int) -> DeviceNumber:
     """Return the number of a card or render node. Its name tells it (drm_sysfs.c), so sysfs need not be asked."""
     return DeviceNumber(path=path, major=DRM_MAJOR, minor=minor)
+
+
+def read_kfd_number(host: Host) -> tuple[int, int] | None:
+    """Return the major and minor number of /dev/kfd, None where the kernel gives none."""
+    first, _, second = host.read_attribute(KFD_NUMBER).partition(":")
+    major, minor = parse_number(first), parse_number(second)
+    return (major, minor) if major and minor is not None else None
 
 
 def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[DeviceNode]:
@@ -87,18 +101,6 @@ def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str
         f"in this user namespace {', '.join(paths)} keep the host's mode and open only to their"
         " group: use crun with '--group-add keep-groups', or a udev rule that sets MODE=\"0666\""
     )
-
-
-def _read_kfd_number(host: Host) -> tuple[int, int]:
-    first, _, second = host.read_attribute(KFD_NUMBER).partition(":")
-    major, minor = parse_number(first), parse_number(second)
-    if not major or minor is None:
-        raise DeviceNodeError(
-            f"the kernel gives no device number for {KFD_PATH}: {KFD_NUMBER} is missing or unreadable",
-            path=KFD_PATH,
-            hint="check that the amdgpu driver is loaded and that /sys is mounted",
-        )
-    return major, minor
 
 
 def _check_node(path: str, number: tuple[int, int], found: os.stat_result | None) -> None:

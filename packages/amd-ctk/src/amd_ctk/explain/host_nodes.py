@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from amd_ctk.explain.container import PODMAN
-from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH
+from amdgpu_discovery.device_nodes import KFD_PATH, read_kfd_number
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -127,5 +127,4 @@ def _read_number(path: str, found: os.stat_result, host: Host) -> tuple[int, int
     digits = name.lstrip("abcdefghijklmnopqrstuvwxyzD")
     if path.startswith(f"{DRI}/") and digits.isdecimal():
         return DRM_MAJOR, int(digits)
-    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":") if path == KFD_PATH else ("", "", "")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+    return read_kfd_number(host) if path == KFD_PATH else None

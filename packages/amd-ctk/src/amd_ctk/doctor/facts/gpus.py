@@ -13,7 +13,7 @@ from shlex import quote
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.listing import looking_tracker
 from amd_gpu_tracker import GpuState
-from amdgpu_discovery.device_nodes import KFD_NUMBER, KFD_PATH, find_device_nodes
+from amdgpu_discovery.device_nodes import KFD_PATH, find_device_nodes, read_kfd_number
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidden, ToolkitError, reason
@@ -180,12 +180,6 @@ def _find_present(host: Host, gpu: Gpu) -> Iterator[DeviceNode]:
         if found and not stat.S_ISDIR(found.st_mode):
             mode = stat.S_IMODE(found.st_mode)
             yield DeviceNode(path=path, major=major, minor=minor, mode=mode, uid=found.st_uid, gid=found.st_gid)
-
-
-def read_kfd_number(host: Host) -> tuple[int, int] | None:
-    """Return the device number of /dev/kfd, None where the driver has none."""
-    major, _, minor = host.read_attribute(KFD_NUMBER).partition(":")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
 
 
 def _find_closed_directory(host: Host) -> str:

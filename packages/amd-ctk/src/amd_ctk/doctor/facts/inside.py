@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from amd_ctk.doctor.facts.gpus import read_kfd_number
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.image_files import find_home, is_above_cache, look_at_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
@@ -14,6 +13,7 @@ from amd_ctk.explain.rocm_inside import FILTERS
 from amd_ctk.explain.running import EngineAnswers, find_running
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker import Processes, ProcessId
+from amdgpu_discovery.device_nodes import read_kfd_number
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
