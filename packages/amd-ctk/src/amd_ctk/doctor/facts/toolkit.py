@@ -168,7 +168,7 @@ def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
 
 
 def _is_found(program: str) -> bool:
-    path = ":".join(filter(None, (os.environ.get("PATH"), *USUAL_DIRECTORIES)))
+    path = ":".join(filter(None, (*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES)))
     return shutil.which(program, path=path) is not None
 
 
