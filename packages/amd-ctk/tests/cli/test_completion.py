@@ -9,6 +9,7 @@ import typer.main
 
 from amd_ctk.cli.root import app
 from amd_ctk.image.reference import parse_reference
+from amd_gpu_tracker.completion_scripts import format_script
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,20 @@ def test_container_names_come_from_the_engines(host, amd_ctk, tmp_path, monkeypa
     answer = amd_ctk(COMP_WORDS="amd-ctk doctor --container w", COMP_CWORD="3", _AMD_CTK_COMPLETE="complete_bash")
 
     assert answer.stdout.split() == ["web", "worker"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        # What is declared with its completion, choices, and what only the user knows.
+        "',--gpus,=?:Which GPUs, as in AMD_VISIBLE_DEVICES.'",
+        "',--only,=?:Run only these checks.'",
+        "',--format,=?:File format. Default: by the file'\"'\"'s extension.'",
+        "',--vendor,=:Vendor of the devices.'",
+    ],
+)
+def test_the_script_says_for_which_options_the_program_knows_values(option):
+    assert option in format_script(typer.main.get_command(app), "amd-ctk", "bash")
 
 
 def test_without_a_driver_no_gpu_is_offered(host, amd_ctk):

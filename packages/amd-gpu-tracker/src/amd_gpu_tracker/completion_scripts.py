@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -135,7 +136,7 @@ def _is_shown_option(parameter: Any) -> bool:
 def _kind(command: Any) -> str:
     if hasattr(command, "commands"):
         return PLAIN if type(command).shell_complete is typer.core.TyperGroup.shell_complete else ASKS
-    if any(_offers_values(one) for one in command.params if one.param_type_name == "argument"):
+    if any(_offers_values(command, one) for one in command.params if one.param_type_name == "argument"):
         return ASKS
     return PLAIN if command.context_settings.get("allow_interspersed_args", True) else ENDS
 
@@ -143,14 +144,18 @@ def _kind(command: Any) -> str:
 def _option_line(command: Any, option: Any) -> str:
     """Return `,NAME,NAME,MARKS:HELP`; walk.sh says what the marks mean."""
     is_alone = option.is_flag or option.opts[0] in getattr(command, "optional_values", ())
-    value = "" if is_alone else "=?" if _offers_values(option) else "="
+    value = "" if is_alone else "=?" if _offers_values(command, option) else "="
     names = ",".join((*option.opts, *option.secondary_opts))
     return f",{names},{value}{'*' * option.multiple}:{' '.join((option.help or '').split())}"
 
 
-def _offers_values(parameter: Any) -> bool:
-    own = getattr(parameter, "_custom_shell_complete", None)
-    return own is not None or bool(parameter.type.shell_complete(None, parameter, ""))
+def _offers_values(command: Any, parameter: Any) -> bool:
+    """Return whether TAB has values to offer: those of the parameter's type, or what its declaration completes."""
+    # Typer's own options are not declared.
+    declared = inspect.signature(command.callback, eval_str=True).parameters.get(parameter.name)
+    notes = getattr(declared and declared.annotation, "__metadata__", ())
+    is_completed = any(getattr(note, "autocompletion", None) for note in notes)
+    return is_completed or bool(parameter.type.shell_complete(None, parameter, ""))
 
 
 def _format_case(places: Iterator[CommandHelp]) -> str:
