@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from amd_gpu_tracker.broker.requests.asked import Asked
 from amd_gpu_tracker.broker.requests.client import ask, connect, is_served
 from amd_gpu_tracker.broker.requests.people import Permission, Terms, parse_permission
 from amd_gpu_tracker.broker.requests.protocol import RUN, SOCKET, Request
@@ -22,7 +23,7 @@ from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.history.ended import ended_path
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import format_begun, open_path
-from amd_gpu_tracker.records.lease import since_boot
+from amd_gpu_tracker.records.lease import ProcessId, since_boot
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tickets import Ticket, Tickets, format_ticket
 from amd_gpu_tracker.tracker import Tracker
@@ -266,6 +267,24 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def wanting(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Asked:
+    """Return a request for `count` of some GPUs, which are bits."""
+    return Asked(
+        number=number,
+        name=f"job-{number}",
+        request="",
+        count=count,
+        among=(),
+        fitting=fitting,
+        since=0.0,
+        waiter=ProcessId(pid=1, start=1),
+        boot_id="",
+        namespace="",
+        person=person,
+        **more,
+    )
 
 
 def put_ticket(

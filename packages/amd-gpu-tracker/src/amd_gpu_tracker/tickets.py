@@ -104,10 +104,10 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
 
 def format_ticket(ticket: Ticket) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
-    fields = {**ticket.as_dict(), "waiter": ticket.waiter.as_dict(), "request": ticket.request[:LONGEST_REQUEST_SHOWN]}
-    for name in ("number", "name", "latest", *(() if ticket.is_spare else ("is_spare",))):
-        del fields[name]
-    return dumps({"version": VERSION, **fields}) + b"\n"
+    left_out = ("number", "name", "latest", *(() if ticket.is_spare else ("is_spare",)))
+    fields = {name: getattr(ticket, name) for name in Ticket._fields if name not in left_out}
+    cut = {"request": ticket.request[:LONGEST_REQUEST_SHOWN], "waiter": ticket.waiter.as_dict()}
+    return dumps({"version": VERSION, **fields, **cut}) + b"\n"
 
 
 def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:

@@ -10,13 +10,13 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.order import Waiter, choose
+from amd_gpu_tracker.broker.line.order import choose
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
-from support.shared_host import ALICE, BOB, run, users, wait_until
+from support.shared_host import ALICE, BOB, run, users, wait_until, wanting
 
 SLEEP = ("sleep", "600")
 ENDED = "amd-ctk: job worker ends because someone waits for its GPUs"
@@ -210,4 +210,4 @@ def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host,
 def test_no_job_ends_without_which_it_is_enough():
     idle = {"small": 0b00001, "large": 0b11110}
 
-    assert choose([Waiter(number=1, person=1, count=4, among=0b11111)], 0, idle) == {"large": 1}
+    assert choose([wanting(4, 0b11111, number=1)], 0, idle) == {"large": 1}

@@ -14,6 +14,7 @@ from amd_gpu_tracker.broker.jobs.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.line.endings import Endings, is_ending
 from amd_gpu_tracker.broker.line.grants import Grants
 from amd_gpu_tracker.broker.line.line import Line
+from amd_gpu_tracker.broker.line.order import choose
 from amd_gpu_tracker.broker.line.place import Place
 from amd_gpu_tracker.broker.line.recent_use import RecentUse
 from amd_gpu_tracker.broker.line.scopes import Scopes
@@ -23,7 +24,6 @@ from amd_gpu_tracker.broker.requests import people, protocol
 from amd_gpu_tracker.broker.requests.asked import Asked, weigh
 from amd_gpu_tracker.broker.requests.connection import Connection
 from amd_gpu_tracker.broker.requests.job_names import JobNames
-from amd_gpu_tracker.broker.requests.order import choose
 from amd_gpu_tracker.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.claims.by_name import require_nobody_before
 from amd_gpu_tracker.claims.claim import Book
@@ -174,7 +174,7 @@ class Desk:
             return self._scopes.hand_over(client, job, grant)
         asked = weigh(self._book, self._terms, permission, peer, request)
         if now := self._give_now(asked, partial(self._grants.give, asked), waits=request.wait):
-            self._say_granted(asked.ticket.name, asked.person, "", now.numbers)
+            self._say_granted(asked.name, asked.person, "", now.numbers)
             return self._scopes.hand_over(client, job, now)
         if place := self._find_place(asked):
             place.connect(client, asked)
@@ -212,8 +212,8 @@ class Desk:
         people.require_in_time(permission, request.seconds)
         self._require_turn(asked)
         numbers = self._grants.keep(asked, request.seconds)
-        sentence = f"{asked.ticket.name} of user {asked.person}: GPUs {list(numbers)} for {request.seconds} s"
-        self._log("reserved", sentence, job=asked.ticket.name, user=asked.person, gpus=numbers)
+        sentence = f"{asked.name} of user {asked.person}: GPUs {list(numbers)} for {request.seconds} s"
+        self._log("reserved", sentence, job=asked.name, user=asked.person, gpus=numbers)
         return Answer(kind=DONE, numbers=numbers)
 
     def _keep(self, client: Connection, request: Request) -> Answer:
@@ -263,10 +263,9 @@ class Desk:
 
     def _find_place(self, asked: Asked) -> Place | None:
         """Return the place of a client that was connected before; ContainerRunning where another has the name."""
-        ticket = asked.ticket
-        for place in self.line.find(ticket.owner, ticket.name):
-            if place.ticket.waiter != ticket.waiter:
-                raise ContainerRunning(f"a job {ticket.name} is already waiting", hint="give each job its own name")
+        for place in self.line.find(asked.owner, asked.name):
+            if place.asked.waiter != asked.waiter:
+                raise ContainerRunning(f"a job {asked.name} is already waiting", hint="give each job its own name")
             return place
         return None
 
@@ -288,7 +287,7 @@ class Desk:
         if self._is_over_limit(asked):
             held = people.format_held(asked.permission, self.view.held(asked))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
-        among = asked.among if asked.may_be_taken else 0
+        among = asked.fitting if asked.may_be_taken else 0
         if among and len(self.line):
             # A GPU may have been drained since, and a job that waits for it holds up no other.
             self._leases.look()

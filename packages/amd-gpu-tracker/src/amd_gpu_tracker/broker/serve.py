@@ -13,8 +13,7 @@ from amd_gpu_tracker.broker.desk import Desk
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.jobs.journal import write_line
 from amd_gpu_tracker.broker.requests.client import FULL_SECONDS, connect
-from amd_gpu_tracker.broker.requests.order import FIFO
-from amd_gpu_tracker.broker.requests.people import FindTerms, Terms
+from amd_gpu_tracker.broker.requests.people import FIFO, FindTerms, Terms
 from amd_gpu_tracker.broker.requests.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
 from amd_gpu_tracker.claims.claim import Book

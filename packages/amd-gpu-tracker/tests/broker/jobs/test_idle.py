@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.order import Waiter, choose
+from amd_gpu_tracker.broker.line.order import choose
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
-from support.shared_host import ALICE, BOB, run, users, wait_until
+from support.shared_host import ALICE, BOB, run, users, wait_until, wanting
 
 SLEEP = ("sleep", "600")
 WARNING = (
@@ -213,28 +213,24 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, 
     assert users(host)[0] == ["40001/train.ending"]
 
 
-def wanted(number: int, count: int, among: int) -> Waiter:
-    return Waiter(number=number, person=1, count=count, among=among)
-
-
 @pytest.mark.parametrize(
     ("waiting", "free", "chosen"),
     [
         # One idle job is enough for one who waits, and the first is taken.
-        ([wanted(1, 1, 0b1111)], 0b0000, {"a": 1}),
+        ([wanting(1, 0b1111, number=1)], 0b0000, {"a": 1}),
         # What is free, or about to be, needs nobody's end.
-        ([wanted(1, 1, 0b1111)], 0b1000, {}),
+        ([wanting(1, 0b1111, number=1)], 0b1000, {}),
         # Only what fits.
-        ([wanted(1, 1, 0b0010)], 0b0000, {"b": 1}),
+        ([wanting(1, 0b0010, number=1)], 0b0000, {"b": 1}),
         # Two who wait do not get the same GPU.
-        ([wanted(1, 1, 0b1111), wanted(2, 1, 0b1111)], 0b0000, {"a": 1, "b": 2}),
-        ([wanted(1, 1, 0b1111), wanted(2, 1, 0b1111)], 0b1000, {"a": 2}),
+        ([wanting(1, 0b1111, number=1), wanting(1, 0b1111, number=2)], 0b0000, {"a": 1, "b": 2}),
+        ([wanting(1, 0b1111, number=1), wanting(1, 0b1111, number=2)], 0b1000, {"a": 2}),
         # Nobody ends for one whom it does not serve, nor for those behind.
-        ([wanted(1, 4, 0b1111)], 0b0000, {}),
-        ([wanted(1, 4, 0b1111), wanted(2, 1, 0b0001)], 0b0000, {}),
-        ([wanted(1, 3, 0b1101), wanted(2, 1, 0b0010)], 0b0000, {"b": 2}),
+        ([wanting(4, 0b1111, number=1)], 0b0000, {}),
+        ([wanting(4, 0b1111, number=1), wanting(1, 0b0001, number=2)], 0b0000, {}),
+        ([wanting(3, 0b1101, number=1), wanting(1, 0b0010, number=2)], 0b0000, {"b": 2}),
         # Who wants a GPU of one who comes first would not be given another.
-        ([wanted(1, 2, 0b1100), wanted(2, 1, 0b0111)], 0b0000, {}),
+        ([wanting(2, 0b1100, number=1), wanting(1, 0b0111, number=2)], 0b0000, {}),
     ],
 )
 def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-from amd_gpu_tracker.broker.requests.order import FIFO, Outlook, Waiter, serve, sort_waiters
+from amd_gpu_tracker.broker.line.order import Outlook, serve, sort_waiters
+from amd_gpu_tracker.broker.requests.people import FIFO
 from support.day_simulator import Job, simulate
-from support.shared_host import ALICE, BOB, CAROL, run
+from support.shared_host import ALICE, BOB, CAROL, run, wanting
 
 SLEEP = ("sleep", "600")
 GPUS = 8
@@ -27,10 +28,7 @@ def a_line(seed, *, exact):
 
 def run_line(jobs):
     """Return the minute in which each job starts by the code that is tested, and check each wide job's known start."""
-    all_waiters = [
-        Waiter(number=number, person=0, among=ALL, count=job.gpus, seconds=job.limit or 0)
-        for number, job in enumerate(jobs)
-    ]
+    all_waiters = [wanting(job.gpus, ALL, number=number, seconds=job.limit or 0) for number, job in enumerate(jobs)]
     starts, running, minute = {}, {}, 0
     while len(starts) < len(jobs):
         running = {gpu: (job, end) for gpu, (job, end) in running.items() if end > minute}
@@ -86,15 +84,15 @@ def serve_at(waiters, *, free, ends):
     served = []
 
     def try_now(waiter):
-        return (free & waiter.among).bit_count() >= waiter.count and not served.append(waiter.number)
+        return (free & waiter.fitting).bit_count() >= waiter.count and not served.append(waiter.number)
 
     outlook = Outlook(now=0.0, free=free, ends=ends)
     serve(waiters, is_passed_over=lambda _: False, try_now=try_now, look=lambda: outlook)
     return served
 
 
-def job(number, among, count, seconds=0.0):
-    return Waiter(number=number, person=0, among=among, count=count, seconds=seconds)
+def job(number, fitting, count, seconds=0.0):
+    return wanting(count, fitting, number=number, seconds=seconds)
 
 
 def test_a_job_without_a_time_limit_does_not_go_first():

@@ -7,23 +7,24 @@ import re
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.order import MOST_BEFORE, Waiter, latest_start, numbers_in
+from amd_gpu_tracker.broker.line.order import MOST_BEFORE, latest_start
+from amd_gpu_tracker.broker.requests.asked import numbers_in
 from amd_gpu_tracker.broker.requests.protocol import PREVIEW, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
-from support.shared_host import ALICE, BOB, CAROL, run, wait_until
+from support.shared_host import ALICE, BOB, CAROL, run, wait_until, wanting
 
 ALL = 0b1111
 
 
-def waiter(count, among=ALL, seconds=100.0, **more):
-    return Waiter(number=0, person=1, among=among, count=count, seconds=seconds, **more)
+def waiter(count, fitting=ALL, seconds=100.0, **more):
+    return wanting(count, fitting, seconds=seconds, **more)
 
 
 def test_a_job_starts_when_enough_of_the_gpus_that_fit_it_are_free():
     ends = {0: 50.0, 1: 10.0, 2: 30.0, 3: 20.0}
 
     assert [latest_start(waiter(count), [], ends) for count in (1, 2, 3, 4)] == [10.0, 20.0, 30.0, 50.0]
-    assert latest_start(waiter(1, among=0b0101), [], ends) == 30.0
+    assert latest_start(waiter(1, fitting=0b0101), [], ends) == 30.0
 
 
 def test_it_starts_behind_those_before_it():
@@ -38,8 +39,8 @@ def test_it_starts_behind_those_before_it():
 def test_any_gpu_of_another_choice_may_be_the_one_that_is_taken():
     ends = dict.fromkeys(range(4), 10.0)
 
-    assert latest_start(waiter(1, among=0b0011), [waiter(1, among=0b0111)], ends) == 110.0
-    assert latest_start(waiter(1, among=0b0011), [waiter(1, among=0b1100)], ends) == 10.0
+    assert latest_start(waiter(1, fitting=0b0011), [waiter(1, fitting=0b0111)], ends) == 110.0
+    assert latest_start(waiter(1, fitting=0b0011), [waiter(1, fitting=0b1100)], ends) == 10.0
 
 
 def test_nothing_is_said_where_a_limit_is_missing():
@@ -49,7 +50,7 @@ def test_nothing_is_said_where_a_limit_is_missing():
     assert latest_start(waiter(1), [waiter(3)], ends) is None
     assert latest_start(waiter(1), [waiter(1, seconds=0.0)], ends) == 50.0
     assert latest_start(waiter(2), [waiter(1, seconds=0.0)], ends) is None
-    assert latest_start(waiter(1, among=0b01), [waiter(1, among=0b10, seconds=0.0)], ends) == 50.0
+    assert latest_start(waiter(1, fitting=0b01), [waiter(1, fitting=0b10, seconds=0.0)], ends) == 50.0
     assert latest_start(waiter(1), [waiter(1)] * (MOST_BEFORE + 1), ends) is None
 
 
@@ -80,9 +81,9 @@ def started(jobs, ends, chosen):
     start = 0.0
     begun = []
     for job in jobs:
-        fitting = sorted(numbers_in(job.among), key=lambda number: free_at[number])
+        fitting = sorted(numbers_in(job.fitting), key=lambda number: free_at[number])
         # Nobody overtakes one who wants a GPU of the same ones.
-        before = [at for at, other in begun if other.among & job.among]
+        before = [at for at, other in begun if other.fitting & job.fitting]
         start = max([free_at[fitting[job.count - 1]], *before])
         able = [number for number in fitting if free_at[number] <= start]
         for number in chosen.sample(able, job.count):

@@ -43,12 +43,12 @@ class Grants:
         """
         token, limit = new_token(asked.job), self._limit_of(asked)
         terms = LeaseTerms(limit=limit, preemptible=self._now() if asked.is_spare else 0.0)
-        gpus = self._reserve(asked, token, asked.ticket.waiter.pid, terms, is_waiting=is_waiting)
+        gpus = self._reserve(asked, token, asked.waiter.pid, terms, is_waiting=is_waiting)
         return self._granted(gpus, token, limit)
 
     def preview(self, asked: Asked) -> Answer:
         """Return what `give` would give now, or raise what it would raise."""
-        gpus = preview_by_name(self._book, asked.job, asked.ticket.request, rules=asked.rules)
+        gpus = preview_by_name(self._book, asked.job, asked.request, rules=asked.rules)
         return self._granted(gpus, "", self._limit_of(asked))
 
     def keep(self, asked: Asked, seconds: float) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ class Grants:
     ) -> Sequence[GpuLocation]:
         """Reserve as `reserve_by_name` does, on these terms and what they lack: the token, and who asks."""
         gpus = reserve_by_name(
-            *(self._book, asked.job, asked.ticket.request),
+            *(self._book, asked.job, asked.request),
             pid=pid,
             rules=asked.rules,
             terms=terms.replace(token_digest=digest_of(token), person=asked.person_known, group=asked.permission.group),

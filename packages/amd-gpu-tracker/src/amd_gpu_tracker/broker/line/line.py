@@ -7,13 +7,13 @@ from contextlib import suppress
 
 from amd_gpu_tracker.broker.jobs.journal import Journal
 from amd_gpu_tracker.broker.line.grants import Grants
+from amd_gpu_tracker.broker.line.order import serve, sort_waiters
 from amd_gpu_tracker.broker.line.place import TELL_SECONDS, Place
 from amd_gpu_tracker.broker.line.recent_use import RecentUse
 from amd_gpu_tracker.broker.line.scopes import Scopes
 from amd_gpu_tracker.broker.line.view import View
-from amd_gpu_tracker.broker.requests.asked import Asked, asked_by
+from amd_gpu_tracker.broker.requests.asked import Asked, as_bits
 from amd_gpu_tracker.broker.requests.connection import Connection
-from amd_gpu_tracker.broker.requests.order import Waiter, serve, sort_waiters
 from amd_gpu_tracker.broker.requests.protocol import Answer, refusal
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
@@ -39,8 +39,9 @@ class Line:
         self._log = log
         self._tickets = Tickets(book.state, book.processes)
         self._tickets.sweep()
-        found = self._tickets.waiting()
-        self._places = {each.number: Place(asked_by(each), self._now) for each in found}
+        # The rest nothing knows until their clients connect.
+        found = [Asked(**each.as_dict(), fitting=as_bits(each.among)) for each in self._tickets.waiting()]
+        self._places = {each.number: Place(each, self._now) for each in found}
         self._order = list(self._places.values())
         # When a job last left the line; the others may not have been told yet.
         self._changed_at = 0.0
@@ -54,22 +55,22 @@ class Line:
 
     def find(self, owner: int | None, name: str) -> list[Place]:
         """Return the places of jobs of this name, of one owner or, for None, of all."""
-        named = (each for each in self._places.values() if each.ticket.name == name)
-        return [each for each in named if owner in (None, each.ticket.owner)]
+        named = (each for each in self._places.values() if each.asked.name == name)
+        return [each for each in named if owner in (None, each.asked.owner)]
 
     def new_place(self, client: Connection, asked: Asked) -> Place:
         """Return a place behind all others that is in no line yet; WaitRefused."""
-        owner = asked.ticket.owner
-        own = sum(each.ticket.owner == owner for each in self._places.values())
+        owner = asked.owner
+        own = sum(each.asked.owner == owner for each in self._places.values())
         if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
             raise WaitRefused("too many jobs are already waiting", hint="try again later")
         number = max(round(self._now() * 1e9), max(self._places, default=0) + 1)
-        return Place(asked.at(number, asked.ticket.since), self._now, client)
+        return Place(asked.replace(number=number), self._now, client)
 
     def add(self, place: Place) -> None:
         """Let a job wait."""
-        self._tickets.add(place.ticket)
-        self._places[place.ticket.number] = place
+        self._tickets.add(place.asked)
+        self._places[place.asked.number] = place
         self._order.append(place)
 
     def lose(self, client: Connection) -> None:
@@ -97,21 +98,21 @@ class Line:
     def drop_cancelled(self) -> None:
         """Take jobs out of the line whose tickets are gone, and those that ended without a connection."""
         for place in list(self._places.values()):
-            if not self._tickets.has(place.ticket):
+            if not self._tickets.has(place.asked):
                 self.cancel(place)
-            elif place.client is None and not self._tickets.is_visible(place.ticket):
+            elif place.client is None and not self._tickets.is_visible(place.asked):
                 self._remove(place)
 
     def waits_for(self, among: int, view: View) -> int:
         """Return how many jobs wait for one of these GPUs, which are bits, and hold up others."""
-        waiting = (each for each in self._places.values() if each.asked.among & among and not each.asked.is_spare)
+        waiting = (each for each in self._places.values() if each.asked.fitting & among and not each.asked.is_spare)
         return sum(not (self._is_away(place) or place.is_impossible(view)) for place in waiting)
 
-    def wanted(self, view: View) -> list[Waiter]:
+    def wanted(self, view: View) -> list[Asked]:
         """Return what those want who hold up others and could have it, in the order in which they are served."""
-        places = [place for place in self._order if place.ticket.number in self._places]
+        places = [place for place in self._order if place.asked.number in self._places]
         return [
-            place.asked.replace(among=place.asked.among & ~place.withheld(view))
+            place.asked.replace(fitting=place.asked.fitting & ~place.withheld(view))
             for place in places
             if place.client and not place.is_passed_over and not place.asked.is_spare
         ]
@@ -138,7 +139,7 @@ class Line:
                 given.extend([preview()] if other is place else ())
             return bool(given)
 
-        places, _ = self._serve({**self._places, place.ticket.number: place}, order, view, try_now, lambda: view)
+        places, _ = self._serve({**self._places, place.asked.number: place}, order, view, try_now, lambda: view)
         if given:
             return given[0]
         return place.foresee(places[: places.index(place)], view)[0]
@@ -151,7 +152,7 @@ class Line:
         old = now - (TELL_SECONDS / 2 if next_tell is not None and now >= next_tell else TELL_SECONDS)
         before: list[Place] = []
         for place in self._order:
-            if place.ticket.number not in self._places:
+            if place.asked.number not in self._places:
                 continue
             if place.client and (not place.said or place.said_at <= old):
                 place.tell(before, view)
@@ -194,12 +195,12 @@ class Line:
             # Who is held up by others is not asked again, and may have been stopped the last time.
             each.is_passed_over = False
 
-        def is_passed_over(waiter: Waiter) -> bool:
+        def is_passed_over(waiter: Asked) -> bool:
             place = ordered[waiter.number]
             place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or place.is_impossible(view)
             return place.is_passed_over
 
-        def try_one(waiter: Waiter) -> bool:
+        def try_one(waiter: Asked) -> bool:
             nonlocal view
             is_over = try_now(ordered[waiter.number])
             view = look() if is_over else view
@@ -242,7 +243,7 @@ class Line:
         self._say("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
 
     def _say(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
-        ticket = place.ticket
+        ticket = place.asked
         self._log(verdict, f"{place.title}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
 
     def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
@@ -253,17 +254,17 @@ class Line:
         self._say(verdict, place, more)
 
     def _remove(self, place: Place) -> bool:
-        self._places.pop(place.ticket.number, None)
+        self._places.pop(place.asked.number, None)
         self._changed_at = self._now()
-        return self._tickets.drop(place.ticket)
+        return self._tickets.drop(place.asked)
 
     def _is_away(self, place: Place) -> bool:
         if place.is_absent():
             return True
-        is_stopped = self._tickets.is_stopped(place.ticket)
+        is_stopped = self._tickets.is_stopped(place.asked)
         self.has_untold = self.has_untold or is_stopped
         return is_stopped
 
 
 def _taken_out(place: Place) -> WaitOver:
-    return WaitOver(f"the job {place.ticket.name} was removed from the queue")
+    return WaitOver(f"the job {place.asked.name} was removed from the queue")

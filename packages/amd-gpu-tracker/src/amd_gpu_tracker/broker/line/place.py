@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from amd_gpu_tracker.broker.line.order import latest_start
 from amd_gpu_tracker.broker.line.view import View
-from amd_gpu_tracker.broker.requests.asked import Asked
+from amd_gpu_tracker.broker.requests.asked import Asked, numbers_in
 from amd_gpu_tracker.broker.requests.connection import Connection
-from amd_gpu_tracker.broker.requests.order import latest_start, numbers_in
 from amd_gpu_tracker.broker.requests.people import format_held
 from amd_gpu_tracker.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
 from amd_gpu_tracker.records.job_ids import name_of
@@ -40,16 +40,11 @@ class Place:
         self.latest: float | None = None
         self.connect(client, asked)
 
-    @property
-    def ticket(self) -> Ticket:
-        """Return its ticket."""
-        return self.asked.ticket
-
     def connect(self, client: Connection | None, asked: Asked) -> None:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
         self.said = ""
-        self.asked = asked.at(self.ticket.number, self.ticket.since)
+        self.asked = asked.replace(number=self.asked.number, since=self.asked.since)
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up no other job."""
@@ -58,20 +53,20 @@ class Place:
     @property
     def title(self) -> str:
         """Return what it is called in the log."""
-        return f"job {self.ticket.name} of user {self.ticket.person}, process {self.ticket.waiter.pid}"
+        return f"job {self.asked.name} of user {self.asked.person}, process {self.asked.waiter.pid}"
 
     def withheld(self, view: View) -> int:
         """Return the drained and sick GPUs of those that fit, as bits; who names a sick GPU may be given it."""
-        return self.asked.among & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
+        return self.asked.fitting & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
 
     def is_impossible(self, view: View) -> bool:
         """Return whether it cannot have its GPUs before a drain ends or a sick GPU is well again."""
-        return (self.asked.among & ~self.withheld(view)).bit_count() < self.asked.count
+        return (self.asked.fitting & ~self.withheld(view)).bit_count() < self.asked.count
 
     def might_have(self, view: View) -> bool:
         """Return whether there are enough GPUs for it: who has or wants them may be a program, or stopped."""
         # Beside others, too, unless it asks for GPUs that are free.
-        fitting = view.free if self.ticket.request.startswith("free:") else view.free | view.shared
+        fitting = view.free if self.asked.request.startswith("free:") else view.free | view.shared
         return self._is_enough(fitting) and not view.is_over(self.asked)
 
     def tell(self, before: Sequence[Place], view: View) -> None:
@@ -89,10 +84,10 @@ class Place:
         """Return the message for the client, and what of it stays as it is while time goes by."""
         now = self._now()
         self.latest = self._latest_start(before, view, now)
-        tickets = [each.ticket for each in before if each.asked.among & self.asked.among and not each.is_passed_over]
+        tickets = [each.asked for each in before if each.asked.fitting & self.asked.fitting and not each.is_passed_over]
         # Jobs have its GPUs, and it is not known until when.
         is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
-        holders = view.jobs_on(self.asked.among) if is_held_up else []
+        holders = view.jobs_on(self.asked.fitting) if is_held_up else []
         sentence = self._waits_for(tickets, view)
         named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
         held = held_by(named, now=time.time())
@@ -100,7 +95,7 @@ class Place:
         sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
         people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
         message = sentence + at_the_latest(None if self.latest is None else self.latest - now)
-        return Answer(kind=WAITING, message=message, people=tuple(people - {self.ticket.person, 0})), sentence
+        return Answer(kind=WAITING, message=message, people=tuple(people - {self.asked.person, 0})), sentence
 
     def _waits_for(self, before: Sequence[Ticket], view: View) -> str:
         hint = "" if before else self.hint
@@ -109,9 +104,9 @@ class Place:
         withheld = {"drained": view.drained, "sick": view.sick}
         return waiting_for(
             self.asked.count,
-            free=(view.free & self.asked.among).bit_count(),
-            withheld={why: numbers_in(gpus & self.asked.among) for why, gpus in withheld.items()},
-            fitting=self.asked.among.bit_count(),
+            free=(view.free & self.asked.fitting).bit_count(),
+            withheld={why: numbers_in(gpus & self.asked.fitting) for why, gpus in withheld.items()},
+            fitting=self.asked.fitting.bit_count(),
             host_total=view.host_total,
             before=before,
             hint=hint,
@@ -135,11 +130,11 @@ class Place:
         return is_of_group or other.asked.person == self.asked.person
 
     def _is_enough(self, gpus: int) -> bool:
-        return (gpus & self.asked.among).bit_count() >= self.asked.count
+        return (gpus & self.asked.fitting).bit_count() >= self.asked.count
 
     def _title_of(self, name: str, person: int) -> str:
         """Return what a job is called for one who waits: another's is named with its owner."""
-        return name if person in (self.ticket.person, 0) else f"{{{person}}}'s {name}"
+        return name if person in (self.asked.person, 0) else f"{{{person}}}'s {name}"
 
 
 def waiting_for(

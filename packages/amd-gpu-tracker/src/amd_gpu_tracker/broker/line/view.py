@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from math import inf
 
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.requests.asked import Asked
-from amd_gpu_tracker.broker.requests.order import Outlook, as_bits, numbers_in
+from amd_gpu_tracker.broker.line.order import Outlook
+from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.claims.decision import find_users
 from amd_gpu_tracker.errors import StateError

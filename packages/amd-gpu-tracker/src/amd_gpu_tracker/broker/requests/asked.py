@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.requests.order import Waiter, as_bits
 from amd_gpu_tracker.broker.requests.peer import Peer
 from amd_gpu_tracker.broker.requests.people import NO_LIMIT, ROOT, NotAllowed, Permission, Terms
 from amd_gpu_tracker.broker.requests.protocol import Request, rules_heard
@@ -27,18 +27,22 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice
 
 
-class Asked(Waiter):
-    """A request that can be met, now or later.
+class Asked(Ticket):
+    """A request that can be met, now or later: a ticket, of number 0 before its job waits, and what it means.
 
     Attributes:
-        ticket: Its ticket, of number 0 before its job waits.
+        fitting: The GPUs that fit, as bits: thousands are gone through each time something changes.
+        seconds: After how long its job is ended, 0 for never.
+        is_particular: Not any GPUs of those that fit will do, if there are as many as it wants.
         permission: What its person may.
         rules: What is said about choices.
         may_be_taken: Whether its GPUs may be another's alone.
         person_known: The person, for its lease; None where that is unknown.
     """
 
-    ticket: Ticket
+    fitting: int
+    seconds: float = 0.0
+    is_particular: bool = False
     permission: Permission = ROOT
     rules: ChoiceRules = NO_RULES
     may_be_taken: bool = True
@@ -47,17 +51,13 @@ class Asked(Waiter):
     @property
     def job(self) -> str:
         """Return the id of its job or reservation."""
-        return job_id(self.ticket.owner, self.ticket.name)
+        return job_id(self.owner, self.name)
 
     def allowed(self, permission: Permission) -> Asked:
         """Return this with what its person may now."""
         # What is ended has some time left after SIGTERM.
         seconds = permission.seconds + GRACE_SECONDS if permission.seconds else 0.0
         return self.replace(permission=permission, seconds=seconds)
-
-    def at(self, number: int, since: float) -> Asked:
-        """Return this at a place in the line, where it has been since a moment."""
-        return self.replace(number=number, ticket=self.ticket.replace(number=number, since=since))
 
 
 def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
@@ -73,13 +73,14 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
     _require_within(permission, count)
-    person = peer.person(request.behind)
-    ticket = Ticket(
+    numbers, person = tuple(sorted(gpu.number for gpu in wanted)), peer.person(request.behind)
+    asked = Asked(
         number=0,
         name=request.name,
         request=request.gpus,
         count=count,
-        among=tuple(sorted(gpu.number for gpu in wanted)),
+        among=numbers,
+        fitting=as_bits(numbers),
         since=time.time(),
         waiter=peer.process,
         boot_id=processes.boot_id,
@@ -87,17 +88,26 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
         owner=peer.uid,
         person=person or 0,
         is_spare=bool(request.spare),
+        is_particular=choice is not None and choice.in_one_hive,
+        rules=rules,
+        may_be_taken=is_contested(policy, choice, wanted),
+        # Without the service, an unknown person stays unknown, as for jobs that did not wait.
+        person_known=person if terms.hears_rules else person or 0,
     )
-    is_particular, may_be_taken = choice is not None and choice.in_one_hive, is_contested(policy, choice, wanted)
-    asked = asked_by(ticket).replace(rules=rules, may_be_taken=may_be_taken, is_particular=is_particular)
-    # Without the service, an unknown person stays unknown, as for jobs that did not wait.
-    return asked.allowed(permission).replace(person_known=person if terms.hears_rules else person or 0)
+    return asked.allowed(permission)
 
 
-def asked_by(ticket: Ticket) -> Asked:
-    """Return what is known of a request by its ticket; the rest nothing knows until its client connects."""
-    among, person, is_spare = as_bits(ticket.among), ticket.person, ticket.is_spare
-    return Asked(number=ticket.number, person=person, among=among, count=ticket.count, is_spare=is_spare, ticket=ticket)
+def as_bits(numbers: Iterable[int]) -> int:
+    """Return numbers of GPUs as bits."""
+    bits = 0
+    for number in numbers:
+        bits |= 1 << number
+    return bits
+
+
+def numbers_in(bits: int) -> list[int]:
+    """Return the numbers of the GPUs that bits stand for."""
+    return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
 def _rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[int, ...] | None) -> ChoiceRules:

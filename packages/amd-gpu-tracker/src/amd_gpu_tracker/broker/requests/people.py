@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable
 
-from amd_gpu_tracker.broker.requests.order import FAIR
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.times import format_duration, parse_at_most
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 EVERYONE = "everyone"
 GROUP_SIGN = "@"
 TOGETHER = "together"
+# The order in which those who wait are served: who used the fewest GPU-seconds lately first, or who came first.
+FAIR = "fair"
+FIFO = "fifo"
 NO_LIMIT = 0
 MOST_GPUS = 1024
 LARGEST_ID = (1 << 32) - 2

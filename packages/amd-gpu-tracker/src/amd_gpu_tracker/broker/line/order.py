@@ -8,34 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
+from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
+from amd_gpu_tracker.broker.requests.people import FIFO
 from amdgpu_discovery.value import Value
 
-FAIR = "fair"
-FIFO = "fifo"
 # Behind more than these it is not worked out when one starts at the latest: thousands may wait.
 MOST_BEFORE = 32
-
-
-class Waiter(Value):
-    """One who waits, as far as the order goes.
-
-    Attributes:
-        number: Number of the ticket; 0 for one who has none yet.
-        person: Whose job it is.
-        among: The GPUs that fit, as bits.
-        count: How many of them it wants.
-        seconds: After how long its job is ended, 0 for never.
-        is_spare: It wants GPUs only as long as no other job does.
-        is_particular: Not any GPUs of those that fit will do, if there are as many as it wants.
-    """
-
-    number: int = 0
-    person: int
-    among: int
-    count: int = 1
-    seconds: float = 0.0
-    is_spare: bool = False
-    is_particular: bool = False
 
 
 class Outlook(Value):
@@ -56,25 +34,12 @@ class Outlook(Value):
         ends = sorted(self.ends.get(number, self.now) for number in numbers_in(among))
         return max(self.now, ends[count - 1]) if count <= len(ends) else self.now
 
-    def has_room(self, waiter: Waiter) -> bool:
+    def has_room(self, waiter: Asked) -> bool:
         """Return whether a job of which is known when it ends could have its GPUs now."""
-        return waiter.seconds > 0 and (self.free & waiter.among).bit_count() >= waiter.count
+        return waiter.seconds > 0 and (self.free & waiter.fitting).bit_count() >= waiter.count
 
 
-def as_bits(numbers: Iterable[int]) -> int:
-    """Return numbers of GPUs as bits."""
-    bits = 0
-    for number in numbers:
-        bits |= 1 << number
-    return bits
-
-
-def numbers_in(bits: int) -> list[int]:
-    """Return the numbers of the GPUs that bits stand for."""
-    return [number for number in range(bits.bit_length()) if bits >> number & 1]
-
-
-def sort_waiters(waiters: Iterable[Waiter], used: Mapping[int, float], order: str) -> list[Waiter]:
+def sort_waiters(waiters: Iterable[Asked], used: Mapping[int, float], order: str) -> list[Asked]:
     """Return waiters in the order in which they are served.
 
     With `fair` that is first whose person used the fewest GPU-seconds lately; of one person, and with `fifo` of all,
@@ -86,10 +51,10 @@ def sort_waiters(waiters: Iterable[Waiter], used: Mapping[int, float], order: st
 
 
 def serve(
-    waiters: Iterable[Waiter],
+    waiters: Iterable[Asked],
     *,
-    is_passed_over: Callable[[Waiter], bool],
-    try_now: Callable[[Waiter], bool],
+    is_passed_over: Callable[[Asked], bool],
+    try_now: Callable[[Asked], bool],
     look: Callable[[], Outlook] = Outlook,
 ) -> None:
     """Try to give GPUs to `waiters`, which are in their order; `try_now` returns whether one waits no more.
@@ -103,21 +68,21 @@ def serve(
     held_up = 0
     for waiter in waiters:
         outlook = look()
-        common = waiter.among & held_up
+        common = waiter.fitting & held_up
         earliest = min((starts[number] for number in numbers_in(common)), default=0.0)
         may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= earliest
-        if (common == waiter.among and not may_go_first) or is_passed_over(waiter):
+        if (common == waiter.fitting and not may_go_first) or is_passed_over(waiter):
             continue
         if (may_go_first or not common) and try_now(waiter):
             continue
         _hold_up(starts, waiter, outlook)
         if may_go_first and common:
             # Its GPUs are free and cannot be had: one attempt is enough.
-            starts.update(dict.fromkeys(numbers_in(waiter.among), 0.0))
-        held_up |= waiter.among
+            starts.update(dict.fromkeys(numbers_in(waiter.fitting), 0.0))
+        held_up |= waiter.fitting
 
 
-def choose(wanted: Iterable[Waiter], free: int, idle: Mapping[str, int]) -> dict[str, int]:
+def choose(wanted: Iterable[Asked], free: int, idle: Mapping[str, int]) -> dict[str, int]:
     """Return which idle jobs end, each with the number of who waits for its GPUs: as few as serve one of them wholly.
 
     `wanted` are the waiting jobs, in their order; `free` are the GPUs that nobody has, and those that are about to be
@@ -126,24 +91,24 @@ def choose(wanted: Iterable[Waiter], free: int, idle: Mapping[str, int]) -> dict
     chosen: dict[str, int] = {}
     left = dict(idle)
 
-    def end_for(waiter: Waiter) -> bool:
+    def end_for(waiter: Asked) -> bool:
         nonlocal free, left
         taken = _take(waiter, free, left)
         if taken is None:
             # What frees one of its GPUs frees it for this job.
-            left = {job: gpus for job, gpus in left.items() if not gpus & waiter.among}
+            left = {job: gpus for job, gpus in left.items() if not gpus & waiter.fitting}
             return False
         chosen.update(dict.fromkeys(taken, waiter.number))
         free |= _union(left.pop(job) for job in taken)
         # Which ones it gets is not known; the lowest are as good as others.
-        free &= ~as_bits(numbers_in(free & waiter.among)[: waiter.count])
+        free &= ~as_bits(numbers_in(free & waiter.fitting)[: waiter.count])
         return True
 
     serve(wanted, is_passed_over=lambda _: False, try_now=end_for)
     return chosen
 
 
-def latest_start(waiter: Waiter, before: Sequence[Waiter], ends: Mapping[int, float]) -> float | None:
+def latest_start(waiter: Asked, before: Sequence[Asked], ends: Mapping[int, float]) -> float | None:
     """Return when a job starts at the latest, in the time of `ends`; None where that is not known.
 
     `before` are those who are served first, in their order. `ends` is when each GPU is free at the latest, by number;
@@ -157,7 +122,7 @@ def latest_start(waiter: Waiter, before: Sequence[Waiter], ends: Mapping[int, fl
     starts: dict[int, float] = {}
     start = inf
     for each in (*before, waiter):
-        numbers = sorted(numbers_in(each.among), key=lambda number: free_at.get(number, inf))
+        numbers = sorted(numbers_in(each.fitting), key=lambda number: free_at.get(number, inf))
         # What must be in one XGMI hive may need those that are free last.
         needed = len(numbers) if each.is_particular else each.count
         free = free_at.get(numbers[needed - 1], inf) if needed <= len(numbers) else inf
@@ -166,30 +131,30 @@ def latest_start(waiter: Waiter, before: Sequence[Waiter], ends: Mapping[int, fl
         # Without a limit it may have them for as long as it likes.
         end = start + each.seconds if each.seconds else inf
         # Which GPUs of others it gets is not known: each is taken for one of them.
-        taken = numbers[: each.count] if each.among == waiter.among else numbers
+        taken = numbers[: each.count] if each.fitting == waiter.fitting else numbers
         free_at.update({number: max(free_at.get(number, inf), end) for number in taken})
     return None if start == inf else start
 
 
-def _hold_up(starts: dict[int, float], waiter: Waiter, outlook: Outlook) -> None:
-    numbers = numbers_in(waiter.among)
+def _hold_up(starts: dict[int, float], waiter: Asked, outlook: Outlook) -> None:
+    numbers = numbers_in(waiter.fitting)
     earlier = max((starts[number] for number in numbers if number in starts), default=0.0)
-    start = max(earlier, outlook.earliest_start(waiter.among, waiter.count))
+    start = max(earlier, outlook.earliest_start(waiter.fitting, waiter.count))
     for number in numbers:
         starts.setdefault(number, start)
 
 
-def _take(waiter: Waiter, free: int, idle: Mapping[str, int]) -> list[str] | None:
+def _take(waiter: Asked, free: int, idle: Mapping[str, int]) -> list[str] | None:
     """Return what has to end for one who waits, the first that will do; None where that would not be enough."""
 
     def is_enough(jobs: Iterable[str]) -> bool:
-        return ((free | _union(idle[job] for job in jobs)) & waiter.among).bit_count() >= waiter.count
+        return ((free | _union(idle[job] for job in jobs)) & waiter.fitting).bit_count() >= waiter.count
 
     taken: list[str] = []
     for job, gpus in idle.items():
         if is_enough(taken):
             break
-        taken += [job] if gpus & waiter.among & ~free else []
+        taken += [job] if gpus & waiter.fitting & ~free else []
     # The last may be enough without the first.
     for job in tuple(taken):
         rest = [each for each in taken if each != job]
