@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.line.grants import Grants
+from amd_gpu_tracker.broker.queue.grants import Grants
 from amd_gpu_tracker.broker.requests.asked import weigh
 from amd_gpu_tracker.broker.requests.peer import Peer
 from amd_gpu_tracker.broker.requests.people import Permission, Terms

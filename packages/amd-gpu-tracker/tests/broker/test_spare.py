@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.broker.line.order import choose
+from amd_gpu_tracker.broker.queue.order import choose
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes

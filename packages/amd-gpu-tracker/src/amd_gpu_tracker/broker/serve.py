@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.desk import Desk
+from amd_gpu_tracker.broker.handler import Handler
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.jobs.journal import write_line
 from amd_gpu_tracker.broker.requests.client import FULL_SECONDS, connect
@@ -124,8 +124,8 @@ def serve(
     _raise_descriptors()
     state, processes = State(host), processes or Processes()
     listener = take_listener(listen, os.environ)
-    desk = Desk(_book(state, processes), find_terms, write_line, grace=grace)
-    Server(listener, state, processes, desk, idle_seconds=None if listen else IDLE_SECONDS).run()
+    handler = Handler(_book(state, processes), find_terms, write_line, grace=grace)
+    Server(listener, state, processes, handler, idle_seconds=None if listen else IDLE_SECONDS).run()
 
 
 def serve_waiters(root: str, proc: str, descriptor: int) -> None:
@@ -137,11 +137,11 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     _raise_descriptors()
     state, processes = open_state(Host(root), os.environ), Processes(proc)
     terms = Terms(order=FIFO, hears_rules=True)
-    desk = Desk(_book(state, processes), lambda _: terms, lambda *_, **__: None)
+    handler = Handler(_book(state, processes), lambda _: terms, lambda *_, **__: None)
     listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)
     served = "" if os.geteuid() else state.host.path(SOCKET)
-    Server(listener, state, processes, desk, idle_seconds=STAND_IN_SECONDS, stands_in_for=served).run()
+    Server(listener, state, processes, handler, idle_seconds=STAND_IN_SECONDS, stands_in_for=served).run()
 
 
 def _book(state: State, processes: Processes) -> Book:

@@ -10,9 +10,9 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from amd_gpu_tracker.broker.desk import Desk
-from amd_gpu_tracker.broker.line.line import LOOK_SECONDS
-from amd_gpu_tracker.broker.line.place import ABSENCE_SECONDS
+from amd_gpu_tracker.broker.handler import Handler
+from amd_gpu_tracker.broker.queue.place import ABSENCE_SECONDS
+from amd_gpu_tracker.broker.queue.queue import LOOK_SECONDS
 from amd_gpu_tracker.broker.requests.client import is_answered
 from amd_gpu_tracker.broker.requests.connection import Connection, FairTurns, has_hung_up
 from amd_gpu_tracker.broker.requests.peer import Subordinates, find_peer, find_uid, no_account
@@ -49,7 +49,7 @@ class Server:
         listener: socket.socket,
         state: State,
         processes: Processes,
-        desk: Desk,
+        handler: Handler,
         *,
         idle_seconds: float | None = IDLE_SECONDS,
         stands_in_for: str | None = None,
@@ -62,7 +62,7 @@ class Server:
         self._state = state
         self._processes = processes
         self._now = processes.now
-        self._desk = desk
+        self._handler = handler
         # Connections of which nothing was read yet, and those that were greeted.
         self._arrivals: FairTurns[socket.socket] = FairTurns()
         self._subordinates = Subordinates(state.host)
@@ -86,7 +86,7 @@ class Server:
         """Serve until it is not needed, or a signal ends it. Waiting clients then reconnect and keep their places."""
         while not self._is_over:
             self._close_finished()
-            if self._desk.is_changed:
+            if self._handler.is_changed:
                 self._serve()
             if self._is_idle():
                 return
@@ -94,9 +94,9 @@ class Server:
             if self._stop in ready:
                 # Every signal is told here, as that of a lock that was not free in time.
                 os.read(self._stop, SEVERAL_SIGNALS)
-            if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._desk.idle.look.descriptors):
+            if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._handler.idle.look.descriptors):
                 self._wakes.hear()
-                self._desk.is_changed = True
+                self._handler.is_changed = True
             # Those whose turn it is not are heard in the next round.
             for client in _in_turn(client for descriptor, client in self._clients.items() if descriptor in ready):
                 self._hear(client)
@@ -113,13 +113,13 @@ class Server:
             return
         self._wakes.watch(self._directories())
         try:
-            self._desk.serve()
+            self._handler.serve()
             self._has_trouble = False
         except ToolkitError:
             # Whatever is wrong with the tracker is told to those who ask; it is looked at again after a while.
             self._has_trouble = True
-        self._wakes.watch_access(self._desk.node_users.watched)
-        self._wakes.follow(self._desk.view.holders)
+        self._wakes.watch_access(self._handler.node_users.watched)
+        self._wakes.follow(self._handler.view.holders)
 
     def _directories(self) -> Iterator[str]:
         """Yield the directories in which something may change; a user's reservations depend on those of root."""
@@ -131,7 +131,7 @@ class Server:
         poll = select.poll()
         if self._now() >= self._accepts_at:
             poll.register(self._listener, select.POLLIN)
-        for descriptor in (self._stop, *self._wakes.descriptors(), *self._desk.idle.look.descriptors):
+        for descriptor in (self._stop, *self._wakes.descriptors(), *self._handler.idle.look.descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
@@ -142,7 +142,7 @@ class Server:
         if (not ready and not is_behind) or (seconds is not None and self._now() >= began + seconds):
             # Something is due: the end of a reservation, a look, a word to those who wait. No stream of requests
             # puts it off.
-            self._desk.is_changed = True
+            self._handler.is_changed = True
         return ready
 
     def _seconds_until_next(self) -> float | None:
@@ -150,13 +150,13 @@ class Server:
         now = self._now()
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
         due += [self._accepts_at] if self._accepts_at > now else []
-        line = self._desk.line
-        if len(line):
-            is_untold = self._has_trouble or self._wakes.is_blind or line.has_untold or self._desk.view.user_leases
+        queue = self._handler.queue
+        if len(queue):
+            is_untold = self._has_trouble or self._wakes.is_blind or queue.has_untold or self._handler.view.user_leases
             due += [now + LOOK_SECONDS] if is_untold else []
-            due += [now + ABSENCE_SECONDS] if line.has_absent() else []
-            due += [at for at in (line.next_tell(),) if at is not None]
-        if (next_end := self._desk.next_end) is not None:
+            due += [now + ABSENCE_SECONDS] if queue.has_absent() else []
+            due += [at for at in (queue.next_tell(),) if at is not None]
+        if (next_end := self._handler.next_end) is not None:
             due.append(max(next_end, now + LOOK_SECONDS) if self._has_trouble else next_end)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)
@@ -176,9 +176,9 @@ class Server:
                 self._accepts_at = self._now() + PAUSE_SECONDS
                 return
             connected.setblocking(False)
-            self._queue(connected)
+            self._line_up(connected)
 
-    def _queue(self, connected: socket.socket) -> None:
+    def _line_up(self, connected: socket.socket) -> None:
         """Let a connection wait for its user's turn; a user who has too many is told so and sent away."""
         uid = find_uid(connected)
         if self._subordinates.has(uid):
@@ -225,7 +225,7 @@ class Server:
             client.finish(refusal(error))
             return
         if request is not None:
-            self._desk.hear(client, request)
+            self._handler.hear(client, request)
         if client.has_more:
             client.write()
 
@@ -234,15 +234,15 @@ class Server:
         for client in _in_turn(client for client in self._clients.values() if client.is_over(now)):
             del self._clients[client.fileno()]
             self._counts[client.peer.uid] -= 1
-            self._desk.lose(client)
+            self._handler.lose(client)
             client.close()
 
     def _is_needed(self) -> bool:
-        is_asked = bool(self._clients or len(self._arrivals) or len(self._desk.line))
+        is_asked = bool(self._clients or len(self._arrivals) or len(self._handler.queue))
         if self._stands_in_for is not None:
             return is_asked
         # A container with a limit may be all that is left of a job.
-        return is_asked or bool(self._desk.view.reservations) or self._desk.next_end is not None
+        return is_asked or bool(self._handler.view.reservations) or self._handler.next_end is not None
 
     def _is_idle(self) -> bool:
         if self._is_needed():

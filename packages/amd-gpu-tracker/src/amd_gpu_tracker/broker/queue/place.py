@@ -1,12 +1,12 @@
-"""A place in the line: a ticket, what was asked, and the client, who is told what it waits for while it is there."""
+"""A place in the queue: a ticket, what was asked, and the client, who is told what it waits for while it is there."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from amd_gpu_tracker.broker.line.order import latest_start
-from amd_gpu_tracker.broker.line.view import View
+from amd_gpu_tracker.broker.queue.lease_view import LeaseView
+from amd_gpu_tracker.broker.queue.order import latest_start
 from amd_gpu_tracker.broker.requests.asked import Asked, numbers_in
 from amd_gpu_tracker.broker.requests.connection import Connection
 from amd_gpu_tracker.broker.requests.people import format_held
@@ -55,21 +55,21 @@ class Place:
         """Return what it is called in the log."""
         return f"job {self.asked.name} of user {self.asked.person}, process {self.asked.waiter.pid}"
 
-    def withheld(self, view: View) -> int:
+    def withheld(self, view: LeaseView) -> int:
         """Return the drained and sick GPUs of those that fit, as bits; who names a sick GPU may be given it."""
         return self.asked.fitting & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
 
-    def is_impossible(self, view: View) -> bool:
+    def is_impossible(self, view: LeaseView) -> bool:
         """Return whether it cannot have its GPUs before a drain ends or a sick GPU is well again."""
         return (self.asked.fitting & ~self.withheld(view)).bit_count() < self.asked.count
 
-    def might_have(self, view: View) -> bool:
+    def might_have(self, view: LeaseView) -> bool:
         """Return whether there are enough GPUs for it: who has or wants them may be a program, or stopped."""
         # Beside others, too, unless it asks for GPUs that are free.
         fitting = view.free if self.asked.request.startswith("free:") else view.free | view.shared
         return self._is_enough(fitting) and not view.is_over(self.asked)
 
-    def tell(self, before: Sequence[Place], view: View) -> None:
+    def tell(self, before: Sequence[Place], view: LeaseView) -> None:
         """Tell the client what it waits for, behind those `before` that are served first, where that has changed."""
         latest = self.latest
         answer, sentence = self.foresee(before, view)
@@ -80,7 +80,7 @@ class Place:
             self.said = sentence
             self.client.say(answer)
 
-    def foresee(self, before: Sequence[Place], view: View) -> tuple[Answer, str]:
+    def foresee(self, before: Sequence[Place], view: LeaseView) -> tuple[Answer, str]:
         """Return the message for the client, and what of it stays as it is while time goes by."""
         now = self._now()
         self.latest = self._latest_start(before, view, now)
@@ -97,7 +97,7 @@ class Place:
         message = sentence + at_the_latest(None if self.latest is None else self.latest - now)
         return Answer(kind=WAITING, message=message, people=tuple(people - {self.asked.person, 0})), sentence
 
-    def _waits_for(self, before: Sequence[Ticket], view: View) -> str:
+    def _waits_for(self, before: Sequence[Ticket], view: LeaseView) -> str:
         hint = "" if before else self.hint
         if view.is_over(self.asked):
             hint = format_held(self.asked.permission, view.held(self.asked))
@@ -113,7 +113,7 @@ class Place:
             title=lambda ticket: self._title_of(ticket.name, ticket.person),
         )
 
-    def _latest_start(self, before: Sequence[Place], view: View, now: float) -> float | None:
+    def _latest_start(self, before: Sequence[Place], view: LeaseView, now: float) -> float | None:
         own = sum(other.asked.count for other in before if self._shares_limit_with(other))
         if self.asked.is_spare or view.is_over(self.asked, own):
             return None

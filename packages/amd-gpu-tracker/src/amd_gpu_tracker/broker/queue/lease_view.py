@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from math import inf
 
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.line.order import Outlook
+from amd_gpu_tracker.broker.queue.order import Outlook
 from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.claims.decision import find_users
@@ -31,7 +31,7 @@ class Holding(Value):
     since: float
 
 
-class View(Outlook):
+class LeaseView(Outlook):
     """The leases at one moment. GPUs that are `free` are neither reserved nor drained nor sick.
 
     Attributes:
@@ -141,7 +141,7 @@ def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:
     return {number: len(theirs) for number, theirs in keys.items()}
 
 
-def read_view(state: State, processes: Processes) -> View:
+def read_view(state: State, processes: Processes) -> LeaseView:
     """Return what the leases say now. Takes no lock and changes nothing."""
     leases = scan_leases(state, processes, state.lease_paths()).living
     others = read_other_leases(state, processes)
@@ -156,7 +156,7 @@ def read_view(state: State, processes: Processes) -> View:
         key for lease in (*leases, *others.of_root, *(user.lease for user in others.of_users)) for key in lease.gpus
     }
     drained, now = bits_of({key for key, is_sick in sick_by_key.items() if not is_sick}), processes.now()
-    return View(
+    return LeaseView(
         now=now,
         leases=leases,
         free=bits_of(numbers.keys() - busy - sick_by_key.keys()),

@@ -15,7 +15,7 @@ from amd_gpu_tracker.broker.jobs.child import Children, say_to_job
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
 from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
 from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
-from amd_gpu_tracker.broker.line.grants import FIRST_PROCESS
+from amd_gpu_tracker.broker.queue.grants import FIRST_PROCESS
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve

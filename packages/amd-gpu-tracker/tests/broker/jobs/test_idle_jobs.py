@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.line.order import choose
+from amd_gpu_tracker.broker.queue.order import choose
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus

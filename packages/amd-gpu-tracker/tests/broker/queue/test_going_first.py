@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from amd_gpu_tracker.broker.line.order import Outlook, serve, sort_waiters
+from amd_gpu_tracker.broker.queue.order import Outlook, serve, sort_waiters
 from amd_gpu_tracker.broker.requests.people import FIFO
 from support.day_simulator import Job, simulate
 from support.shared_host import ALICE, BOB, CAROL, run, wanting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.broker.line.place import held_by, waiting_for
+from amd_gpu_tracker.broker.queue.place import held_by, waiting_for
 from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.tickets import Ticket
 

@@ -1,4 +1,4 @@
-"""The line of those who wait: who gets what, whenever something changed, and what the others are told."""
+"""The queue of those who wait: who gets what, whenever something changed, and what the others are told."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.jobs.journal import Journal
-from amd_gpu_tracker.broker.line.grants import Grants
-from amd_gpu_tracker.broker.line.order import serve, sort_waiters
-from amd_gpu_tracker.broker.line.place import TELL_SECONDS, Place
-from amd_gpu_tracker.broker.line.recent_use import RecentUse
-from amd_gpu_tracker.broker.line.scopes import Scopes
-from amd_gpu_tracker.broker.line.view import View
+from amd_gpu_tracker.broker.queue.grants import Grants
+from amd_gpu_tracker.broker.queue.lease_view import LeaseView
+from amd_gpu_tracker.broker.queue.order import serve, sort_waiters
+from amd_gpu_tracker.broker.queue.place import TELL_SECONDS, Place
+from amd_gpu_tracker.broker.queue.recent_use import RecentUse
+from amd_gpu_tracker.broker.queue.scopes import Scopes
 from amd_gpu_tracker.broker.requests.asked import Asked, as_bits
 from amd_gpu_tracker.broker.requests.connection import Connection
 from amd_gpu_tracker.broker.requests.protocol import Answer, refusal
@@ -28,7 +28,7 @@ MOST_WAITING_OF_ONE = 1_000
 LOOK_SECONDS = 5.0
 
 
-class Line:
+class Queue:
     """All waiting jobs of one host."""
 
     def __init__(self, book: Book, grants: Grants, scopes: Scopes, recent_use: RecentUse, *, log: Journal) -> None:
@@ -43,7 +43,7 @@ class Line:
         found = [Asked(**each.as_dict(), fitting=as_bits(each.among)) for each in self._tickets.waiting()]
         self._places = {each.number: Place(each, self._now) for each in found}
         self._order = list(self._places.values())
-        # When a job last left the line; the others may not have been told yet.
+        # When a job last left the queue; the others may not have been told yet.
         self._changed_at = 0.0
         # When those who wait start at the latest, in seconds since 1970, as lists read it; None where it is not known.
         self._written: dict[int, int] | None = None
@@ -59,7 +59,7 @@ class Line:
         return [each for each in named if owner in (None, each.asked.owner)]
 
     def new_place(self, client: Connection, asked: Asked) -> Place:
-        """Return a place behind all others that is in no line yet; WaitRefused."""
+        """Return a place behind all others that is in no queue yet; WaitRefused."""
         owner = asked.owner
         own = sum(each.asked.owner == owner for each in self._places.values())
         if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
@@ -84,7 +84,7 @@ class Line:
             self._remove(place)
 
     def cancel(self, place: Place) -> None:
-        """Take a job out of the line."""
+        """Take a job out of the queue."""
         self._end("cancelled", place, _taken_out(place))
 
     def connected(self) -> list[tuple[Place, Connection]]:
@@ -96,19 +96,19 @@ class Line:
         self._end("refused", place, error, f": {error.message}")
 
     def drop_cancelled(self) -> None:
-        """Take jobs out of the line whose tickets are gone, and those that ended without a connection."""
+        """Take jobs out of the queue whose tickets are gone, and those that ended without a connection."""
         for place in list(self._places.values()):
             if not self._tickets.has(place.asked):
                 self.cancel(place)
             elif place.client is None and not self._tickets.is_visible(place.asked):
                 self._remove(place)
 
-    def waits_for(self, among: int, view: View) -> int:
+    def waits_for(self, among: int, view: LeaseView) -> int:
         """Return how many jobs wait for one of these GPUs, which are bits, and hold up others."""
         waiting = (each for each in self._places.values() if each.asked.fitting & among and not each.asked.is_spare)
         return sum(not (self._is_away(place) or place.is_impossible(view)) for place in waiting)
 
-    def wanted(self, view: View) -> list[Asked]:
+    def wanted(self, view: LeaseView) -> list[Asked]:
         """Return what those want who hold up others and could have it, in the order in which they are served."""
         places = [place for place in self._order if place.asked.number in self._places]
         return [
@@ -121,7 +121,7 @@ class Line:
         """Return what one who waits is called in the log."""
         return self._places[number].title
 
-    def serve(self, view: View, order: str, look: Callable[[], View]) -> None:
+    def serve(self, view: LeaseView, order: str, look: Callable[[], LeaseView]) -> None:
         """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
         self.has_untold = False
         self._order, view = self._serve(self._places, order, view, self._try, look)
@@ -129,7 +129,7 @@ class Line:
         is_untold = any(place.might_have(view) or place.withheld(view) for place in self._places.values())
         self.has_untold = self.has_untold or is_untold
 
-    def foresee(self, place: Place, view: View, order: str, preview: Callable[[], Answer]) -> Answer:
+    def foresee(self, place: Place, view: LeaseView, order: str, preview: Callable[[], Answer]) -> Answer:
         """Return what a job would be given that waits at a place now, by `preview`, or what it would be told."""
         given: list[Answer] = []
 
@@ -144,7 +144,7 @@ class Line:
             return given[0]
         return place.foresee(places[: places.index(place)], view)[0]
 
-    def tell(self, view: View) -> None:
+    def tell(self, view: LeaseView) -> None:
         """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
         now = self._now()
         next_tell = self.next_tell()
@@ -183,10 +183,10 @@ class Line:
         self,
         places: Mapping[int, Place],
         order: str,
-        view: View,
+        view: LeaseView,
         try_now: Callable[[Place], bool],
-        look: Callable[[], View],
-    ) -> tuple[list[Place], View]:
+        look: Callable[[], LeaseView],
+    ) -> tuple[list[Place], LeaseView]:
         """Try to give GPUs at these places; return them in their order, and the view after all."""
         waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
         # Who is served has no place any more.

@@ -31,7 +31,7 @@ MOST_SECONDS = 20.0
 MOST_BYTES = 65536
 
 
-class Idle:
+class IdleJobs:
     """The idle GPUs, look by look."""
 
     def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:

@@ -8,18 +8,18 @@ from functools import partial
 
 from amd_gpu_tracker.broker.jobs.child import Children
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
-from amd_gpu_tracker.broker.jobs.idle import Idle
+from amd_gpu_tracker.broker.jobs.idle_jobs import IdleJobs
 from amd_gpu_tracker.broker.jobs.job_time import end_now, inside, keep
 from amd_gpu_tracker.broker.jobs.journal import Journal, Unrecorded
-from amd_gpu_tracker.broker.line.endings import Endings, is_ending
-from amd_gpu_tracker.broker.line.grants import Grants
-from amd_gpu_tracker.broker.line.line import Line
-from amd_gpu_tracker.broker.line.order import choose
-from amd_gpu_tracker.broker.line.place import Place
-from amd_gpu_tracker.broker.line.recent_use import RecentUse
-from amd_gpu_tracker.broker.line.scopes import Scopes
-from amd_gpu_tracker.broker.line.seen_leases import SeenLeases
-from amd_gpu_tracker.broker.line.view import View
+from amd_gpu_tracker.broker.queue.endings import Endings, is_ending
+from amd_gpu_tracker.broker.queue.grants import Grants
+from amd_gpu_tracker.broker.queue.lease_view import LeaseView
+from amd_gpu_tracker.broker.queue.order import choose
+from amd_gpu_tracker.broker.queue.place import Place
+from amd_gpu_tracker.broker.queue.queue import Queue
+from amd_gpu_tracker.broker.queue.recent_use import RecentUse
+from amd_gpu_tracker.broker.queue.scopes import Scopes
+from amd_gpu_tracker.broker.queue.seen_leases import SeenLeases
 from amd_gpu_tracker.broker.requests import people, protocol
 from amd_gpu_tracker.broker.requests.asked import Asked, weigh
 from amd_gpu_tracker.broker.requests.connection import Connection
@@ -35,7 +35,7 @@ from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
 
-class Desk:
+class Handler:
     """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
 
     def __init__(self, book: Book, find_terms: people.FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
@@ -50,9 +50,9 @@ class Desk:
         self._grants = Grants(book, self.node_users)
         children = Children()
         self._endings = Endings(book, log, children, grace=grace)
-        self.idle = Idle(book, log, children, looked_at=self._recent_use.counted_before)
+        self.idle = IdleJobs(book, log, children, looked_at=self._recent_use.counted_before)
         self._scopes = Scopes(self._state.host, self.node_users, log, children)
-        self.line = Line(book, self._grants, self._scopes, self._recent_use, log=log)
+        self.queue = Queue(book, self._grants, self._scopes, self._recent_use, log=log)
         self._names = JobNames(self._state, self._has)
         self._unrecorded = Unrecorded(self._state, log)
         self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, log)
@@ -60,7 +60,7 @@ class Desk:
         self.is_changed = True
 
     @property
-    def view(self) -> View:
+    def view(self) -> LeaseView:
         """Return the leases as they were seen last."""
         return self._leases.view
 
@@ -86,7 +86,7 @@ class Desk:
 
     def lose(self, client: Connection) -> None:
         """Forget a client whose connection ended."""
-        self.line.lose(client)
+        self.queue.lose(client)
         self.is_changed = True
 
     def serve(self) -> None:
@@ -97,15 +97,15 @@ class Desk:
         if self.idle.serve(view.leases, terms.idle, now):
             view = self._leases.look()
         self._endings.serve(view.leases, now)
-        self.line.drop_cancelled()
-        if len(self.line):
-            self.line.serve(view, terms.order, self._leases.look)
+        self.queue.drop_cancelled()
+        if len(self.queue):
+            self.queue.serve(view, terms.order, self._leases.look)
             self._preempt(self.view, now)
-            self.line.tell(self.view)
-        self.line.write_starts()
+            self.queue.tell(self.view)
+        self.queue.write_starts()
         self._unrecorded.say()
 
-    def _preempt(self, view: View, now: float) -> None:
+    def _preempt(self, view: LeaseView, now: float) -> None:
         """End idle jobs and reservations if that serves a waiting job."""
         found = [each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)]
         if not found:
@@ -114,14 +114,14 @@ class Desk:
         ripe = {each.container_id: each for each in found}
         coming = [each for each in view.leases if is_ending(each, now)]
         idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
-        chosen = choose(self.line.wanted(view), view.free | view.gpus_of(*coming), idle)
+        chosen = choose(self.queue.wanted(view), view.free | view.gpus_of(*coming), idle)
         # What is idle may be used since the last look, and then nothing is ended for who would need that.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
         if unsure:
             self.idle.hurry(now)
         chosen = {job: number for job, number in chosen.items() if number not in unsure}
         for job, number in chosen.items():
-            self.idle.preempt(ripe[job], self.line.title(number), now)
+            self.idle.preempt(ripe[job], self.queue.title(number), now)
             self.is_changed = True
 
     def _answer(self, client: Connection, request: Request) -> Answer | None:
@@ -156,14 +156,14 @@ class Desk:
         found = [each for each in (lease, *self.view.leases) if each and each.job == job]
         if person is not None:
             return any(each.person == person for each in found)
-        return bool(found or self.line.find(owner, name))
+        return bool(found or self.queue.find(owner, name))
 
     def _run(self, client: Connection, request: Request) -> Answer | None:
         peer, job = client.peer, job_id(client.peer.uid, request.name)
         permission = people.permission_of(self._terms, peer, request)
         if again := self._grants.give_again(job, peer.process):
             # A broker that was killed had given them already, and perhaps left the ticket.
-            self.line.forget(peer.uid, request.name)
+            self.queue.forget(peer.uid, request.name)
             return self._scopes.hand_over(client, job, again)
         if client.is_gone():
             return None
@@ -180,7 +180,7 @@ class Desk:
             place.connect(client, asked)
         else:
             self._grants.require_free_name(job)
-            self.line.add(self.line.new_place(client, asked))
+            self.queue.add(self.queue.new_place(client, asked))
         # It is looked at with all others at once, and may have its GPUs without a word.
         return None
 
@@ -197,7 +197,7 @@ class Desk:
         now = self._give_now(asked, give, waits=request.wait)
         if now is None:
             self._find_place(asked)
-            now = self.line.foresee(self.line.new_place(client, asked), self._leases.look(), self._terms.order, give)
+            now = self.queue.foresee(self.queue.new_place(client, asked), self._leases.look(), self._terms.order, give)
         return now.replace(kind=DONE)
 
     def _say_granted(self, name: str, person: int, where: str, numbers: Sequence[int]) -> None:
@@ -239,12 +239,12 @@ class Desk:
 
     def _cancel(self, client: Connection, request: Request) -> Answer:
         name = request.name
-        places = self.line.find(_owner(client, request), name)
+        places = self.queue.find(_owner(client, request), name)
         if not places:
             raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
         if len(places) > 1:
             raise NotDone(f"{len(places)} users have a waiting job {name}", hint="name the owner with --user")
-        self.line.cancel(places[0])
+        self.queue.cancel(places[0])
         return Answer(kind=DONE)
 
     def _job_of(self, client: Connection, request: Request, name: str, hint: str) -> str:
@@ -263,7 +263,7 @@ class Desk:
 
     def _find_place(self, asked: Asked) -> Place | None:
         """Return the place of a client that was connected before; ContainerRunning where another has the name."""
-        for place in self.line.find(asked.owner, asked.name):
+        for place in self.queue.find(asked.owner, asked.name):
             if place.asked.waiter != asked.waiter:
                 raise ContainerRunning(f"a job {asked.name} is already waiting", hint="give each job its own name")
             return place
@@ -288,10 +288,10 @@ class Desk:
             held = people.format_held(asked.permission, self.view.held(asked))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
         among = asked.fitting if asked.may_be_taken else 0
-        if among and len(self.line):
+        if among and len(self.queue):
             # A GPU may have been drained since, and a job that waits for it holds up no other.
             self._leases.look()
-        require_nobody_before(self.line.waits_for(among, self.view), self.view.users_of(among))
+        require_nobody_before(self.queue.waits_for(among, self.view), self.view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:
         """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""
@@ -309,13 +309,13 @@ class Desk:
 
     def _dismiss(self) -> None:
         """End the wait of those who may not reserve GPUs any more; others have another limit, perhaps."""
-        for place, client in self.line.connected():
+        for place, client in self.queue.connected():
             try:
                 permission = people.require_permission(self._terms, client.peer)
                 if client.peer.uid and not place.asked.is_spare:
                     place.asked = place.asked.allowed(permission)
             except ToolkitError as error:
-                self.line.refuse(place, error)
+                self.queue.refuse(place, error)
 
 
 def _owner(client: Connection, request: Request) -> int | None:

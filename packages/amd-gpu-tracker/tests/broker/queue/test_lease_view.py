@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.broker.line.view import read_view
+from amd_gpu_tracker.broker.queue.lease_view import read_view
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from amd_gpu_tracker.broker.jobs.job_processes import find_container
 from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
-from amd_gpu_tracker.broker.line.grants import Grants
-from amd_gpu_tracker.broker.line.recent_use import RecentUse
-from amd_gpu_tracker.broker.line.view import View, read_view
+from amd_gpu_tracker.broker.queue.grants import Grants
+from amd_gpu_tracker.broker.queue.lease_view import LeaseView, read_view
+from amd_gpu_tracker.broker.queue.recent_use import RecentUse
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.history.files import settle
@@ -31,10 +31,10 @@ class SeenLeases:
         self._node_users = node_users
         self._recent_use = recent_use
         self._log = log
-        self.view = View()
+        self.view = LeaseView()
         self._reconcile()
 
-    def look(self) -> View:
+    def look(self) -> LeaseView:
         """Read the leases again, and count what is used."""
         self._end_reservations()
         view = read_view(self._state, self._processes)
@@ -52,7 +52,7 @@ class SeenLeases:
         self._grants.given = self.view.given()
         return self.view
 
-    def _hand_down(self, leases: Sequence[Lease], view: View) -> bool:
+    def _hand_down(self, leases: Sequence[Lease], view: LeaseView) -> bool:
         """Let jobs go on in containers that their commands left detached; return whether there are any.
 
         Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, of

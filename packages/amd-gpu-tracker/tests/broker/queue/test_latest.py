@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from amd_gpu_tracker.broker.line.order import MOST_BEFORE, latest_start
+from amd_gpu_tracker.broker.queue.order import MOST_BEFORE, latest_start
 from amd_gpu_tracker.broker.requests.asked import numbers_in
 from amd_gpu_tracker.broker.requests.protocol import PREVIEW, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
