@@ -179,6 +179,15 @@ def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_the_first(n
     assert node.daemon_json.read_text() == before
 
 
+def test_a_second_setup_may_exchange_the_kinds_of_gpus_and_memory(node: Node) -> None:
+    node("setup", "--kind=ONE", "--vram=TWO")
+
+    assert node("setup", "--kind=TWO", "--vram=ONE").stdout == SETTINGS_UPDATED + UPDATED + TO_LABEL
+    assert node.offered == [*(f"TWO={gpu}" for gpu in GPUS), "ONE=262080"]
+    settings = read_settings(node.host)
+    assert (settings.swarm_resources, settings.swarm_vram_resources) == (("TWO",), ("ONE",))
+
+
 def test_what_others_added_since_survives_the_removal(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD)
     node("setup")

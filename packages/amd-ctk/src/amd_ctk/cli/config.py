@@ -123,7 +123,7 @@ def compile_(context: typer.Context) -> None:
 
 def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     """Change a setting, or reset it (None), and say whether that changed the file."""
-    from amd_ctk.configuration.settings_file import prepare_setting, set_setting
+    from amd_ctk.configuration.settings_file import prepare_settings, set_setting
 
     if key in (ACCESS, DEVICE_MODE):
         # It takes the tracker, which other settings do without.
@@ -132,7 +132,7 @@ def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
         require_open_containers(host)
     if dry_run:
         then = preview_access(host, value or "") if key == ACCESS else ""
-        preview_edit(prepare_setting(host, key, value), then)
+        preview_edit(prepare_settings(host, {key: value}), then)
         return
     announce(host)
     changed = set_access(host, value or "") if key == ACCESS else set_setting(host, key, value)

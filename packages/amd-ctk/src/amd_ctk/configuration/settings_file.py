@@ -1,8 +1,9 @@
-"""The toolkit's config.toml: change one setting, keep the comments, and write the compiled form."""
+"""The toolkit's config.toml: change settings, keep the comments, and write the compiled form."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from amd_ctk.configuration.edit import ConfigFile, Edited
@@ -11,6 +12,7 @@ from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.settings import (
     COMPILED_FILE,
     CONFIG_FILE,
+    Settings,
     SettingsError,
     check_settings,
     format_compiled,
@@ -33,24 +35,30 @@ def read_settings_file(host: Host) -> dict[str, Any]:
     return values
 
 
+def read_written_settings(host: Host) -> Settings:
+    """Return the settings that config.toml makes, also with a Python that reads only their compiled form."""
+    return check_settings(read_settings_file(host), host.path(CONFIG_FILE))
+
+
 def set_setting(host: Host, key: str, value: Any) -> bool:
     """Set a setting in config.toml, or remove it (None), and compile it; return whether the file changed."""
-    return save_settings(host, prepare_setting(host, key, value))
+    return set_settings(host, {key: value})
 
 
-def unset_setting(host: Host, key: str) -> bool:
-    """Remove a setting from config.toml and compile it; return whether the file changed."""
-    return set_setting(host, key, None)
+def set_settings(host: Host, values: Mapping[str, Any]) -> bool:
+    """Set several settings as `set_setting` does; only together they have to be valid."""
+    return save_settings(host, prepare_settings(host, values))
 
 
-def prepare_setting(host: Host, key: str, value: Any) -> Edited:
-    """Return what setting a value would change, or removing the setting (None); SettingsError."""
-    document = _read_document(host)
-    # An unknown key in the file can be removed too.
-    if value is None and document.get((key,)) is ABSENT and not is_setting(key):
-        message, hint = unknown_setting(key)
-        raise SettingsError(message, hint=hint)
-    new = document.remove((key,)) if value is None else document.set((key,), value)
+def prepare_settings(host: Host, values: Mapping[str, Any]) -> Edited:
+    """Return what setting these values would change, or removing settings (None); SettingsError."""
+    document = new = _read_document(host)
+    for key, value in values.items():
+        # An unknown key in the file can be removed too.
+        if value is None and document.get((key,)) is ABSENT and not is_setting(key):
+            message, hint = unknown_setting(key)
+            raise SettingsError(message, hint=hint)
+        new = new.remove((key,)) if value is None else new.set((key,), value)
     file = ConfigFile(path=host.path(CONFIG_FILE), shown=CONFIG_FILE)
     check_settings(new.get(()), file.path)
     old = document.text if host.stat(CONFIG_FILE) else None

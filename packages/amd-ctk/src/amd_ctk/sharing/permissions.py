@@ -10,7 +10,7 @@ import pwd
 from collections.abc import Iterable, Sequence
 
 from amd_ctk.configuration.edit import Edited
-from amd_ctk.configuration.settings_file import prepare_setting, read_settings_file
+from amd_ctk.configuration.settings_file import prepare_settings, read_written_settings
 from amd_ctk.listing import format_columns, to_json
 from amd_device_spec.settings import (
     CONFIG_FILE,
@@ -18,7 +18,6 @@ from amd_device_spec.settings import (
     RESERVED,
     USERS,
     SettingsError,
-    check_settings,
     parse_time,
     read_settings,
 )
@@ -48,8 +47,7 @@ class NobodyCalledThat(ToolkitError):
 
 def read_permissions(host: Host) -> list[Permission]:
     """Return who may reserve GPUs; SettingsError."""
-    settings = check_settings(read_settings_file(host), host.path(CONFIG_FILE))
-    return parse_users(settings.users, host)
+    return parse_users(read_written_settings(host).users, host)
 
 
 def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
@@ -79,7 +77,7 @@ def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
 
     `rule.who` is what the administrator typed: a user, @group or everyone.
     """
-    settings = check_settings(read_settings_file(host), host.path(CONFIG_FILE))
+    settings = read_written_settings(host)
     known = {group.partition("=")[0] for group in settings.gpu_groups}
     if missing := [group for group in rule.groups if group not in known]:
         raise SettingsError(f"there is no group of GPUs {missing[0]}", hint="see 'amd-ctk config show gpu-groups'")
@@ -138,7 +136,7 @@ def _is_meant(permission: Permission, who: str) -> bool:
 
 
 def _edit(host: Host, permissions: Sequence[Permission]) -> Edited:
-    return prepare_setting(host, USERS, [format_permission(each) for each in permissions] or None)
+    return prepare_settings(host, {USERS: [format_permission(each) for each in permissions] or None})
 
 
 def describe(permission: Permission) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from amd_ctk.configuration.apply import find_target
 from amd_ctk.configuration.edit import read_text
-from amd_ctk.configuration.settings_file import read_settings_file, set_setting, unset_setting
+from amd_ctk.configuration.settings_file import read_written_settings, set_settings
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks
 from amd_ctk.swarm.node_settings import NodeSettings, find_obstacles, read_node_settings
@@ -20,7 +21,7 @@ from amd_ctk.swarm.status import (
     reservations_of_leases,
     reservations_of_tasks,
 )
-from amd_device_spec.settings import CONFIG_FILE, Settings, check_settings
+from amd_device_spec.settings import Settings
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
@@ -41,7 +42,7 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
     advertisement = build_advertisement(
         gpus,
         docker_info.resources if docker_info else settings.resources,
-        check_settings(read_settings_file(host), CONFIG_FILE),
+        read_written_settings(host),
         reservations=_read_reservations(host, gpus, docker_info, is_tracking=is_tracking),
         is_tracking=is_tracking,
     )
@@ -104,42 +105,30 @@ def _find_lag(docker_info: DockerInfo | None, settings: NodeSettings) -> list[st
 
 def declare(host: Host, resources: Collection[Resource], plan: ResourcePlan) -> bool:
     """Write the settings for these resources; return whether they changed."""
-    settings = _read(host)
+    settings = read_written_settings(host)
     naming = tuple(dict.fromkeys(resource.kind for resource in resources if resource.kind != plan.vram_kind))
-    changed = []
+    changes: dict[str, Any] = {}
     if naming != settings.swarm_resources:
-        changed.append(set_setting(host, GPU_KINDS, list(naming)))
+        changes[GPU_KINDS] = list(naming)
     if plan.by != settings.swarm_resource_names:
-        changed.append(set_setting(host, GPU_NAMES, plan.by))
-    if plan.vram_kind:
-        changed.append(set_setting(host, VRAM_KINDS, [plan.vram_kind]))
-    elif settings.swarm_vram_resources:
-        changed.append(unset_setting(host, VRAM_KINDS))
-    changed.append(_declare_headroom(host, settings, plan.headroom_mib))
-    return any(changed)
-
-
-def _declare_headroom(host: Host, settings: Settings, mib: int) -> bool:
-    if mib == settings.swarm_vram_headroom:
-        return False
-    return set_setting(host, HEADROOM, mib) if mib else unset_setting(host, HEADROOM)
+        changes[GPU_NAMES] = plan.by
+    if plan.vram_kind or settings.swarm_vram_resources:
+        changes[VRAM_KINDS] = [plan.vram_kind] if plan.vram_kind else None
+    if plan.headroom_mib != settings.swarm_vram_headroom:
+        changes[HEADROOM] = plan.headroom_mib or None
+    return set_settings(host, changes)
 
 
 def undeclare(host: Host, kinds: Collection[str]) -> bool:
     """Remove these kinds from the settings, which get their defaults back; return whether they changed."""
-    settings, default = _read(host), Settings()
+    settings, default = read_written_settings(host), Settings()
     kept = [kind for kind in settings.swarm_resources if kind not in kinds]
-    changed = []
+    changes: dict[str, Any] = {}
     is_changed = len(kept) < len(settings.swarm_resources) or (kinds and not kept)
     if settings.swarm_resources != default.swarm_resources and is_changed:
-        changed.append(set_setting(host, GPU_KINDS, kept) if kept else unset_setting(host, GPU_KINDS))
+        changes[GPU_KINDS] = kept or None
     if kinds and settings.swarm_resource_names != default.swarm_resource_names:
-        changed.append(unset_setting(host, GPU_NAMES))
+        changes[GPU_NAMES] = None
     if set(settings.swarm_vram_resources) & set(kinds):
-        changed.append(unset_setting(host, VRAM_KINDS))
-        changed.append(_declare_headroom(host, settings, 0))
-    return any(changed)
-
-
-def _read(host: Host) -> Settings:
-    return check_settings(read_settings_file(host), CONFIG_FILE)
+        changes |= {VRAM_KINDS: None, HEADROOM: None}
+    return set_settings(host, changes)
