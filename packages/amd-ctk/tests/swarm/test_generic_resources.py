@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from amd_ctk.configuration.ledger import Changes
 from amd_ctk.documents.json_document import JsonDocument
 from amd_ctk.swarm.node_settings import PATH, advertise, read_resources, withdraw
-from amd_ctk.swarm.resources import Resource
+from amd_ctk.swarm.resources import Resource, read_node_name
+from amdgpu_discovery.host import Host
 
 GPUS = [Resource(kind="AMD_GPU", value="0x1"), Resource(kind="AMD_GPU", value="0x2")]
 FOREIGN = st.lists(st.sampled_from(["SSD=1", "SSD=a", "FPGA=0x1", "LICENCE=7"]), unique=True)
@@ -52,3 +54,12 @@ def test_a_document_without_resources_offers_none() -> None:
 @pytest.mark.parametrize(("entry", "amount"), [("VRAM=8000", 8000), ("A=0x10", None), ("A=", None), ("A", None)])
 def test_only_integers_are_amounts(entry: str, amount: int | None) -> None:
     assert read_resources(document([entry]))[0].amount == amount
+
+
+def test_a_node_is_called_as_the_kernel_says_where_a_file_says_something_else(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "gpu-7.example", "6.12.0", "#1", "x86_64")))
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/hostname").write_text("simulated\n")
+
+    assert read_node_name(Host("/")) == "gpu-7.example"
+    assert read_node_name(Host(f"{tmp_path}")) == "simulated"

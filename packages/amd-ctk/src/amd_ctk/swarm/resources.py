@@ -108,7 +108,8 @@ def read_driver(host: Host) -> str:
 
 def read_node_name(host: Host) -> str:
     """Return what the swarm most likely calls this node: Docker takes the name of the host."""
-    return host.read_attribute("/etc/hostname") or os.uname().nodename
+    simulated = "" if host.is_this_machine else host.read_attribute("/etc/hostname")
+    return simulated or os.uname().nodename
 
 
 def build_labels(gpus: Sequence[Gpu], driver: str) -> dict[str, str]:
