@@ -19,13 +19,21 @@ ONE_HOP = 15
 FLAGS = "amd_gpu_env"
 
 
-def cores_near(host: Host, numa_node: int | None) -> str:
-    """Return the cores of a NUMA node (`0-15`), "" where the kernel does not say."""
-    if numa_node is None:
-        return ""
-    near = parse_cpu_list(host.read_attribute(f"{NODES}/node{numa_node}/cpulist"))
-    cores = [position for position, core in enumerate(_cores(host)) if core in near]
-    return format_ranges(cores)
+def read_cores(host: Host) -> dict[int | None, str]:
+    """Return by NUMA node its cores as Slurm counts them (`0-15`)."""
+    # The first processor of each core, with its package and its node.
+    places: dict[int, tuple[int, int]] = {}
+    nodes = _numa_nodes(host)
+    for node in nodes:
+        for cpu in parse_cpu_list(host.read_attribute(f"{NODES}/node{node}/cpulist")):
+            siblings = parse_cpu_list(host.read_attribute(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"))
+            package = host.read_attribute(f"{CPUS}/cpu{cpu}/topology/physical_package_id")
+            places.setdefault(min(siblings, default=cpu), (int(package) if package.isdecimal() else 0, node))
+    order = sorted(places, key=lambda cpu: (*places[cpu], cpu))
+    return {
+        node: format_ranges([position for position, cpu in enumerate(order) if places[cpu][1] == node])
+        for node in nodes
+    }
 
 
 def parse_cpu_list(text: str) -> list[int]:
@@ -48,17 +56,6 @@ def format_ranges(numbers: list[int]) -> str:
         else:
             spans.append([number, number])
     return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in spans)
-
-
-def _cores(host: Host) -> list[int]:
-    """Return the first processor of each core, in the order in which Slurm counts cores."""
-    cores: dict[int, tuple[int, int]] = {}
-    for node in _numa_nodes(host):
-        for cpu in parse_cpu_list(host.read_attribute(f"{NODES}/node{node}/cpulist")):
-            siblings = parse_cpu_list(host.read_attribute(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"))
-            package = host.read_attribute(f"{CPUS}/cpu{cpu}/topology/physical_package_id")
-            cores.setdefault(min(siblings, default=cpu), (int(package) if package.isdecimal() else 0, node))
-    return sorted(cores, key=lambda cpu: (*cores[cpu], cpu))
 
 
 def _numa_nodes(host: Host) -> list[int]:
@@ -90,7 +87,6 @@ def _direct_peers(host: Host, node: int) -> set[int]:
 class Gres(Value):
     """A line of gres.conf: one GPU."""
 
-    number: int
     type: str
     file: str
     cores: str
@@ -103,13 +99,12 @@ def build_gres(host: Host, gpus: Sequence[Gpu], model: str = "") -> list[Gres]:
     `model` is the type of all of them, "" for that of each.
     """
     ordered = sort_by_type(gpus, model)
-    links = links_of(host, ordered)
+    links, cores = links_of(host, ordered), read_cores(host)
     return [
         Gres(
-            number=gpu.number,
             type=type_of(gpu, model),
             file=gpu.render_path,
-            cores=cores_near(host, gpu.numa_node),
+            cores=cores.get(gpu.numa_node, ""),
             links=links.get(gpu.number, ""),
         )
         for gpu in ordered
@@ -129,20 +124,16 @@ def sort_by_type(gpus: Sequence[Gpu], model: str = "") -> list[Gpu]:
 
 def format_gres_conf(lines: Sequence[Gres], node: str) -> str:
     """Return the text of gres.conf, in comments what slurm.conf needs."""
+    types = [line.type for line in lines]
+    of_node = ",".join(f"gpu:{kind}:{types.count(kind)}" for kind in dict.fromkeys(types))
     return "\n".join(
         [
             "# In slurm.conf, beside the node's other settings:",
             "#GresTypes=gpu",
-            f"#NodeName={node} Gres={format_node_gres(lines)}",
+            f"#NodeName={node} Gres={of_node}",
             *(_format_line(line, node) for line in lines),
         ]
     )
-
-
-def format_node_gres(lines: Sequence[Gres]) -> str:
-    """Return what a node has as slurm.conf says it: gpu:mi210:4."""
-    types = [line.type for line in lines]
-    return ",".join(f"gpu:{kind}:{types.count(kind)}" for kind in dict.fromkeys(types))
 
 
 def _format_line(line: Gres, node: str) -> str:
