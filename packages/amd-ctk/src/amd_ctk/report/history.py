@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from amd_gpu_tracker import Tracker, Used
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.people import title_of_person
 
 History = Iterator[Used | None]
 
@@ -79,7 +79,7 @@ def find_names(host: Host, *, by_number: bool) -> Names:
 
     @cache
     def person(uid: int | None) -> str:
-        return NOT_KNOWN if uid is None else str(uid) if by_number else _find_name(uid)
+        return NOT_KNOWN if uid is None else str(uid) if by_number else title_of_person(uid)
 
     return Names(person, lambda key: numbers.get(key, key))
 
@@ -89,13 +89,6 @@ def _find_numbers(host: Host) -> dict[str, str]:
         return {gpu.key: f"GPU {gpu.number}" for gpu in locate_gpus(host)}
     except ToolkitError:
         return {}
-
-
-def _find_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _settle(tracker: Tracker) -> None:
