@@ -11,10 +11,11 @@ import typer
 from amd_ctk.cli.context import command_group, host_of
 from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.standard_output import print_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from amd_ctk.image.check import ImageVerdict, JudgedImage
     from amd_ctk.image.contents import Image
@@ -58,7 +59,7 @@ def targets(
         if not as_json:
             nothing = "no code for a GPU was found" if deep else f"no file name names a target ({LOOK_DEEP})"
             print(f"{reference}: {' '.join(found) or nothing}", flush=True)
-            _print_notes(_unreadable_notes(unreadable))
+            print_notes(_unreadable_notes(unreadable))
     if as_json:
         _print_json({"images": printed})
 
@@ -92,7 +93,7 @@ def check(
         shown = {"image": str(reference), "fits": fits, "targets": targets_of(found.layers)}
         _print_json({**shown, "reasons": list(verdict.reasons), "notes": notes})
     else:
-        _print_notes(notes)
+        print_notes(notes)
         _print_verdict(verdict.reasons, is_known=verdict.is_known, deep=deep)
     raise typer.Exit({True: 0, False: 1, None: 2}[fits])
 
@@ -126,8 +127,8 @@ def pick(
         images = [{"image": each.name, "fits": not each.reason, "reason": each.reason} for each in candidates]
         _print_json({"picked": chosen.name if chosen else None, "images": images})
     else:
-        _print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
-        _print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else WITHOUT_WORDS}"])
+        print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
+        print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else WITHOUT_WORDS}"])
         print(printable(chosen.name) if chosen else "", end="\n" if chosen else "")
     raise typer.Exit(0 if chosen else 1 if is_known else 2)
 
@@ -152,7 +153,7 @@ def index(
     with Reading(deep=deep) as reading:
         entries = read_entries(images, reading)
     for text, entry in zip(images, entries, strict=True):
-        _print_notes([" ".join([f"{text}:", *(f"{key}={value}" for key, value in entry.annotations.items())])])
+        print_notes([" ".join([f"{text}:", *(f"{key}={value}" for key, value in entry.annotations.items())])])
     print(write_index(shared, entries))
 
 
@@ -184,11 +185,6 @@ def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> Non
     if not reasons:
         found = "the image has no code for a GPU" if deep else f"no file name in the image names a target ({LOOK_DEEP})"
         print("fits" if is_known else f"not known: {found}, and it does not say what it is for")
-
-
-def _print_notes(notes: Iterable[str]) -> None:
-    for note in notes:
-        print(printable(note), file=sys.stderr, flush=True)
 
 
 def _unreadable_notes(paths: Sequence[str]) -> list[str]:
