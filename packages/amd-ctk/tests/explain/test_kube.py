@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from amd_ctk.explain import kube
-from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import find_runtime
 from amd_ctk.explain.kube import is_kube_file, read_pod
 
@@ -144,6 +145,36 @@ def test_the_default_runtime_of_podman_is_read_from_its_own_files(host):
 
     assert find_runtime(Container(engine="podman"), made).is_amd_runtime
     assert not find_runtime(Container(engine="docker"), made).is_amd_runtime
+
+
+@pytest.mark.parametrize("file", ["containers.conf", "containers.conf.d/99-amd.conf"])
+def test_podman_without_root_reads_its_users_own_files_too(host, file):
+    made = host()
+    path = Path(made.path("/home/u1/.config/containers"), file)
+    path.parent.mkdir(parents=True)
+    path.write_text(f'[engine.runtimes]\namd = ["{AMD_RUNTIME}"]\n')
+
+    asked = Container(engine="podman", runtime="amd")
+
+    assert find_runtime(asked.replace(own_settings="/home/u1/.config"), made).is_amd_runtime
+    assert find_runtime(asked, made).refusal
+
+
+@pytest.mark.parametrize(
+    ("environment", "directory"),
+    [
+        ({"HOME": "/home/u1"}, "/home/u1/.config"),
+        ({"HOME": "/home/u1", "XDG_CONFIG_HOME": "/settings"}, "/settings"),
+        # Behind sudo, which keeps no variable.
+        ({}, ""),
+    ],
+)
+def test_only_other_users_than_root_have_own_files(environment, directory, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert find_own_settings(environment) == directory
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert find_own_settings(environment) == ""
 
 
 def test_podman_4_passes_no_limits_on_and_starts_no_job(pod, monkeypatch):

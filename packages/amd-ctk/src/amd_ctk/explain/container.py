@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -30,6 +33,8 @@ class Container(Value):
     gpus: tuple[str, ...] = ()
     # "" for the engine's default.
     runtime: str = ""
+    # The directory of the caller's own settings, which Podman reads where it runs without root; "" for root.
+    own_settings: str = ""
     privileged: bool = False
     # What `--cap-add` adds, without CAP_.
     capabilities: tuple[str, ...] = ()
@@ -52,6 +57,13 @@ class Container(Value):
     def variables(self) -> list[str]:
         """Return the environment that the engine makes of all that is given, NAME=VALUE."""
         return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
+
+
+def find_own_settings(environment: Mapping[str, str]) -> str:
+    """Return where who calls an engine with this environment has settings; "" for root, and where that is not said."""
+    home = environment.get("HOME", "")
+    usual = f"{home}/.config" if home else ""
+    return (environment.get("XDG_CONFIG_HOME") or usual) if os.geteuid() else ""
 
 
 def _join_as_docker(container: Container) -> list[str]:

@@ -20,6 +20,9 @@ from amdgpu_discovery.value import Value
 # Where Podman reads its configuration, the strongest last.
 CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
+# Below a user's own settings; root may read them too.
+OWN_CONF = "containers/containers.conf"
+MOST_DROP_INS = 32
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 # Which Podman looks for without being told where.
 RUNTIMES_OF_PODMAN = frozenset(
@@ -50,7 +53,7 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     """Return which runtime a container would run under, as the engine's files on this host have it."""
     if not container.engine:
         return RuntimeView(is_amd_runtime=True)
-    names, amd_names, default = _read_runtimes(container.engine, host)
+    names, amd_names, default = _read_runtimes(container, host)
     chosen = container.runtime or default
     if chosen in amd_names or is_amd_runtime(chosen):
         return RuntimeView(is_amd_runtime=True)
@@ -77,13 +80,14 @@ def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
     return engine != DOCKER or name == "runc" or name.startswith("io.containerd.")
 
 
-def _read_runtimes(engine: str, host: Host) -> tuple[list[str], list[str], str]:
+def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[str], str]:
     """Return the names of the runtimes in an engine's files, those of the AMD runtime, and the default runtime."""
     # Podman's configuration needs a library that takes as long to load as all else here.
     from amd_ctk.engines import podman
 
-    known = podman.PODMAN if engine == PODMAN else docker.DOCKER
-    paths = podman_files(host) if engine == PODMAN else [known.config_path]
+    is_podman = container.engine == PODMAN
+    known = podman.PODMAN if is_podman else docker.DOCKER
+    paths = podman_files(host, container.own_settings) if is_podman else [known.config_path]
     programs: dict[str, str] = {}
     default = ""
     for path in paths:
@@ -94,10 +98,17 @@ def _read_runtimes(engine: str, host: Host) -> tuple[list[str], list[str], str]:
     return [*programs], amd_names, default
 
 
-def podman_files(host: Host) -> list[str]:
-    """Return where Podman as root reads its configuration, the strongest last."""
-    names = sorted(name for name in host.names(CONTAINERS_CONF_D) if name.endswith(".conf"))
-    return [*CONTAINERS_CONF, *(f"{CONTAINERS_CONF_D}/{name}" for name in names)]
+def podman_files(host: Host, own_settings: str) -> list[str]:
+    """Return where Podman reads its configuration, the strongest last; `own_settings` is "" where it runs as root."""
+    files = [*CONTAINERS_CONF, *_drop_ins(host, CONTAINERS_CONF_D)]
+    if not own_settings:
+        return files
+    own = f"{own_settings}/{OWN_CONF}"
+    return [*files, own, *_drop_ins(host, f"{own}.d")[:MOST_DROP_INS]]
+
+
+def _drop_ins(host: Host, directory: str) -> list[str]:
+    return sorted(f"{directory}/{name}" for name in host.names(directory) if name.endswith(".conf"))
 
 
 def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], str]:

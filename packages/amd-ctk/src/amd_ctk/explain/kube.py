@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from amd_ctk.explain.container import PODMAN, Container, ExplainError
+from amd_ctk.explain.container import PODMAN, Container, ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
 from amd_ctk.json_parts import list_at, object_at, objects_at
@@ -56,6 +57,7 @@ def read_pod(path: str, name: str, host: Host) -> Container:
         engine=PODMAN,
         environment=_environment(container, documents, version),
         devices=(*_limits(container, version), *_nodes(container, pod, host)),
+        own_settings=find_own_settings(os.environ),
         privileged=own.get("privileged") is True,
         capabilities=tuple(str(one).upper().removeprefix("CAP_") for one in list_at(own, "capabilities", "add")),
         user=_user({**shared, **own}),

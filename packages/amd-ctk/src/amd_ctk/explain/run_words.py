@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from amd_ctk.engine_words import options_before_run, unknown_option, values_before
-from amd_ctk.explain.container import DOCKER, PODMAN, Container, ExplainError
+from amd_ctk.explain.container import DOCKER, PODMAN, Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
 from amd_ctk.explain.run_options import (
@@ -92,6 +92,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         gpus=tuple(options.get("gpus", [])),
         # `podman --runtime=crun run` is its only way.
         runtime=options.get("runtime", values_before(before, "--runtime") or [""])[-1],
+        own_settings=find_own_settings(environment),
         privileged=is_on(options, "privileged"),
         capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),
         user=options.get("user", [""])[-1],

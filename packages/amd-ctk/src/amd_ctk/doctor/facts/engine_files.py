@@ -25,9 +25,6 @@ LARGEST = 128 * 1024
 RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"
 STORAGE = ".local/share/containers"
-USER_CONF = ".config/containers/containers.conf"
-# Users write these, and root may read them.
-MOST_DROP_INS = 32
 
 
 class EngineFileFacts(Value):
@@ -135,7 +132,7 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
         return PodmanFacts()
     if user and not is_meant and host.stat(f"{user.home}/{STORAGE}") is None:
         user = None
-    paths = _files(host, user)
+    paths = podman_files(host, f"{user.home}/.config" if user else "")
     files = read_engine_files(host, PODMAN, paths)
     return PodmanFacts(
         is_installed=True,
@@ -148,12 +145,6 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
         without_ranges=_without_ranges(host, user) if user else (),
         has_runtime_directory=user is None or host.stat(user.runtime_directory) is not None,
     )
-
-
-def _files(host: Host, user: User | None) -> list[str]:
-    own = f"{user.home}/{USER_CONF}" if user else ""
-    drop_ins = sorted(f"{own}.d/{name}" for name in host.names(f"{own}.d") if name.endswith(".conf")) if own else []
-    return [*podman_files(host), *([own] if own else []), *drop_ins[:MOST_DROP_INS]]
 
 
 def _refuses(host: Host, paths: list[str], runtimes: tuple[str, ...]) -> bool:
