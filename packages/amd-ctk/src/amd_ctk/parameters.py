@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import sys
 from collections.abc import Sequence
@@ -36,12 +37,7 @@ class ParameterLine(Value):
 def read_parameters(path: str) -> str:
     """Return the text of a file, `-` for standard input; ParametersError if it is not one or too long."""
     try:
-        if path == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(LARGEST_BYTES + 1)
-        else:
-            # A named pipe waits for its writer, as standard input does.
-            with open(path, "rb") as file:
-                content = file.read(LARGEST_BYTES + 1)
+        content = read_input(path, LARGEST_BYTES)
         if len(content) > LARGEST_BYTES:
             raise ParametersError(f"{path} has more than {LARGEST_BYTES} bytes", hint="submit it in parts")
         return content.decode()
@@ -49,6 +45,17 @@ def read_parameters(path: str) -> str:
         raise ParametersError(f"{path} cannot be read: {reason(error)}") from error
     except UnicodeDecodeError as error:
         raise ParametersError(f"{path} is not text in UTF-8") from error
+
+
+def read_input(path: str, largest: int) -> bytes:
+    """Return what is in a file, `-` for standard input; of more than `largest` bytes one more than these. OSError."""
+    if path != STANDARD_INPUT:
+        # A named pipe waits for its writer, as standard input does.
+        with open(path, "rb") as file:
+            return file.read(largest + 1)
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return sys.stdin.buffer.read(largest + 1)
 
 
 def parse_lines(text: str, where: str) -> list[ParameterLine]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,15 @@ def test_nothing_is_changed_before_somebody_agrees(stale, amd_ctk):
     assert (answer.returncode, stale.read_bytes()) == (1, before)
     assert answer.stderr.startswith("cdi: refresh /etc/cdi/amd.json\n--- /etc/cdi/amd.json\n+++ /etc/cdi/amd.json\n")
     assert '-              "minor": 77' in answer.stderr or '"minor": 77' in answer.stderr
+    assert answer.stderr.endswith("Not changed: add --yes\n")
+
+
+def test_without_standard_input_nobody_agrees(stale, program, tmp_path):
+    words = ["sh", "-c", 'exec "$@" <&-', "sh", program, "doctor", "--only=cdi", "--fix"]
+    environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": f"{tmp_path}/host"}
+
+    answer = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
     assert answer.stderr.endswith("Not changed: add --yes\n")
 
 

@@ -139,6 +139,13 @@ def test_a_job_runs_also_where_nothing_can_be_said(tracked, start, tmp_path, pro
     assert (job.returncode, said, ran.read_text()) == (0, "", "3\n")
 
 
+@pytest.mark.parametrize("words", ["run --each=- --output=logs -- true", "image pick -"])
+def test_standard_input_that_is_closed_cannot_be_read(tracked, start, words):
+    job = start(*words.split(), shell="<&-")
+
+    assert job.communicate(timeout=SECONDS)[1] == "- cannot be read: standard input is closed\n"
+
+
 def test_the_exit_code_says_what_cannot_be_said(tracked, start):
     job = start("run", "--gpus=99", "--", "true", shell="2>/dev/full")
 

@@ -108,7 +108,7 @@ def _apply(repair: Repair, *, ask: bool) -> bool:
 
 
 def _agrees() -> bool:
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         print("Not changed: add --yes", file=sys.stderr)
         return False
     return typer.confirm("Change this?", default=False, err=True)

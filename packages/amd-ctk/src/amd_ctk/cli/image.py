@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -237,14 +236,11 @@ def _read_index(index: str) -> list[tuple[str, Image]]:
 def _read_text(path: str) -> str:
     from amd_ctk.image.bounds import ImageError
     from amd_ctk.image.registry_name import without_login
+    from amd_ctk.parameters import read_input
     from amdgpu_discovery.errors import reason
 
     try:
-        if path == "-":
-            content = sys.stdin.buffer.read(MOST_TEXT + 1)
-        else:
-            with open(path, "rb") as file:
-                content = file.read(MOST_TEXT + 1)
+        content = read_input(path, MOST_TEXT)
     except OSError as error:
         raise ImageError(f"{without_login(path)} cannot be read: {reason(error)}") from error
     if len(content) > MOST_TEXT:
