@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.cli.offers import containers
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
 from amd_ctk.explain import running
 from amd_ctk.explain.container import ExplainError
+from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.running import EngineAnswers, Told, ask_engines, read_running
 from amdgpu_discovery.host import Host
 
@@ -40,6 +42,21 @@ def test_every_engine_is_asked(engines):
 
 def test_podman_that_was_never_used_is_left_alone(engines):
     assert ask_engines("web") == EngineAnswers(told=(WEB,))
+
+
+def test_the_names_that_tab_offers_set_no_podman_up(engines, tmp_path):
+    for engine, name in (("docker", "web"), ("podman", "db")):
+        (tmp_path / engine).write_text(f"#!/bin/sh\necho {name}\n")
+    assert containers("") == ["web"]
+
+    engines.mkdir()
+    assert containers("") == ["db", "web"]
+
+
+def test_the_version_of_podman_is_known_also_before_its_first_use(engines, tmp_path):
+    (tmp_path / "podman").write_text('#!/bin/sh\n[ "$*" = --version ] && echo podman version 5.4.2\n')
+
+    assert find_version("podman", Host("/")) == (5, 4, 2)
 
 
 @pytest.mark.parametrize("name", ["other", "--help"])

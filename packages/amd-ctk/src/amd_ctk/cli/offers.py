@@ -7,7 +7,6 @@ from typing import Any
 
 # A shell waits for the answer.
 SECONDS = 2
-ENGINES_WITH_NAMES = ("docker", "podman")
 
 
 def engines(incomplete: str) -> list[str]:
@@ -55,18 +54,11 @@ def faults(incomplete: str) -> list[str]:
 
 def containers(incomplete: str) -> list[str]:
     """Return the names of the containers that Docker and Podman run."""
-    return _beginning(sorted({name for engine in ENGINES_WITH_NAMES for name in _names(engine)}), incomplete)
+    from amd_ctk.explain.running import ENGINES, ask_engine
 
-
-def _names(engine: str) -> list[str]:
-    import subprocess
-
-    words = [engine, "ps", "--format", "{{.Names}}"]
-    try:
-        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=SECONDS, errors="replace")
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [name for name in answer.stdout.split() if name.isprintable()]
+    answers = [ask_engine(engine, "ps", "--format", "{{.Names}}", seconds=SECONDS) for engine in ENGINES]
+    names = {name for answer in answers if answer.succeeded for name in answer.output.split() if name.isprintable()}
+    return _beginning(sorted(names), incomplete)
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:

@@ -10,8 +10,8 @@ from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.engines import docker
 from amd_ctk.explain.container import DOCKER, PODMAN, Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
-from amd_ctk.explain.running import ask_engine
-from amd_ctk.programs import parse_version
+from amd_ctk.explain.running import SECONDS
+from amd_ctk.programs import ask, parse_version
 from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -231,7 +231,8 @@ def find_version(engine: str, host: Host) -> tuple[int, ...]:
     """Return the version of the engine on this machine, () where it is not known or another host is simulated."""
     if not host.is_this_machine or engine not in VERSION_WORDS:
         return ()
-    return parse_version(ask_engine(engine, *VERSION_WORDS[engine]).output)
+    # At these words alone Podman does not set itself up.
+    return parse_version(ask([engine, *VERSION_WORDS[engine]], seconds=SECONDS).output)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

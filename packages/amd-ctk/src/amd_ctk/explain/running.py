@@ -58,12 +58,12 @@ def ask_engines(name: str) -> EngineAnswers:
     )
 
 
-def ask_engine(engine: str, *words: str) -> Answer:
-    """Return what an engine answers, without making it set itself up."""
+def ask_engine(engine: str, *words: str, seconds: float | None = None) -> Answer:
+    """Return what an engine answers, within SECONDS unless another time is given, without making it set itself up."""
     # Podman makes its database at its first call, whatever that is, and keeps to the settings of that call.
     if engine == "podman" and not any(map(os.path.exists, _podman_storage())):
         return Answer(problem="podman has no containers and no images")
-    return ask([engine, *words], seconds=SECONDS)
+    return ask([engine, *words], seconds=seconds or SECONDS)
 
 
 def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:
