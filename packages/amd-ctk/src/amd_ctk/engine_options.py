@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.engine_words import ENGINE_VALUES, environment_of, find_engine, find_run, values_before, without_prefixes
+from amd_ctk.engine_words import (
+    ENGINE_VALUES,
+    environment_of,
+    find_engine,
+    find_run,
+    is_elsewhere,
+    values_before,
+    without_prefixes,
+)
 from amd_ctk.explain.container import PODMAN, ExplainError
 from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
@@ -26,10 +34,6 @@ from amdgpu_discovery.value import Value
 RUNTIME = "--runtime=amd"
 # Under these no container gets a GPU by a variable.
 PLAIN_RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
-# What leads to an engine of another machine, of which nothing is known here.
-ELSEWHERE = frozenset(("--context", "-c", "--connection", "--remote", "-r", "--url"))
-ELSEWHERE_VARIABLES = ("DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
-LOCAL_SOCKET = "unix://"
 
 
 class NoGpusByEngine(ToolkitError):
@@ -65,7 +69,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     except ExplainError:
         # The engine refuses it in its own words.
         return EngineOptions()
-    if _asks_itself(options) or _is_elsewhere(before, environment):
+    if _asks_itself(options) or is_elsewhere(before, environment):
         return EngineOptions()
     if chosen := options.get("runtime") or values_before(before, "--runtime"):
         if chosen[-1] in PLAIN_RUNTIMES:
@@ -87,14 +91,6 @@ def _asks_itself(options: dict[str, list[str]]) -> bool:
     nodes += [value for value in options.get("device", ()) if value.startswith("/")]
     has_names = any(value.startswith(f"{KIND}=") for value in options.get("device", ()))
     return has_names or is_on(options, "privileged") or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
-
-
-def _is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    if any(word.partition("=")[0] in ELSEWHERE for word in before):
-        return True
-    hosts = [*values_before(before, "-H"), *values_before(before, "--host"), environment.get("DOCKER_HOST", "")]
-    is_named = any(host and not host.startswith(LOCAL_SOCKET) for host in hosts)
-    return is_named or any(environment.get(name) for name in ELSEWHERE_VARIABLES)
 
 
 def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions:

@@ -42,6 +42,10 @@ BY_ENGINE = {
         )
     ),
 }
+# What leads to an engine of another machine, of which nothing is known here.
+ELSEWHERE = frozenset(("--context", "-c", "--connection", "--remote", "-r", "--url"))
+ELSEWHERE_VARIABLES = ("DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
+LOCAL_SOCKET = "unix://"
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
@@ -79,6 +83,15 @@ def values_before(words: Sequence[str], option: str) -> list[str]:
         for word, following in pairs
         if word == option or word.startswith(f"{option}=")
     ]
+
+
+def is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether an engine's own options or variables lead to another machine, or to an unknown one."""
+    if any(word.partition("=")[0] in ELSEWHERE for word in before):
+        return True
+    hosts = [*values_before(before, "-H"), *values_before(before, "--host"), environment.get("DOCKER_HOST", "")]
+    is_named = any(host and not host.startswith(LOCAL_SOCKET) for host in hosts)
+    return is_named or any(environment.get(name) for name in ELSEWHERE_VARIABLES)
 
 
 def find_engine(words: Sequence[str]) -> int:

@@ -135,6 +135,25 @@ def test_options_of_the_engine_stand_before_the_command(option):
 
 
 @pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ("docker --context far", {}),
+        ("docker -H tcp://far", {}),
+        ("podman --remote", {}),
+        ("docker", {"DOCKER_HOST": "ssh://far"}),
+    ],
+)
+def test_a_command_for_another_machine_is_explained_as_one_for_this(command, environment):
+    assert parse_run([*command.split(), "run", "image"], environment).notes == (
+        "the command may go to an engine on another machine; this is what one on this host would do",
+    )
+
+
+def test_a_socket_is_on_this_machine():
+    assert parse_run("docker run image".split(), {"DOCKER_HOST": "unix:///run/docker.sock"}).notes == ()
+
+
+@pytest.mark.parametrize(
     "option",
     [
         *("--detach-keys ctrl-p", "--blkio-weight-device /dev/sda:200", "--kernel-memory 1g"),

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import options_before_run, unknown_option, values_before
+from amd_ctk.engine_words import is_elsewhere, options_before_run, unknown_option, values_before
 from amd_ctk.explain.container import DOCKER, PODMAN, Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
@@ -52,6 +52,7 @@ VALUES = {
         "env": (re.compile("([^=].*)?", re.DOTALL), 'invalid variable: "{}"'),
     },
 }
+ELSEWHERE = "the command may go to an engine on another machine; this is what one on this host would do"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
 LARGEST_ID = 2**31 - 1
 NUMBER = re.compile("-?[0-9]+")
@@ -101,6 +102,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         image=image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, image)),
+        notes=(ELSEWHERE,) if is_elsewhere(before, environment) else (),
     )
 
 
