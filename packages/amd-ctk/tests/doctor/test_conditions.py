@@ -52,6 +52,14 @@ def test_a_condition_is_said_with_its_reason_and_what_ends_it(machine, condition
     assert (result.finding.state, result.finding.words, result.finding.fix) == expected
 
 
+def test_a_driver_that_gave_up_a_gpu_is_not_said_to_answer_for_all(machine):
+    made = machine()
+
+    assert [each.finding.state for each in made.examine(only=["gpu-state"])] == ["ok"]
+    made.change = lambda facts: facts.replace(conditions=(SICK,))
+    assert made.examine(only=["gpu-state"]) == []
+
+
 def test_a_bundle_has_the_conditions(machine):
     facts = machine().facts().replace(conditions=(SICK, DRAINED))
 
