@@ -1,4 +1,4 @@
-"""What lists of GPUs share: their first line, and the error where there is no list."""
+"""What lists of GPUs share: which GPUs they have, their first line, and the error where there is no list."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
     except ToolkitError:
         return {}, []
     return {gpu.number: gpu for gpu in states if not gpu.is_lost}, [gpu for gpu in states if gpu.is_lost]
+
+
+def select_requested(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
+    """Return the GPUs that a request means, or all that fit it, whoever uses them; RequestError, SettingsError."""
+    from amd_device_spec.settings import read_settings
+    from amdgpu_discovery.choices.candidates import select_described
+    from amdgpu_discovery.choices.grammar import parse_choice
+    from amdgpu_discovery.choices.rules import NO_RULES
+    from amdgpu_discovery.discover import find_unnumbered_gpus
+
+    # Settings that are wrong keep nobody from naming GPUs.
+    rules = read_settings(host).choice_rules() if parse_choice(request) else NO_RULES
+    return select_described(gpus, request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
 
 
 def looking_tracker(host: Host) -> Tracker:

@@ -202,3 +202,17 @@ def test_a_pipe_and_a_file_without_end_are_no_spec(host, amd_ctk, tmp_path):
 
         assert answer.returncode == 1
         assert f"/{name}: it is not a plain file" in answer.stderr
+
+
+def test_a_spec_of_all_gpus_that_fit_is_compared_with_these(host, amd_ctk, tmp_path):
+    host("rx7900xtx-raphael")
+    spec = tmp_path / "host/etc/cdi/amd.json"
+    amd_ctk("cdi", "generate", "--gpus=all+discrete", "--device-name-strategy=index")
+    valid = amd_ctk("cdi", "validate").stdout
+    spec.write_text(spec.read_text().replace('"path": "/dev/dri/renderD', '"path": "/dev/dri/rendered', 1))
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert (valid, answer.stderr) == (VALID, "")
+    assert "devices[0].containerEdits.deviceNodes" in answer.stdout
+    assert answer.stdout.endswith("CDI spec is invalid\nPlease regenerate CDI spec\n")

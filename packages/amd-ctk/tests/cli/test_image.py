@@ -63,6 +63,19 @@ def test_only_the_gpus_that_are_asked_for_count(host, amd_ctk, image):
     )
 
 
+def test_gpus_are_also_asked_for_by_what_they_are(host, amd_ctk, image):
+    host("rx7900xtx-raphael")
+    code = image("gfx1100")
+
+    answers = [amd_ctk("image", "check", code, f"--gpus={gpus}") for gpus in ("all+discrete", "auto:1")]
+
+    assert [(answer.returncode, answer.stdout) for answer in answers] == [(0, "fits\n"), (2, "")]
+    assert answers[1].stderr == (
+        "auto:1 depends on which GPUs are in use, which does not count here"
+        " (name GPUs, or write all with conditions, such as all+gfx942)\n"
+    )
+
+
 def test_an_image_of_which_nothing_is_known_ends_with_2(host, amd_ctk, image):
     host()
 

@@ -193,3 +193,13 @@ def test_status_says_what_is_drained_beside_the_table(made, amd_ctk):
 
     assert (answer.stdout, answer.stderr) == (plain, "GPU 3 is drained: fan swap\n")
     assert [gpu["drained"] for gpu in listed] == [None, None, None, "fan swap"]
+
+
+def test_a_spec_that_names_a_lost_gpu_is_compared_with_those_that_are_left(made, lose, amd_ctk):
+    amd_ctk("cdi", "generate", "--gpus=0-3")
+    lose(1)
+
+    answer = amd_ctk("cdi", "validate")
+
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert "the spec offers 4 GPUs, but this machine has 3 GPUs\n" in answer.stdout

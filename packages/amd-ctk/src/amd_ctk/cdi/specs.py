@@ -17,15 +17,15 @@ from amd_ctk.cdi.generate_options import (
     read_all_generate_options,
 )
 from amd_ctk.gpu_groups import Groups, select_groups
+from amd_ctk.listing import select_requested
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
-from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.device_nodes import find_device_nodes
-from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.gpu import Gpu
@@ -81,6 +81,17 @@ def find_cdi_gpus(host: Host) -> list[Gpu]:
     another GPU.
     """
     return Tracker(host).gpus.number(find_gpus(host))
+
+
+def select_cdi_gpus(host: Host, gpus: Sequence[Gpu], options: CdiOptions) -> list[Gpu]:
+    """Return those of a host's GPUs that a spec with these options has, without GPUs that are lost; RequestError."""
+    try:
+        return select_requested(host, gpus, options.request)
+    except RequestError:
+        named = resolve(gpus, options.request).gpus if Tracker(host).gpus.lost() else ()
+        if not named:
+            raise
+        return [gpu for gpu in gpus if gpu in named]
 
 
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
@@ -194,22 +205,10 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
         gpus = Tracker(host).gpus.number(gpus)
     except ToolkitError as error:
         raise _cannot_generate(error, "getting GPUs: ") from error
-    rules = read_settings(host).choice_rules()
-    try:
-        asked = select_described(gpus, options.request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
-    except RequestError:
-        asked = _without_lost(host, gpus, options.request)
-        if not asked:
-            raise
+    asked = select_cdi_gpus(host, gpus, options)
     if not asked:
         raise CdiError("failed to generate CDI spec: it would contain no GPU", hint="name GPUs, or leave out --gpus")
     return asked
-
-
-def _without_lost(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
-    """Return what a request names beside GPUs that are lost, [] where none is."""
-    found = resolve(gpus, request).gpus if Tracker(host).gpus.lost() else ()
-    return [gpu for gpu in gpus if gpu in found]
 
 
 def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC
 from amd_ctk.cdi.generate_options import CdiError
-from amd_ctk.cdi.specs import find_cdi_gpus, find_hooks, make_spec
+from amd_ctk.cdi.specs import find_cdi_gpus, find_hooks, make_spec, select_cdi_gpus
 from amd_device_spec.cdi import CdiOptions, build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, SpecText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_location
@@ -18,7 +18,6 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.selection import select_gpus
 
 # After GPUs were partitioned, every line of a spec may be wrong.
 SHOWN = 10
@@ -65,9 +64,7 @@ def _make_spec(host: Host, options: CdiOptions) -> dict[str, Any] | None:
 def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> tuple[list[Gpu], list[Problem]]:
     """Return the GPUs that a spec should have, and how it differs from them; CdiError."""
     try:
-        gpus = find_cdi_gpus(host)
-        numbers = {gpu.number for gpu in select_gpus(gpus, options.request)}
-        gpus = [gpu for gpu in gpus if gpu.number in numbers]
+        gpus = select_cdi_gpus(host, find_cdi_gpus(host), options)
         hooks = build_cdi_hooks(find_hooks(host))
         mismatches = host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks)
     except ToolkitError as error:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image, targets_of
-from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amd_ctk.listing import select_requested
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.requirements.check import check_requirements, leading_numbers
 from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
-from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.targets import ANY_TARGET, belongs_to
 from amdgpu_discovery.value import Value
 
@@ -41,7 +41,7 @@ def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> Cont
     ImageError where there is no driver or no GPU, or where the request cannot be met.
     """
     try:
-        gpus = select_gpus(find_gpus(host), request, unnumbered=lambda: find_unnumbered_gpus(host))
+        gpus = select_requested(host, find_gpus(host), request)
     except ToolkitError as error:
         # Of the commands about images, exit code 1 means that an image was judged and does not fit.
         raise ImageError(error.message, hint=error.hint) from error
