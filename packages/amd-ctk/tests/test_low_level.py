@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.configuration.runtime_program import find_only_crun, pin
+from amd_ctk.doctor.facts import toolkit
 from amd_device_spec.settings import read_settings
 from amdgpu_discovery.host import Host
 
@@ -36,3 +37,15 @@ def test_a_chosen_runtime_stays(tmp_path: Path, chosen: str, expected: str) -> N
 
     assert pin(host, "/usr/bin/crun") is not bool(chosen)
     assert read_settings(host).low_level_runtime == expected
+
+
+def test_doctor_finds_runc_where_the_runtime_finds_it_behind_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "sbin", "runc")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(toolkit, "LOW_LEVEL_DIRECTORIES", (f"{tmp_path}/sbin",))
+
+    assert toolkit.read_toolkit(Host(tmp_path)).has_low_level
+    (tmp_path / "sbin/runc").unlink()
+    assert not toolkit.read_toolkit(Host(tmp_path)).has_low_level

@@ -17,7 +17,7 @@ from amd_ctk.configuration.edit import Edit, Edited, prepare_undo
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Changes, LedgerInUse, Record
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
-from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_only_crun, pin
+from amd_ctk.configuration.runtime_program import LOW_LEVEL_DIRECTORIES, find_only_crun, pin
 from amd_gpu_tracker.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -182,7 +182,7 @@ def _plan(engine: Engine, options: ConfigureOptions, host: Host) -> tuple[Edit, 
 
 def _pin_low_level_runtime(host: Host) -> None:
     """Keep crun where runc is missing: a runc that is installed later could not stop crun's containers."""
-    crun = find_only_crun([*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES])
+    crun = find_only_crun([*os.environ.get("PATH", "").split(":"), *LOW_LEVEL_DIRECTORIES])
     if crun and (os.geteuid() == 0 or not host.is_this_machine) and pin(host, crun):
         print(f"Set low-level-runtime to {crun}, because runc is not installed", file=sys.stderr)
 

@@ -16,6 +16,8 @@ from amdgpu_discovery.host import Host
 
 # The deb package of the original put it into the second.
 USUAL_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
+# Where amd-container-runtime looks for runc and crun behind its PATH, as its runc.py has it.
+LOW_LEVEL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 PROGRAM_OF_PACKAGES = f"/usr/bin/{RUNTIME_PROGRAM}"
 # Each keeps a program in an environment of its own, marks it with a file, and adds other distributions on request.
 HINT_BY_MARK = {
@@ -25,10 +27,14 @@ HINT_BY_MARK = {
 USUAL_HINT = "install it, or name it with --runtime-path=/opt/bin/amd-container-runtime"
 
 
+def find_low_level_runtime(name: str, directories: Sequence[str]) -> str:
+    """Return the path of a low-level runtime, "" where none of these directories has it."""
+    return shutil.which(name, path=":".join(filter(os.path.isabs, directories))) or ""
+
+
 def find_only_crun(directories: Sequence[str]) -> str:
     """Return the path of crun where these directories hold no runc, else ""."""
-    path = ":".join(filter(os.path.isabs, directories))
-    return "" if shutil.which("runc", path=path) else shutil.which("crun", path=path) or ""
+    return "" if find_low_level_runtime("runc", directories) else find_low_level_runtime("crun", directories)
 
 
 def check_low_level_runtime(path: str) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
-from amd_ctk.configuration.runtime_program import USUAL_DIRECTORIES, find_runtime_program
+from amd_ctk.configuration.runtime_program import (
+    LOW_LEVEL_DIRECTORIES,
+    find_low_level_runtime,
+    find_runtime_program,
+)
 from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.doctor.facts.users import find_departed
@@ -167,9 +170,9 @@ def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
     return printable(", ".join(shown)) + more
 
 
-def _is_found(program: str) -> bool:
-    path = ":".join(filter(None, (*os.environ.get("PATH", "").split(":"), *USUAL_DIRECTORIES)))
-    return shutil.which(program, path=path) is not None
+def _is_found(low_level_runtime: str) -> bool:
+    directories = [*os.environ.get("PATH", "").split(":"), *LOW_LEVEL_DIRECTORIES]
+    return find_low_level_runtime(low_level_runtime, directories) != ""
 
 
 def _secure_path(host: Host) -> Iterator[str]:
