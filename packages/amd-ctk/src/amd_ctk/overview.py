@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from shutil import which
 
+from amd_ctk.configuration.apply import find_target
+from amd_ctk.configuration.edit import read_text
+from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.engines.known import ENGINES
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
@@ -15,7 +18,6 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import find_product_names, model_of, short_name
 
 CDI_SPECS = ("/etc/cdi/amd.json", "/etc/cdi/amd.yaml")
-OUR_RUNTIME = b"amd-container-runtime"
 EXAMPLE = "docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi"
 
 
@@ -55,7 +57,7 @@ def _find_gpus(host: Host) -> tuple[list[Gpu], str]:
 
 def _find_engines(host: Host) -> dict[str, bool]:
     """Return the engines of a host, and of each whether it knows the runtime `amd`."""
-    knows = {name: OUR_RUNTIME in _read(host, engine.config_path) for name, engine in ENGINES.items()}
+    knows = {name: RUNTIME_PROGRAM in _read_configuration(host, engine) for name, engine in ENGINES.items()}
     return {name: does for name, does in knows.items() if does or (host.is_this_machine and which(name))}
 
 
@@ -70,8 +72,9 @@ def _format_tracker(host: Host) -> str:
     return f"enabled, {used} of {len(status.gpus)} GPUs in use"
 
 
-def _read(host: Host, path: str) -> bytes:
+def _read_configuration(host: Host, engine: Engine) -> str:
+    """Return the file of an engine in which `runtime configure` writes, "" where it cannot be read."""
     try:
-        return host.read(path)
-    except OSError:
-        return b""
+        return read_text(find_target(host, engine, "").file) or ""
+    except ToolkitError:
+        return ""

@@ -49,6 +49,19 @@ def test_the_state_of_the_host_and_the_next_command_are_shown(tmp_path, on_termi
     )
 
 
+def test_a_drop_in_of_containerd_counts(tmp_path, on_terminal, amd_ctk):
+    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    main = tmp_path / "host/etc/containerd/config.toml"
+    main.parent.mkdir(parents=True)
+    main.write_text('version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n')
+    amd_ctk(
+        *("runtime", "configure", "--runtime=containerd", "--no-validate"),
+        "--runtime-path=/usr/bin/amd-container-runtime",
+    )
+
+    assert "Engines  containerd (knows the runtime amd)\n" in on_terminal()
+
+
 def test_without_a_driver_doctor_is_next(tmp_path, on_terminal):
     build_host(tmp_path / "host", "no-driver")
 
