@@ -176,3 +176,11 @@ def test_a_byte_order_mark_stays_where_it_was() -> None:
 
 def test_an_empty_text_becomes_an_object_when_it_gets_a_key() -> None:
     assert JsonDocument("").set(("a",), 1).text == '{\n    "a": 1\n}\n'
+
+
+def test_a_text_that_is_deep_and_valid_is_edited() -> None:
+    deep = '{"a": ' * 700 + "1" + "}" * 700
+
+    edited = JsonDocument(deep).set(("b",), True)
+
+    assert edited.text == f'{deep[:-1]}, "b": true}}'

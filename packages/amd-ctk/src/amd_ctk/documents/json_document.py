@@ -1,6 +1,6 @@
 """Edit single keys of a JSON text and leave every other byte alone: order, indentation, big numbers, escapes.
 
-The text is parsed by `json`, for what it means, and scanned once more, for where each key stands.
+The text is parsed by `json`, for what it means, and objects once more, for where each key stands.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ INDENT = "    "
 BYTE_ORDER_MARK = "\ufeff"
 EMPTY = "{}\n"
 SPACE = re.compile(r"[ \t\r\n]*")
-STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-NUMBER_OR_WORD = re.compile(r"[^ \t\r\n,\]}]+")
-
-
-class JsonNode(Value):
-    """The span of a value, and the members if it is an object."""
-
-    start: int
-    end: int
-    members: tuple[Member, ...] = ()
+DECODER = json.JSONDecoder()
 
 
 class Member(Value):
-    """A name, where it begins, and its value."""
+    """A name, where it begins, and where its value does and ends."""
 
     name: str
     start: int
-    value: JsonNode
+    value: int
+    end: int
+
+
+class JsonObject(Value):
+    """Where the braces of an object stand, and its members."""
+
+    opening: int
+    closing: int
+    members: tuple[Member, ...]
 
 
 class JsonDocument(TreeDocument):
@@ -49,14 +49,14 @@ class JsonDocument(TreeDocument):
         self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
         self._body = text.removeprefix(self._mark) if text.removeprefix(self._mark).strip() else EMPTY
         self._tree = _parse(self._body)
-        self._root = _find(self._body, _skip(self._body, 0))
+        self._root = _read_object(self._body, _skip(self._body, 0))
 
     def set(self, path: KeyPath, value: Any) -> JsonDocument:
         """Give the key at `path` this value, making the objects around it."""
         present = [depth for depth in range(1, len(path) + 1) if self.get(path[:depth]) is not ABSENT]
         if len(present) == len(path):
-            node = self._find_node(path)
-            return self._replace(node.start, node.end, self._write(value, *self._layout_within(path[:-1])))
+            member = _find_member(self._find_object(path[:-1]), path[-1])
+            return self._replace(member.value, member.end, self._write(value, *self._layout_within(path[:-1])))
         depth = len(present)
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
@@ -66,41 +66,37 @@ class JsonDocument(TreeDocument):
         """Remove the key at `path`, if there is one."""
         if self.get(path) is ABSENT:
             return self
-        value = self._find_node(path)
-        outer = self._find_node(path[:-1])
-        at = next(at for at, member in enumerate(outer.members) if member.value is value)
+        outer = self._find_object(path[:-1])
+        member = _find_member(outer, path[-1])
+        at = outer.members.index(member)
         if len(outer.members) == 1:
-            return self._replace(outer.start + 1, outer.end - 1, "")
+            return self._replace(outer.opening + 1, outer.closing, "")
         if at == 0:
-            return self._replace(outer.members[0].start, outer.members[1].start, "")
-        return self._replace(outer.members[at - 1].value.end, value.end, "")
+            return self._replace(member.start, outer.members[1].start, "")
+        return self._replace(outer.members[at - 1].end, member.end, "")
 
     def _insert(self, path: KeyPath, name: str, value: Any) -> JsonDocument:
         """Add a member after the last one of the object at `path`."""
-        node = self._find_node(path)
+        outer = self._find_object(path)
         newline, indent = self._layout_within(path)
         member = f"{json.dumps(name)}: {self._write(value, newline, indent)}"
-        if node.members:
-            last = node.members[-1].value.end
+        if outer.members:
+            last = outer.members[-1].end
             return self._replace(last, last, f",{newline + indent or ' '}{member}")
         before_closing = newline + indent.removesuffix(self._unit) if newline else ""
-        return self._replace(node.start + 1, node.end - 1, f"{newline}{indent}{member}{before_closing}")
+        return self._replace(outer.opening + 1, outer.closing, f"{newline}{indent}{member}{before_closing}")
 
-    def _find_node(self, path: KeyPath) -> JsonNode:
-        """Return the node of a value; DocumentError for a duplicate name, of which readers use only one."""
-        node = self._root
+    def _find_object(self, path: KeyPath) -> JsonObject:
+        found = self._root
         for key in path:
-            found = [member for member in node.members if member.name == key]
-            if len(found) > 1:
-                raise DocumentError(f'"{key}" occurs {len(found)} times', hint="keep one of them")
-            node = found[0].value
-        return node
+            found = _read_object(self._body, _find_member(found, key).value)
+        return found
 
     def _layout_within(self, path: KeyPath) -> tuple[str, str]:
         """Return the newline and the indentation of the members of the object at `path`, ("", "") for a one-liner."""
-        node = self._find_node(path)
-        if node.members:
-            return self._lead(node.start, node.members[0])
+        outer = self._find_object(path)
+        if outer.members:
+            return self._lead(outer)
         if not path:
             return "\n", INDENT
         newline, indent = self._layout_within(path[:-1])
@@ -109,10 +105,10 @@ class JsonDocument(TreeDocument):
     @property
     def _unit(self) -> str:
         """What one level is indented by."""
-        return (self._root.members and self._lead(self._root.start, self._root.members[0])[1]) or INDENT
+        return (self._root.members and self._lead(self._root)[1]) or INDENT
 
-    def _lead(self, opening: int, first: Member) -> tuple[str, str]:
-        lead = self._body[opening + 1 : first.start]
+    def _lead(self, outer: JsonObject) -> tuple[str, str]:
+        lead = self._body[outer.opening + 1 : outer.members[0].start]
         _, newline, indent = lead.rpartition("\r\n" if "\r\n" in lead else "\n")
         return (newline, indent) if newline else ("", "")
 
@@ -139,33 +135,29 @@ def _parse(text: str) -> dict[str, Any]:
     return tree
 
 
-def _find(text: str, start: int) -> JsonNode:
-    """Return the node of the value at a place of a text that `json` accepts."""
-    if text[start] not in "{[":
-        return JsonNode(start=start, end=_end(STRING if text[start] == '"' else NUMBER_OR_WORD, text, start))
+def _read_object(text: str, opening: int) -> JsonObject:
+    """Return the object at a place of a text that `json` accepts."""
     members: list[Member] = []
-    at = _skip(text, start + 1)
-    while text[at] not in "}]":
-        if text[start] == "{":
-            members.append(_find_member(text, at))
-        last = members[-1].value if text[start] == "{" else _find(text, at)
-        at = _skip(text, last.end)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return JsonNode(start=start, end=at + 1, members=tuple(members))
+    at = _skip(text, opening + 1)
+    while text[at] != "}":
+        name, end = DECODER.raw_decode(text, at)
+        value = _skip(text, _skip(text, end) + len(":"))
+        _, end = DECODER.raw_decode(text, value)
+        members.append(Member(name=name, start=at, value=value, end=end))
+        at = _skip(text, end)
+        at = _skip(text, at + len(",")) if text[at] == "," else at
+    return JsonObject(opening=opening, closing=at, members=tuple(members))
 
 
-def _find_member(text: str, start: int) -> Member:
-    end = _end(STRING, text, start)
-    colon = _skip(text, end)
-    return Member(name=json.loads(text[start:end]), start=start, value=_find(text, _skip(text, colon + 1)))
+def _find_member(outer: JsonObject, name: str) -> Member:
+    """Return the member of a name that is there; DocumentError for a duplicate one, of which readers use only one."""
+    found = [member for member in outer.members if member.name == name]
+    if len(found) > 1:
+        raise DocumentError(f'"{name}" occurs {len(found)} times', hint="keep one of them")
+    return found[0]
 
 
 def _skip(text: str, at: int) -> int:
-    return _end(SPACE, text, at)
-
-
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    assert match, f"json read this text, so there is a value at {at}"  # noqa: S101
-    return match.end()
+    """Return where the white space at a place ends."""
+    match = SPACE.match(text, at)
+    return match.end() if match else at
