@@ -216,3 +216,16 @@ def test_a_spec_of_all_gpus_that_fit_is_compared_with_these(host, amd_ctk, tmp_p
     assert (valid, answer.stderr) == (VALID, "")
     assert "devices[0].containerEdits.deviceNodes" in answer.stdout
     assert answer.stdout.endswith("CDI spec is invalid\nPlease regenerate CDI spec\n")
+
+
+@pytest.mark.parametrize(("generated", "asked"), [("/var/run", "/run"), ("/run", "/var/run")])
+def test_var_run_is_run(generated, asked, host, amd_ctk, tmp_path):
+    host()
+    amd_ctk("cdi", "generate", "--gpus=1-2", "--vendor=lab.example", f"--output={generated}/cdi/lab.json")
+
+    validated = amd_ctk("cdi", "validate", f"--path={asked}/cdi/lab.json")
+    removed = amd_ctk("cdi", "remove", f"--output={asked}/cdi/lab.json")
+
+    assert (validated.returncode, removed.returncode) == (0, 0)
+    assert not (tmp_path / "host/run/cdi/lab.json").exists()
+    assert amd_ctk("cdi", "refresh").stdout == "No CDI spec has been generated, so there is nothing to refresh\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.listing import to_json
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.validate import form_problems, format_location
@@ -17,8 +18,6 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-# What engines read where their configuration says nothing else; /var/run is a link to /run.
-SPEC_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 SPEC_SUFFIXES = (".json", ".yaml", ".yml")
 # A spec of 64 GPUs has 100 KiB, and a host a handful of them.
 LARGEST_SPEC = 4 * 1024 * 1024

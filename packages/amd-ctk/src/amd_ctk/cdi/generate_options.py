@@ -15,6 +15,8 @@ from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
+# What engines read where their configuration says nothing else.
+SPEC_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 DEFAULT_OUTPUT = "/etc/cdi/amd.json"
 # One file for each output, so that two commands at once cannot overwrite each other's.
 OPTIONS_DIRECTORY = "/var/lib/amd-container-toolkit/cdi"
@@ -70,9 +72,15 @@ def read_all_generate_options(host: Host) -> list[GenerateOptions]:
 
 
 def find_generate_options(host: Host, output: str) -> GenerateOptions | None:
-    """Return how a file was generated, None where that is not known."""
-    path = _path_of(output)
-    return _read(host, path) if host.stat(path) else None
+    """Return how a file was generated, also by its other name, None where that is not known."""
+    path = next((path for path in map(_path_of, _names_of(output)) if host.stat(path)), "")
+    return _read(host, path) if path else None
+
+
+def _names_of(output: str) -> tuple[str, ...]:
+    # /var/run is a link to /run.
+    other = f"/var{output}" if output.startswith("/run/") else output.removeprefix("/var")
+    return (output, other) if other.startswith(("/run/", "/var/run/")) else (output,)
 
 
 def _path_of(output: str) -> str:

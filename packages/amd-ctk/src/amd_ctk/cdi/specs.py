@@ -10,6 +10,7 @@ from typing import Any
 
 from amd_ctk.cdi.generate_options import (
     DEFAULT_OUTPUT,
+    SPEC_DIRECTORIES,
     CdiError,
     GenerateOptions,
     delete_generate_options,
@@ -128,9 +129,6 @@ def refresh_specs(host: Host) -> list[Refreshed]:
 
 def find_generated(host: Host) -> list[str]:
     """Return the generated specs that engines read; a spec elsewhere belongs to the user who generated it."""
-    # What checks specs takes as long to load as all specs to find.
-    from amd_ctk.cdi.engine_devices import SPEC_DIRECTORIES
-
     outputs = [wanted.output for wanted in read_all_generate_options(host)]
     return [output for output in outputs if os.path.dirname(output) in (*SPEC_DIRECTORIES, "/var/run/cdi")]
 
@@ -143,7 +141,7 @@ def remove_spec(host: Host, output: str) -> bool:
     try:
         with suppress(FileNotFoundError):
             remove_file(wanted.path(host))
-        return delete_generate_options(host, output)
+        return delete_generate_options(host, wanted.output)
     except OSError as error:
         raise CdiError(f"{output} cannot be removed: {reason(error)}") from error
 

@@ -38,10 +38,10 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
     problems = form_problems(text.tree)
     if not problems and text.tree["kind"] != options.kind:
         problems = [Problem(location=("kind",), message=f"not {options.kind}")]
+    other_gpus: list[str] = []
     if not problems and not form_only:
-        gpus, problems = _find_mismatches(host, text.tree, options)
-        return [*_other_gpus(text.tree, gpus), *_shorten(_format_problems(path, text, problems))]
-    return _shorten(_format_problems(path, text, problems))
+        other_gpus, problems = _find_mismatches(host, text.tree, options)
+    return [*other_gpus, *_format_problems(path, text, problems)]
 
 
 def _read(path: str) -> bytes:
@@ -61,19 +61,19 @@ def _make_spec(host: Host, options: CdiOptions) -> dict[str, Any] | None:
         return None
 
 
-def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> tuple[list[Gpu], list[Problem]]:
-    """Return the GPUs that a spec should have, and how it differs from them; CdiError."""
+def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> tuple[list[str], list[Problem]]:
+    """Return the sentence that explains most of how a spec differs from a host, if there is one, and all; CdiError."""
     try:
         gpus = select_cdi_gpus(host, find_cdi_gpus(host), options)
         hooks = build_cdi_hooks(find_hooks(host))
         mismatches = host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks)
     except ToolkitError as error:
         raise CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint) from error
-    return gpus, [*mismatches, *_idle_hooks(spec, hooks)]
+    return _other_gpus(spec, gpus), [*mismatches, *_idle_hooks(spec, hooks)]
 
 
 def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
-    """Return the sentence that explains most problems of a spec from before GPUs were changed or partitioned."""
+    """Return a sentence about a spec from before GPUs were changed or partitioned."""
     offered = sum(device["name"].isdecimal() for device in spec["devices"])
     if offered == len(gpus):
         return []
@@ -92,16 +92,15 @@ def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[P
 
 
 def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list[str]:
-    """Return the problems in the order in which they stand in the file."""
+    """Return the first problems in the order in which they stand in the file, and how many more there are."""
     placed = sorted(
         (text.position(problem.location), format_location(problem.location), problem.message) for problem in problems
     )
+    more = len(placed) - SHOWN
     return [
-        f"{path}:{line}:{column}: {f'{location}: ' if location else ''}{message}"
-        for (line, column), location, message in placed
+        *(
+            f"{path}:{line}:{column}: {f'{location}: ' if location else ''}{message}"
+            for (line, column), location, message in placed[:SHOWN]
+        ),
+        *([f"and {more} more problem{'' if more == 1 else 's'}"] if more > 0 else ()),
     ]
-
-
-def _shorten(problems: list[str]) -> list[str]:
-    more = len(problems) - SHOWN
-    return problems if more <= 0 else [*problems[:SHOWN], f"and {more} more problem{'' if more == 1 else 's'}"]

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_MEMBERS, BundleError
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.facts.all import Facts
@@ -43,7 +44,6 @@ FILES = "files"
 LOG_FILE = "/var/log/amd-container-runtime.log"
 MOST_LINES = 200
 LAST_BYTES = 64 * 1024
-CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 TEXT = """\
 A bundle of 'amd-ctk doctor --bundle'. See the same findings elsewhere with
 
@@ -62,7 +62,7 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
     profile, hide = _record(host, with_serials=with_serials)
     members: dict[str, str] = {README: TEXT, REPORT: format_json(results), LOG: _last_lines(host)}
     members |= {FACTS: _format(format_facts(facts, with_serials=with_serials)), **dict(_settings(host))}
-    for directory in CDI_DIRECTORIES:
+    for directory in SPEC_DIRECTORIES:
         for name in sorted(host.names(directory))[: MOST_MEMBERS // 4]:
             members |= _spec(host, f"{directory}/{name}")
     content = {name: hide(text).encode()[:LARGEST_MEMBER] for name, text in members.items()}

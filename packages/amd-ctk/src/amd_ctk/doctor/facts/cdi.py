@@ -93,7 +93,7 @@ def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
 def _find_untruths(host: Host, path: str) -> list[SpecProblem]:
     shown = _shown(host, path)
     try:
-        wanted = find_generate_options(host, shown) or find_generate_options(host, f"/var{shown}")
+        wanted = find_generate_options(host, shown)
         problems = find_problems(host, path, wanted.options if wanted else CdiOptions())
     except ToolkitError as error:
         return [SpecProblem(path=shown, words=f"{shown}: {error.message}")]
