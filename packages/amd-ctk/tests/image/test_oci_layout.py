@@ -112,3 +112,13 @@ def test_an_index_in_a_file_is_listed_without_those_in_it():
     index = {"manifests": [{"digest": "sha256:aa", "mediaType": INDEX, "annotations": {TARGETS: "gfx942"}}]}
 
     assert [name for name, _ in parse_entries(index, "index.json")] == ["index.json@sha256:aa"]
+
+
+def test_beside_images_of_other_processors_the_one_for_amd64_is_meant(layout, make_layer):
+    layout.add(make_layer("x_gfx90a.co"), tag="1.0", platform={"architecture": "amd64"})
+    layout.add(make_layer("x_gfx942.co"), tag="1.0", platform={"architecture": "arm64"})
+
+    image = read(f"oci:{layout.directory}:1.0")
+
+    assert list(image.layers[0].targets_by_path) == ["x_gfx90a.co"]
+    assert len(read_entries(f"{layout.directory}:1.0")) == 1
