@@ -7,14 +7,13 @@ from difflib import unified_diff
 from functools import partial
 
 from amd_ctk.cdi.generate_options import GenerateOptions, read_all_generate_options
-from amd_ctk.cdi.specs import make_spec, write_spec
+from amd_ctk.cdi.specs import prepare_spec, write_spec
 from amd_ctk.configuration.settings_file import compile_settings
 from amd_ctk.doctor.check import OK
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.gpus import TRIGGER
 from amd_ctk.doctor.run import Result
 from amd_ctk.programs import ask
-from amd_device_spec.cdi_text import format_spec
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -64,9 +63,9 @@ def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
 
 
 def _compare(host: Host, wanted: GenerateOptions) -> str:
-    new = format_spec(make_spec(host, wanted.options), wanted.language).decode()
-    old = host.read(wanted.output).decode("utf-8", "replace") if host.stat(wanted.output) else ""
-    lines = list(unified_diff(old.splitlines(), new.splitlines(), wanted.output, wanted.output, lineterm=""))
+    _, old, new = prepare_spec(host, wanted)
+    before, after = (content.decode("utf-8", "replace").splitlines() for content in (old, new))
+    lines = list(unified_diff(before, after, wanted.output, wanted.output, lineterm=""))
     left_out = [f"... and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
     return "\n".join([*lines[:MOST_LINES], *left_out])
 

@@ -69,22 +69,22 @@ def _read(archive: Any) -> list[tuple[str, bytes]]:
 
 def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
     """Return what the checks say of the host of a bundle; BundleError."""
-    document = _load(read_members(path), FACTS)
+    document = _load_facts(read_members(path))
     try:
         return run_checks(parse_facts(document), only=only, skip=skip, engine=engine)
     except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise BundleError(f"{path} cannot be understood: {error}") from error
 
 
-def _load(members: dict[str, bytes], name: str) -> dict[str, Any]:
-    if name not in members:
-        raise BundleError(f"the bundle has no {name}", hint="read its doctor.json, or ask for a new bundle")
+def _load_facts(members: dict[str, bytes]) -> dict[str, Any]:
+    if FACTS not in members:
+        raise BundleError(f"the bundle has no {FACTS}", hint="read its doctor.json, or ask for a new bundle")
     try:
-        document = json.loads(members[name])
+        document = json.loads(members[FACTS])
     except (ValueError, RecursionError) as error:
-        raise BundleError(f"the bundle's {name} is not JSON: {error}") from error
+        raise BundleError(f"the bundle's {FACTS} is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise BundleError(f"the bundle's {name} is not a JSON object")
+        raise BundleError(f"the bundle's {FACTS} is not a JSON object")
     return document
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from amd_ctk.configuration.apply import ask_engine
@@ -10,6 +11,7 @@ from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
+from amd_ctk.documents.document import Document
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.json_parts import list_at, object_at, objects_at, texts_at
@@ -91,9 +93,8 @@ class DockerFacts(Value):
     endpoint: Endpoint = Endpoint()
     # The daemon.json that this engine reads.
     file_path: str = DOCKER.config_path
-    # Names under which daemon.json has the AMD runtime, and the programs that it names for them.
+    # Names under which daemon.json has the AMD runtime.
     file_runtimes: tuple[str, ...] = ()
-    file_programs: tuple[str, ...] = ()
     # None where the file says nothing.
     file_cdi: bool | None = None
     # Why daemon.json cannot be read.
@@ -199,42 +200,41 @@ def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _read_file(host: Host) -> DockerFacts:
-    if host.stat(DOCKER.config_path) is None:
-        return DockerFacts()
-    try:
-        text = host.read(DOCKER.config_path).decode()
-        document = DOCKER.read(text)
+    """Return what the daemon.json of root's daemon says, which that judges and its command line may contradict."""
+
+    def judge(document: Document) -> DockerFacts:
         options = read_command_line(host, f"{DOCKER.service}.service")
         return _judge(document).replace(
             taken_directives=tuple(_taken(document, options)),
-            file_refusal=ask_engine(DOCKER, text, DOCKER.config_path)[0],
+            file_refusal=ask_engine(DOCKER, document.text, DOCKER.config_path)[0],
             undefined_runtime=_find_undefined(document, options),
         )
-    except (OSError, ValueError, ToolkitError) as error:
-        return DockerFacts(file_problem=str(getattr(error, "message", error)))
+
+    return _read(host, DOCKER.config_path, judge)
 
 
 def _read_user_file(host: Host, user: User | None) -> DockerFacts:
-    if user is None:
-        # The owner of the engine is unknown.
-        return DockerFacts(file_path="")
-    facts = DockerFacts(file_path=f"{user.home}/{ROOTLESS_FILE}")
+    # Without a user the owner of the engine is unknown.
+    return _read(host, f"{user.home}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
+
+
+def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts]) -> DockerFacts:
+    facts = DockerFacts(file_path=path)
     try:
-        return _judge(read_document(host, DOCKER, facts.file_path)).replace(file_path=facts.file_path)
+        return judge(read_document(host, DOCKER, path)).replace(file_path=path)
     except FileNotFoundError:
         return facts
-    except (OSError, ValueError, RecursionError, ToolkitError) as error:
+    except (OSError, ValueError, ToolkitError) as error:
         return facts.replace(file_problem=why_not(error))
 
 
-def _judge(document: Any) -> DockerFacts:
+def _judge(document: Document) -> DockerFacts:
     layout = DOCKER.find_layout(document)
     found = layout.programs_in(document).items()
     programs = {name: program for name, program in found if is_amd_runtime(program)}
     cdi = document.get(layout.cdi) if layout.cdi else None
     return DockerFacts(
         file_runtimes=tuple(programs),
-        file_programs=tuple(programs.values()),
         file_cdi=cdi if isinstance(cdi, bool) else None,
         missing_programs=tuple(find_missing(programs.values())),
         closed_programs=tuple(path for path in programs.values() if os.path.exists(path) and not _is_program(path)),
@@ -245,7 +245,7 @@ def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _find_undefined(document: Any, options: CommandLine) -> str:
+def _find_undefined(document: Document, options: CommandLine) -> str:
     """Return the default runtime of a file that is defined nowhere, "" for none; dockerd --validate lets it pass."""
     layout = DOCKER.find_layout(document)
     name = layout.default_in(document)
@@ -255,7 +255,7 @@ def _find_undefined(document: Any, options: CommandLine) -> str:
     return "" if is_built_in or name in (*layout.programs_in(document), *added) else name
 
 
-def _taken(document: Any, options: CommandLine) -> list[str]:
+def _taken(document: Document, options: CommandLine) -> list[str]:
     written = document.get(())
     keys = written if isinstance(written, dict) else {}
     return [option for directive, option in DOCKER.exclusive_options if directive in keys and options.values_of(option)]

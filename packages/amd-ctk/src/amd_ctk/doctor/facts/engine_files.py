@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from functools import partial
+from contextlib import suppress
 
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
-from amd_ctk.documents.toml_document import TomlDocument
-from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE, find_drop_in_layout
+from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE
 from amd_ctk.engines.podman import PODMAN
 from amd_ctk.explain.engine_view import podman_files
 from amd_ctk.programs import ask, parse_version
@@ -39,22 +38,44 @@ class EngineFileFacts(Value):
     default_runtime: str = ""
 
 
-def read_engine_files(host: Host, engine: Engine, paths: Iterable[str]) -> EngineFileFacts:
-    """Return what files say, the strongest last; a file that cannot be read is a fact too."""
-    facts = EngineFileFacts()
-    programs: dict[str, str] = {}
-    for path in paths:
-        try:
-            found, default = _read(engine, read_document(host, engine, path))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, RecursionError, ToolkitError) as error:
-            facts = facts if facts.problem else facts.replace(broken_file=path, problem=why_not(error))
-            continue
-        programs |= found
-        facts = facts.replace(default_runtime=default or facts.default_runtime)
-    ours = {name: program for name, program in programs.items() if is_amd_runtime(program)}
-    return facts.replace(runtimes=tuple(ours), missing_program=next(find_missing(ours.values()), ""))
+class EngineFiles:
+    """The files of an engine that can be read, the strongest last; what is wrong with the others is a fact too."""
+
+    def __init__(self, host: Host, engine: Engine, paths: Iterable[str]) -> None:
+        self._engine = engine
+        self._documents: list[Document] = []
+        self._broken = EngineFileFacts()
+        for path in paths:
+            try:
+                self._documents.append(read_document(host, engine, path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, ToolkitError) as error:
+                if not self._broken.problem:
+                    self._broken = EngineFileFacts(broken_file=path, problem=why_not(error))
+
+    def facts(self) -> EngineFileFacts:
+        """Return what they say of runtimes."""
+        programs: dict[str, str] = {}
+        default = ""
+        for document in self._documents:
+            # containerd's own file may have no version, and then no runtime either.
+            with suppress(DocumentError):
+                layout = self._engine.find_layout(document)
+                programs |= layout.programs_in(document)
+                default = layout.default_in(document) or default
+        ours = {name: program for name, program in programs.items() if is_amd_runtime(program)}
+        missing = next(find_missing(ours.values()), "")
+        return self._broken.replace(runtimes=tuple(ours), missing_program=missing, default_runtime=default)
+
+    def last(self, key: KeyPath) -> object:
+        """Return the value of a key that counts, ABSENT if there is none."""
+        found: object = ABSENT
+        for document in self._documents:
+            with suppress(DocumentError):
+                value = document.get(key)
+                found = found if value is ABSENT else value
+        return found
 
 
 def find_missing(programs: Iterable[str]) -> Iterator[str]:
@@ -62,30 +83,9 @@ def find_missing(programs: Iterable[str]) -> Iterator[str]:
     yield from (path for path in programs if "/" in path and not os.path.exists(path))
 
 
-def read_values(host: Host, engine: Engine, paths: Iterable[str], key: KeyPath) -> list[object]:
-    """Return the values of a key in files, the strongest last; a file that cannot be read has none."""
-    found: list[object] = []
-    for path in paths:
-        try:
-            found.append(read_document(host, engine, path).get(key))
-        except (OSError, ValueError, RecursionError, ToolkitError):
-            continue
-    return [value for value in found if value is not ABSENT]
-
-
 def read_document(host: Host, engine: Engine, path: str) -> Document:
     """Return a file of an engine; errors that `why_not` describes."""
     return engine.read(read_plain_file(host.path(path), largest=LARGEST)[0].decode())
-
-
-def _read(engine: Engine, document: Document) -> tuple[dict[str, str], str]:
-    """Return the programs of a file's runtimes, and its default runtime, "" where it names none."""
-    try:
-        layout = engine.find_layout(document)
-        return layout.programs_in(document), layout.default_in(document)
-    except DocumentError:
-        # containerd's own file may have no version, and then no runtime either.
-        return {}, ""
 
 
 def why_not(error: Exception) -> str:
@@ -95,11 +95,8 @@ def why_not(error: Exception) -> str:
 
 def read_containerd(host: Host) -> EngineFileFacts:
     """Return what config.toml says, else the drop-in that this toolkit writes."""
-    main = read_engine_files(host, CONTAINERD, [MAIN_FILE])
-    if main.problem or main.runtimes:
-        return main
-    drop_in = CONTAINERD.replace(find_layout=partial(find_drop_in_layout, TomlDocument("")))
-    return read_engine_files(host, drop_in, [DROP_IN])
+    main = EngineFiles(host, CONTAINERD, [MAIN_FILE]).facts()
+    return main if main.problem or main.runtimes else EngineFiles(host, CONTAINERD, [DROP_IN]).facts()
 
 
 class PodmanFacts(Value):
@@ -132,14 +129,14 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
         return PodmanFacts()
     if user and not is_meant and host.stat(f"{user.home}/{STORAGE}") is None:
         user = None
-    paths = podman_files(host, f"{user.home}/.config" if user else "")
-    files = read_engine_files(host, PODMAN, paths)
+    read = EngineFiles(host, PODMAN, podman_files(host, f"{user.home}/.config" if user else ""))
+    files = read.facts()
     return PodmanFacts(
         is_installed=True,
         # This alone does not make it set itself up.
         version=parse_version(ask(["podman", "--version"]).output),
         files=files,
-        refuses_runtime=_refuses(host, paths, files.runtimes),
+        refuses_runtime=_refuses(read, files.runtimes),
         has_crun=shutil.which("crun") is not None,
         user=user,
         without_ranges=_without_ranges(host, user) if user else (),
@@ -147,12 +144,11 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
     )
 
 
-def _refuses(host: Host, paths: list[str], runtimes: tuple[str, ...]) -> bool:
-    cgroups = read_values(host, PODMAN, paths, ("containers", "cgroups"))
+def _refuses(files: EngineFiles, runtimes: tuple[str, ...]) -> bool:
     # With an "s" at its end in Podman's manual, and without in Podman.
-    able = read_values(host, PODMAN, paths, ("engine", "runtime_supports_nocgroup"))
-    named = able[-1] if able and isinstance(able[-1], list) else []
-    return cgroups[-1:] == ["disabled"] and not any(runtime in named for runtime in runtimes)
+    able = files.last(("engine", "runtime_supports_nocgroup"))
+    named = able if isinstance(able, list) else []
+    return files.last(("containers", "cgroups")) == "disabled" and not any(runtime in named for runtime in runtimes)
 
 
 def _without_ranges(host: Host, user: User) -> tuple[str, ...]:
