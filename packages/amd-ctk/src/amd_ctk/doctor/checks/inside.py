@@ -29,9 +29,7 @@ CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
 )
 def check_inside_access(facts: Facts) -> Finding | None:
     """May the container's user open its nodes?"""
-    if facts.inside is None or not facts.inside.nodes:
-        return None
-    closed, process = facts.nodes_with(errno.EACCES), facts.inside.process
+    closed, process = facts.nodes_with(errno.EACCES), facts.container.process
     if not closed:
         is_open = facts.permitted_nodes
         return ok(f"user {process.uid} of {facts.container_name} may open {is_open[0].path}") if is_open else None
@@ -63,8 +61,7 @@ def check_inside_cgroup(facts: Facts) -> Finding | None:
 )
 def check_inside_filters(facts: Facts) -> Finding | None:
     """Do variables inside hide GPUs that the container has?"""
-    gpus = facts.gpus_inside
-    variables = facts.inside.variables if facts.inside else {}
+    gpus, variables = facts.gpus_inside, facts.container.variables
     filters = {name: variables[name] for name in FILTERS if variables.get(name)}
     if not gpus or not filters:
         return None
@@ -84,8 +81,7 @@ def check_inside_filters(facts: Facts) -> Finding | None:
 )
 def check_inside_gpu(facts: Facts) -> Finding | None:
     """Does the driver answer for the GPUs that the container may open?"""
-    nodes = facts.inside.nodes if facts.inside else ()
-    broken = [node for node in nodes if node.errno and node.errno not in SAID_ELSEWHERE]
+    broken = [node for node in facts.container.nodes if node.errno and node.errno not in SAID_ELSEWHERE]
     if not broken:
         return None
     number = broken[0].errno or 0
@@ -102,14 +98,14 @@ def check_inside_gpu(facts: Facts) -> Finding | None:
 def check_inside_integrated(facts: Facts) -> Finding | None:
     """Does a container use the integrated GPU instead of a card?"""
     integrated = {gpu.number: gpu for gpu in facts.gpus_inside if gpu.is_apu}
-    if facts.inside is None or not integrated or not facts.gpus.cards:
+    if not integrated or not facts.gpus.cards:
         return None
-    filters = {name: value for name, value in facts.inside.variables.items() if value}
+    filters = {name: value for name, value in facts.container.variables.items() if value}
     seen = look_inside(facts.gpus_inside, filters).hip_gpus
     used = next((integrated[gpu.number] for gpu in seen if gpu.number in integrated), None)
     if used is None:
         return None
-    targets = facts.inside.image.targets
+    targets = facts.container.image.targets
     if used.gfx_target and targets and not fits(used.gfx_target, targets):
         words = f"{facts.container_name} has GPU {used.number}, which is integrated"
         return bad(f"{words}; the image has no code for {used.gfx_target}", fix=facts.gpus.cards_fix)
@@ -166,7 +162,7 @@ def _find_stale(facts: Facts) -> str:
         return f"{other[0].path} is {other[0].number} in {facts.container_name}, but the host has no such GPU"
     dead = facts.nodes_with(errno.ENXIO, errno.ENODEV)
     # A simulated host has no driver that could answer.
-    if dead and facts.inside and facts.inside.has_driver:
+    if dead and facts.container.has_driver:
         return f"{dead[0].path} is {dead[0].number} in {facts.container_name}, but no driver answers there"
     return ""
 
@@ -185,7 +181,7 @@ def _judge_paths(name: str, present: list[str]) -> Finding:
 )
 def check_inside_slurm(facts: Facts) -> Finding | None:
     """Does a container in a Slurm job have the GPUs of its job?"""
-    variables = facts.inside.variables if facts.inside else {}
+    variables = facts.container.variables
     job = parse_job({name: value for name, value in variables.items() if value})
     may_open = {node.minor for node in facts.permitted_nodes if node.path.startswith("/dev/dri/renderD")}
     # What is missing altogether is said by inside-nodes and inside-cgroup.

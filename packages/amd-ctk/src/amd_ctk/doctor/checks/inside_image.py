@@ -21,6 +21,7 @@ CAP_SYS_NICE = 23
 # What engines make it.
 USUAL_SHARED_MEMORY = 64
 SMALL_SHARED_MEMORY = 1024
+LARGER_SHARED_MEMORY = "add --shm-size=16g, or --ipc=host"
 
 
 @check(
@@ -30,8 +31,8 @@ SMALL_SHARED_MEMORY = 1024
 )
 def check_inside_cache(facts: Facts) -> Finding | None:
     """Are the kernels that a first run compiles kept?"""
-    inside = facts.inside
-    if inside is None or not inside.image.has_rocm:
+    inside = facts.container
+    if not inside.image.has_rocm:
         return None
     lost = next((path for path in inside.image.compiled if not _is_kept(path, inside)), "")
     if lost:
@@ -53,7 +54,7 @@ def _is_kept(path: str, inside: InsideFacts) -> bool:
 )
 def check_inside_lsmod(facts: Facts) -> Finding | None:
     """Does the image lack lsmod, which rocminfo asks?"""
-    if facts.inside is None or not facts.inside.image.asks_lsmod or facts.inside.image.has_lsmod:
+    if not facts.container.image.asks_lsmod or facts.container.image.has_lsmod:
         return None
     words = f"rocminfo in {facts.container_name} exits because lsmod is missing; the module is loaded"
     return bad(words, fix="install kmod in the image")
@@ -65,8 +66,8 @@ def check_inside_lsmod(facts: Facts) -> Finding | None:
 )
 def check_inside_memlock(facts: Facts) -> Finding | None:
     """May the container lock enough memory for RDMA?"""
-    inside = facts.inside
-    if inside is None or not inside.image.has_infiniband:
+    inside = facts.container
+    if not inside.image.has_infiniband:
         return None
     limit = inside.process.locked_memory
     if limit is None or limit >= GIB or inside.process.has_capability(CAP_IPC_LOCK):
@@ -82,8 +83,8 @@ def check_inside_memlock(facts: Facts) -> Finding | None:
 )
 def check_inside_numa(facts: Facts) -> Finding | None:
     """Does seccomp refuse the calls that place memory near a GPU?"""
-    inside = facts.inside
-    if inside is None or inside.numa_nodes < 2 or not facts.gpus_inside:
+    inside = facts.container
+    if inside.numa_nodes < 2 or not facts.gpus_inside:
         return None
     if not inside.process.has_seccomp or inside.process.has_capability(CAP_SYS_NICE):
         return None
@@ -98,15 +99,15 @@ def check_inside_numa(facts: Facts) -> Finding | None:
 )
 def check_inside_override(facts: Facts) -> Finding | None:
     """Does HSA_OVERRIDE_GFX_VERSION name a target whose code runs on the GPU?"""
-    value = facts.inside.variables.get(OVERRIDE, "") if facts.inside else ""
+    value = facts.container.variables.get(OVERRIDE, "")
     gpus = [gpu for gpu in facts.gpus_inside if gpu.gfx_target]
-    if facts.inside is None or not value or not gpus:
+    if not value or not gpus:
         return None
     target = parse_override(value)
     if not target:
         words = f"{OVERRIDE}={shown(value)} in {facts.container_name} is not a version"
         return bad(words, fix=f"start it without {OVERRIDE}, or write it as 10.3.0")
-    return _judge_target(target, gpus[0], facts.inside.image.targets)
+    return _judge_target(target, gpus[0], facts.container.image.targets)
 
 
 def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
@@ -126,7 +127,7 @@ def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
 )
 def check_inside_rocm(facts: Facts) -> Finding | None:
     """Is the image's ROCm tested with this kernel driver?"""
-    rocm = facts.inside.image.rocm_version if facts.inside else ""
+    rocm = facts.container.image.rocm_version
     driver = facts.kernel.driver_version
     tested = is_tested(facts.kernel.releases, rocm) if rocm and driver else None
     if tested is None:
@@ -143,17 +144,14 @@ def check_inside_rocm(facts: Facts) -> Finding | None:
 )
 def check_inside_shm(facts: Facts) -> Finding | None:
     """Is /dev/shm large enough for several GPUs?"""
-    if facts.inside is None or len(facts.gpus_inside) < 2:
+    if len(facts.gpus_inside) < 2:
         return None
-    size = facts.inside.image.shared_memory
+    size, has_rccl = facts.container.image.shared_memory, facts.container.image.has_rccl
     if size is None:
         words = f"{facts.container_name} has no {SHARED_MEMORY}, through which RCCL shares several GPUs"
-        return bad(words, fix="start it without --ipc=none") if facts.inside.image.has_rccl else None
-    words, fix = (
-        f"{SHARED_MEMORY} in {facts.container_name} has {size // MEBIBYTE} MiB",
-        "add --shm-size=16g, or --ipc=host",
-    )
-    if size <= USUAL_SHARED_MEMORY * MEBIBYTE and facts.inside.image.has_rccl:
+        return bad(words, fix="start it without --ipc=none") if has_rccl else None
+    words, fix = f"{SHARED_MEMORY} in {facts.container_name} has {size // MEBIBYTE} MiB", LARGER_SHARED_MEMORY
+    if size <= USUAL_SHARED_MEMORY * MEBIBYTE and has_rccl:
         return bad(f"{words}, too little for RCCL and several GPUs", fix=fix)
     if size < SMALL_SHARED_MEMORY * MEBIBYTE:
         return note(f"{words}, for several GPUs", fix=fix)
@@ -167,20 +165,20 @@ def check_inside_shm(facts: Facts) -> Finding | None:
 )
 def check_inside_targets(facts: Facts) -> Finding | None:
     """Does the image have code for the container's GPUs?"""
-    inside, gpus = facts.inside, _find_gpus(facts)
+    image, gpus = facts.container.image, _find_gpus(facts)
     # What an override makes of the targets is said by inside-override.
-    if inside is None or not gpus or inside.variables.get(OVERRIDE):
+    if not gpus or facts.container.variables.get(OVERRIDE):
         return None
-    if not inside.image.targets:
+    if not image.targets:
         # rocFFT, RCCL and rocSPARSE have ten targets in one file whose name tells none.
         words = "no file name in the image names a target that it has code for"
         fix = "amd-ctk image targets --deep docker:NAME, with the name of the image"
-        return note(words, fix=fix) if inside.image.rocm_version or inside.image.has_rccl else None
-    if len(inside.image.targets) > MOST_TARGETS:
+        return note(words, fix=fix) if image.rocm_version or image.has_rccl else None
+    if len(image.targets) > MOST_TARGETS:
         return note("the image has code for too many targets to list")
-    known = " ".join(inside.image.targets)
-    lacking = [gpu for gpu in gpus if not fits(gpu.gfx_target, inside.image.targets)]
+    lacking = [gpu for gpu in gpus if not fits(gpu.gfx_target, image.targets)]
     if lacking:
+        known = " ".join(image.targets)
         words = f"GPU {lacking[0].number} is {lacking[0].gfx_target}, but the image has code for {known}"
         return bad(words, fix=f"use an image with code for {lacking[0].gfx_target}")
     return ok(f"the image has code for {', '.join(sorted({gpu.gfx_target for gpu in gpus}))}")

@@ -79,9 +79,14 @@ class Facts(Value):
     inside: InsideFacts | None = None
 
     @property
+    def container(self) -> InsideFacts:
+        """Return the container that was asked about, one without anything where none was."""
+        return self.inside or InsideFacts(name="")
+
+    @property
     def container_name(self) -> str:
         """Return the container as sentences name it."""
-        name = self.inside.name if self.inside else ""
+        name = self.container.name
         return f"container {name[:SHORT_ID] if len(name) == WHOLE_ID else name}"
 
     @property
@@ -93,15 +98,13 @@ class Facts(Value):
     @property
     def ignored_gpus_option(self) -> str:
         """Return why a container that was given `--gpus` gets nothing by it, "" where it may, or was not given it."""
-        docker = self.docker
-        if self.inside is None or not self.inside.asks_gpus or not docker.version:
-            return ""
-        if any(node.major is not None for node in self.inside.nodes):
+        docker, container = self.docker, self.container
+        if not container.asks_gpus or not docker.version or any(node.major is not None for node in container.nodes):
             return ""
         if docker.version < FIRST_WITH_GPUS:
             return f"Docker {docker.version_words} has no --gpus for AMD"
-        if not self.takes_cdi and self.inside.runtime not in (docker.file_runtimes or ("amd",)):
-            return f"it runs under {self.inside.runtime}"
+        if not self.takes_cdi and container.runtime not in (docker.file_runtimes or ("amd",)):
+            return f"it runs under {container.runtime}"
         return ""
 
     @property
@@ -112,13 +115,12 @@ class Facts(Value):
     @property
     def gpus_inside(self) -> list[Gpu]:
         """Return the GPUs whose render nodes the container has."""
-        nodes = self.inside.nodes if self.inside else ()
-        minors = {node.minor for node in nodes if node.path.startswith("/dev/dri/")}
+        minors = {node.minor for node in self.container.nodes if node.path.startswith("/dev/dri/")}
         return [gpu for gpu in self.gpus.gpus if gpu.render_minor in minors]
 
     def nodes_with(self, *numbers: int | None) -> list[TriedNode]:
         """Return the nodes on which opening said one of these, 0 for those that opened, None for those not tried."""
-        return [node for node in self.inside.nodes if node.errno in numbers] if self.inside else []
+        return [node for node in self.container.nodes if node.errno in numbers]
 
 
 def read_facts(

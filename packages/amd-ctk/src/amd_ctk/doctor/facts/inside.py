@@ -179,7 +179,7 @@ def _read_image(process: ContainerProcess, home: str, deadline: float) -> ImageF
         found = ask_inside(process, lambda own_files: look_at_files(own_files, home=home, start=start), deadline)
     except NoAnswer:
         return ImageFacts()
-    return ImageFacts(**{**found, "targets": tuple(found["targets"]), "compiled": tuple(found["compiled"])})
+    return ImageFacts.from_json(found)
 
 
 def read_mount_points(pid: int) -> tuple[str, ...]:
