@@ -268,13 +268,11 @@ def lose_gpu(machine):
 
 slurm_of_four = write("/etc/slurm/gres.conf", OF_CONTAINERS["GRES"])
 LEFT_OVER = NodeProblem(
-    number=0,
     is_partition=False,
     path="/dev/dri/renderD128",
     is_missing=False,
     is_left_over=True,
     message="/dev/dri/renderD128 is device 1:3, but the driver's is 226:128",
-    hint="",
 )
 LOST = UnnumberedGpu(
     pci_address=PciAddress(domain=0, bus=0x43, device=0, function=0),

@@ -39,13 +39,11 @@ ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
 class NodeProblem(Value):
     """A device node that is missing or wrong, in the words of a start that needs it."""
 
-    number: int
     is_partition: bool
     path: str
     is_missing: bool
     is_left_over: bool
     message: str
-    hint: str
     is_directory: bool = False
 
     @property
@@ -156,14 +154,12 @@ def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) ->
         except DeviceNodeError as error:
             problems.append(
                 NodeProblem(
-                    number=gpu.number,
                     is_partition=gpu.partition_total > 1,
                     path=error.path,
                     is_missing=error.is_missing,
                     is_left_over=error.is_left_over,
                     is_directory=error.is_directory,
                     message=error.message,
-                    hint=error.hint,
                 )
             )
             # Those that are there may have a fault of their own.
