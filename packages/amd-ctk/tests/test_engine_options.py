@@ -231,10 +231,12 @@ def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, name, v
     assert named("docker run image", host, **{name: value}) == ()
 
 
-def test_a_rootless_docker_is_asked_too(host, engine):
+@pytest.mark.parametrize("address", ["unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "127.0.0.1:2375"])
+def test_another_docker_of_this_machine_is_asked_too(host, engine, address):
     engine("docker", json.dumps(DOCKER))
 
-    assert named("docker run image", host, DOCKER_HOST="unix:///run/user/1000/docker.sock") == ("--runtime=amd",)
+    assert named("docker run image", host, DOCKER_HOST=address) == ("--runtime=amd",)
+    assert named(f"docker -H {address} run image", host) == ("--runtime=amd",)
 
 
 @pytest.mark.parametrize(

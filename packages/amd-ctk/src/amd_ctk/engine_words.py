@@ -1,4 +1,7 @@
-"""Where `run` stands in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options."""
+"""Where `run` stands in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options.
+
+One of these is the address of the engine, which may be on another machine.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,6 @@ BY_ENGINE = {
 # What leads to an engine of another machine, of which nothing is known here.
 ELSEWHERE = frozenset(("--context", "-c", "--connection", "--remote", "-r", "--url"))
 ELSEWHERE_VARIABLES = ("DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
-LOCAL_SOCKET = "unix://"
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
@@ -53,6 +55,30 @@ SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
 # Of sudo; their value is the next word.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
 PREFIXES = (SUDO, "env")
+# Of an address: what this machine calls itself, "" among it, as in tcp://:2375.
+THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
+
+
+class EngineAddress(Value):
+    """Where an engine listens, without a user's name; "" where that is not said."""
+
+    text: str = ""
+    is_other_machine: bool = False
+
+
+def parse_address(text: str) -> EngineAddress:
+    """Return what an address of -H and of DOCKER_HOST says; one without a scheme is of TCP."""
+    scheme, separator, rest = text.strip().partition("://")
+    if not separator:
+        scheme, rest = "tcp", scheme
+    if scheme in ("unix", "fd"):
+        return EngineAddress(text=f"{scheme}://{rest}")
+    # A password may have any of these.
+    address = rest.rpartition("@")[2].partition("/")[0]
+    if not address:
+        return EngineAddress()
+    machine = address.rpartition(":")[0] if ":" in address and not address.endswith("]") else address
+    return EngineAddress(text=f"{scheme}://{address}", is_other_machine=machine not in THIS_MACHINE)
 
 
 def takes_next_word(word: str) -> bool:
@@ -90,7 +116,7 @@ def is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool:
     if any(word.partition("=")[0] in ELSEWHERE for word in before):
         return True
     hosts = [*values_before(before, "-H"), *values_before(before, "--host"), environment.get("DOCKER_HOST", "")]
-    is_named = any(host and not host.startswith(LOCAL_SOCKET) for host in hosts)
+    is_named = any(parse_address(host).is_other_machine for host in hosts)
     return is_named or any(environment.get(name) for name in ELSEWHERE_VARIABLES)
 
 

@@ -87,7 +87,7 @@ def test_rootless_docker_of_nobody_known_is_judged_by_its_answer_alone(machine):
     assert finding_of(made, "docker")[0] == "note"
 
 
-@pytest.mark.parametrize("endpoint", ["tcp://10.0.0.1:2375", "ssh://u1@10.0.0.1:2375/x"])
+@pytest.mark.parametrize("endpoint", ["tcp://10.0.0.1:2375", "ssh://u1@10.0.0.1:2375/x", "10.0.0.1:2375"])
 def test_an_engine_on_another_machine_is_named_and_not_judged(machine, monkeypatch, endpoint):
     made = machine()
     made.write("/etc/docker/daemon.json", WITH_AMD)
@@ -96,7 +96,7 @@ def test_an_engine_on_another_machine_is_named_and_not_judged(machine, monkeypat
     assert made.examine(only=["docker", "docker-cdi", "docker-gpus", "rootless"]) == []
     assert finding_of(made, "docker-context") == (
         "note",
-        f"'docker' talks to {endpoint[:6]}10.0.0.1:2375, which is not this machine",
+        f"'docker' talks to {'ssh' if 'ssh' in endpoint else 'tcp'}://10.0.0.1:2375, which is not this machine",
         "run amd-ctk doctor there, or: unset DOCKER_HOST",
     )
 
@@ -119,7 +119,10 @@ def test_a_context_of_another_machine_is_named(machine):
 
 @pytest.mark.parametrize(
     "endpoint",
-    ["unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375", "tcp://[::1]:2375"],
+    [
+        *("unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375", "tcp://[::1]:2375"),
+        "tcp://:2375",
+    ],
 )
 def test_a_socket_of_this_machine_is_judged(machine, monkeypatch, endpoint):
     made = machine()

@@ -12,6 +12,7 @@ from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
+from amd_ctk.engine_words import parse_address
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.json_parts import list_at, object_at, objects_at, texts_at
@@ -20,7 +21,6 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 LONGEST = 200
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
@@ -65,14 +65,8 @@ def _find_context(info: dict[str, Any]) -> str:
 
 
 def _parse_endpoint(endpoint: str, undo: str) -> Endpoint:
-    scheme, separator, rest = endpoint[:LONGEST].strip().partition("://")
-    # A password may have any of these.
-    address = rest.rpartition("@")[2].partition("/")[0]
-    host = address if address.endswith("]") else address.rpartition(":")[0] or address
-    if scheme in ("unix", "fd"):
-        return Endpoint(address=f"{scheme}://{rest}", undo=undo)
-    shown = f"{scheme}://{address}" if separator and address else ""
-    return Endpoint(address=shown, undo=undo, is_other_machine=bool(shown) and host not in THIS_MACHINE)
+    address = parse_address(endpoint[:LONGEST])
+    return Endpoint(address=address.text, undo=undo, is_other_machine=address.is_other_machine)
 
 
 class DockerFacts(Value):
