@@ -114,6 +114,46 @@ def test_an_answer_that_cannot_be_written_is_a_failure(host, program):
     assert (answer.returncode, answer.stderr) == (1, "the output cannot be written: the disk is full\n")
 
 
+@pytest.fixture
+def in_shell(host, program, tmp_path):
+    """Return a function for what the program answers on a host where a shell has closed a stream of it."""
+    host()
+    environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": f"{tmp_path}/host"}
+
+    def run(words, script):
+        command = ["sh", "-c", script, "sh", program, *words.split()]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("explain -e AMD_VISIBLE_DEVICES=0", "swarm status", "status", "top", "gpu list", "doctor --only=driver"),
+        "simulate list",
+    ],
+)
+def test_standard_output_may_be_closed(in_shell, words):
+    answer = in_shell(words, 'exec "$@" >&-')
+
+    assert (answer.returncode, answer.stderr.count("Traceback")) == (0, 0)
+
+
+def test_what_is_said_beside_an_answer_is_not_in_it_where_standard_error_is_closed(in_shell):
+    answer = in_shell("cdi generate --additional-gids --output=-", 'exec "$@" 2>&-')
+
+    assert json.loads(answer.stdout)["cdiVersion"] == "0.7.0"
+
+
+@pytest.mark.parametrize("words", ["cdi generate --output=x.json", "explain -- podman run --device=kfd image"])
+def test_a_current_directory_that_was_removed_is_named_where_a_path_depends_on_it(in_shell, words):
+    answer = in_shell(words, 'mkdir gone && cd gone && rmdir ../gone && exec "$@"')
+
+    assert answer.returncode == 1
+    assert answer.stderr.endswith("the current directory does not exist (change to another one)\n")
+
+
 @pytest.mark.parametrize(
     ("shell", "line"),
     [

@@ -21,7 +21,7 @@ from amdgpu_discovery.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.standard_output import escape_unknown_characters, run_and_leave
+from amdgpu_discovery.standard_output import prepare_streams, run_and_leave
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.requests.people import FindTerms
@@ -573,7 +573,7 @@ def main() -> None:
 
 def run_command_line() -> None:
     """Run the command of `sys.argv`; an expected failure is one sentence on stderr and its exit code."""
-    escape_unknown_characters()
+    prepare_streams()
     try:
         alone()()
     except ToolkitError as error:

@@ -18,11 +18,17 @@ WITHOUT_CURSOR = ("dumb", "unknown")
 
 def is_terminal() -> bool:
     """Return whether it is a terminal on which lists can be drawn; others get what files get."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in WITHOUT_CURSOR
+    # Python has none where the descriptor is closed.
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in WITHOUT_CURSOR
 
 
-def escape_unknown_characters() -> None:
-    """Print what the locale has no character for as its number: names of containers and processes have any."""
+def prepare_streams() -> None:
+    """Print what the locale has no character for as its number, and nothing where standard error is closed.
+
+    Names of containers and processes have any characters. Without standard error Python prints on standard output.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the program
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -21,9 +21,9 @@ def main() -> None:
 def run_command_line() -> None:
     """Run the command of `sys.argv`; it ends with SystemExit."""
     from amd_ctk.cli.front import find_answer
-    from amdgpu_discovery.standard_output import escape_unknown_characters
+    from amdgpu_discovery.standard_output import prepare_streams
 
-    escape_unknown_characters()
+    prepare_streams()
     if answer := find_answer(sys.argv[1:]):
         answer()
         sys.exit(0)

@@ -113,7 +113,7 @@ def generate(
     )
     if output == STANDARD_OUTPUT:
         spec = make_spec(host, options)
-        sys.stdout.write(format_spec(spec, language.value if language else "json").decode())
+        print(format_spec(spec, language.value if language else "json").decode(), end="")
     else:
         chosen = language.value if language else language_of(output)
         wanted = GenerateOptions(output=name_output(host, output), language=chosen, options=options)

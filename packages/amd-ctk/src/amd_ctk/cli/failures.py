@@ -29,7 +29,7 @@ def report_failures(run: Callable[[], Any], *, with_trace: bool = False) -> Any:
         say_last(_printable_lines(error))
         raise SystemExit(error.exit_code) from error
     except OSError as error:
-        # Errors of named files are ToolkitErrors; what is left is standard output.
+        # Errors of named files are ToolkitErrors; what is left is standard output, and os.getcwd().
         if error.filename is not None:
             raise
         _give_up_answer(error)
@@ -56,6 +56,9 @@ def _show_trace() -> None:
 def _give_up_answer(error: OSError) -> NoReturn:
     from amd_ctk.stderr import say_last
 
+    if isinstance(error, FileNotFoundError):
+        say_last("the current directory does not exist (change to another one)")
+        raise SystemExit(1) from error
     # Or the interpreter would try to write the same bytes again on its way out.
     sys.stdout = None
     if not isinstance(error, BrokenPipeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -20,7 +19,7 @@ def list_profiles() -> None:
     """List the servers that can be simulated."""
     from amdgpu_discovery.simulate import commands
 
-    sys.stdout.write(commands.list_profiles())
+    print(commands.list_profiles(), end="")
 
 
 @app.command("build")
@@ -34,7 +33,7 @@ def build(
     """Build a simulated host in a directory."""
     from amdgpu_discovery.simulate import commands
 
-    sys.stdout.write(commands.build(profile, directory))
+    print(commands.build(profile, directory), end="")
 
 
 @app.command("record")
@@ -48,7 +47,7 @@ def record(
     """Write a profile of this machine to a file."""
     from amdgpu_discovery.simulate import commands
 
-    sys.stdout.write(commands.record(host_of(context), file, with_serials=with_serials))
+    print(commands.record(host_of(context), file, with_serials=with_serials), end="")
 
 
 @app.command("run", context_settings={"allow_interspersed_args": False})

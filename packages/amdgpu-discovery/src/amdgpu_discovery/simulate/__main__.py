@@ -28,7 +28,7 @@ class WrongWords(ToolkitError):
 def main(arguments: list[str]) -> int:
     """Do what a command line says; return the exit code."""
     try:
-        sys.stdout.write(_answer(arguments))
+        print(_answer(arguments), end="")
     except ToolkitError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
