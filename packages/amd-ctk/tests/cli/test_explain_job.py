@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.resources import files
 
 import jsonschema
@@ -74,6 +75,27 @@ def test_what_the_service_alone_can_do_is_said(tracked, explain):
         "  users cannot reserve GPUs on this host"
         " (the administrator enables it with 'sudo amd-ctk users allow NAME')\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        ((), "docker has no runtime amd (run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker')"),
+        (("--runtime=runc",), "the container runs under runc, which gives it no GPU (write --runtime=amd)"),
+    ],
+)
+def test_a_container_to_which_its_engine_gives_no_gpu_is_refused_as_run_refuses_it(
+    tracked, amd_ctk, tmp_path, options, refusal
+):
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text("""#!/bin/sh\necho '{"Runtimes": {"runc": {"path": "runc"}}, "DefaultRuntime": "runc"}'\n""")
+    docker.chmod(0o755)
+    words = ("amd-ctk", "run", "--gpus=0", "--", "docker", "run", *options, "image")
+
+    answer = amd_ctk("explain", "--", *words, PATH=f"{docker.parent}:{os.environ['PATH']}")
+
+    assert (answer.returncode, answer.stdout) == (126, f"The command does not start:\n  {refusal}\n")
 
 
 def test_a_wrong_command_line_is_refused_as_run_refuses_it(tracked, amd_ctk, explain):

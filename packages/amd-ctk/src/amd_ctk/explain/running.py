@@ -60,10 +60,17 @@ def ask_engines(name: str) -> EngineAnswers:
 
 def ask_engine(engine: str, *words: str, seconds: float | None = None) -> Answer:
     """Return what an engine answers, within SECONDS unless another time is given, without making it set itself up."""
-    # Podman makes its database at its first call, whatever that is, and keeps to the settings of that call.
-    if engine == "podman" and not any(map(os.path.exists, _podman_storage())):
+    if not is_set_up(engine):
         return Answer(problem="podman has no containers and no images")
     return ask([engine, *words], seconds=seconds or SECONDS)
+
+
+def is_set_up(engine: str) -> bool:
+    """Return whether an engine was used before.
+
+    Podman makes its database at its first call, whatever that is, and keeps to the settings of that call.
+    """
+    return engine != "podman" or any(map(os.path.exists, _podman_storage()))
 
 
 def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from amd_ctk.engine_words import find_engine
+from amd_ctk.explain.running import is_set_up
+from amd_ctk.job.run import find_engine_options
 from amd_ctk.job.service import got, preview
 from amd_ctk.job.start import PlannedJob
 from amd_ctk.listing import to_json
@@ -38,6 +41,9 @@ class JobExplanation(Value):
 def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os.environ) -> JobExplanation:
     """Return what becomes of a job that a caller with this environment starts."""
     try:
+        # A Podman that was never used would set itself up.
+        if is_set_up(os.path.basename(job.words[find_engine(job.words)])):
+            find_engine_options(job, host, environment)
         Service(host).require_name(job.name)
         parse_duration(job.wait or "")
         foreseen = preview(host, job)

@@ -31,7 +31,7 @@ from amdgpu_discovery.selection import asks_for_nothing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from amd_ctk.engine_options import EngineOptions
     from amdgpu_discovery.host import Host
@@ -81,7 +81,7 @@ def plan_job(
 
 def run_job(host: Host, job: PlannedJob) -> None:
     """Reserve the GPUs of a job and become its command."""
-    options = _find_options(job.words, host, job.request)
+    options = find_engine_options(job, host, os.environ)
     try:
         held = _reserve(host, job)
     except KeyboardInterrupt:
@@ -95,6 +95,16 @@ def run_job(host: Host, job: PlannedJob) -> None:
         become(command, held.environment)
 
 
+def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, str]) -> EngineOptions | None:
+    """Return what an engine lacks for its container to have the GPUs, before any is reserved; NoGpusByEngine."""
+    if find_run(job.words) is None or asks_for_nothing(job.request):
+        return None
+    # What parses the words of engines is a third of the imports of this program.
+    from amd_ctk.engine_options import find_options
+
+    return find_options(job.words, host, environment)
+
+
 def _request_of(gpus: str | None, count: int | None) -> str:
     """Return the request that the options make; say that a number alone is the number of a GPU, unlike in Docker."""
     if gpus is None:
@@ -104,16 +114,6 @@ def _request_of(gpus: str | None, count: int | None) -> str:
     if gpus.isdecimal() and int(gpus):
         say(f"--gpus {gpus} is GPU number {gpus}; for {gpus} free GPU{'' if gpus == '1' else 's'} use --count {gpus}")
     return gpus
-
-
-def _find_options(words: Sequence[str], host: Host, request: str) -> EngineOptions | None:
-    """Return what an engine lacks for its container to have the GPUs, before any is reserved; NoGpusByEngine."""
-    if find_run(words) is None or asks_for_nothing(request):
-        return None
-    # What parses the words of engines is a third of the imports of this program.
-    from amd_ctk.engine_options import find_options
-
-    return find_options(words, host, os.environ)
 
 
 def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
