@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker import find_states
+from amd_gpu_tracker.claims.chosen import reserve_chosen
 from amd_gpu_tracker.claims.claim import Claim
-from amd_gpu_tracker.claims.vram import reserve_vram
+from amd_gpu_tracker.claims.vram import MemoryChooser
 from amd_gpu_tracker.errors import GpusChanged, GpusRefused, NotDone, NumbersChanged
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
@@ -59,7 +60,8 @@ def take_memory(machine, number):
         kinds=("VRAM",),
         vram_mb=1000,
     )
-    assert reserve_vram(machine.book, claim, [gpu for gpu in find_gpus(machine.host) if gpu.number == number])
+    gpus = [gpu for gpu in find_gpus(machine.host) if gpu.number == number]
+    assert reserve_chosen(machine.book, claim, MemoryChooser(claim, gpus))
 
 
 KINDS = [take_as_container, take_by_cdi, take_as_job, take_rootless, take_memory]

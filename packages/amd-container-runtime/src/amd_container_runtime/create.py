@@ -177,9 +177,9 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
     if not (plan.needs_tracker or may_be_tracking(start.host)):
         return None
     # Most hosts do not track GPUs.
-    from amd_gpu_tracker import StartingContainer, claim_nodes
+    from amd_gpu_tracker import StartingContainer, claim_grant
 
-    call, grant, host = start.call, plan.grant, start.host
+    call = start.call
     container = StartingContainer(
         container_id=call.container_id,
         spec=start.spec,
@@ -187,32 +187,14 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
         root=call.root,
         pid_file=absolute(call.pid_file) if call.pid_file else "",
     )
-    if grant.vram:
-        from amd_gpu_tracker import claim_memory
-
-        return claim_memory(host, container, grant.kinds, grant.vram.mib)
-    claims_all = start.settings.privileged_claims == "all"
-    if grant.choice and grant.candidates:
-        from amd_gpu_tracker import claim_choice
-
-        return claim_choice(
-            host,
-            container,
-            grant.choice,
-            grant.candidates,
-            located=plan.located,
-            asked=plan.asked,
-            limits=plan.limits(start.settings),
-            claims_all=claims_all,
-        )
-    return claim_nodes(
-        host,
+    return claim_grant(
+        start.host,
         container,
-        granted=grant.gpus,
+        plan.grant,
         located=plan.located,
-        kinds=grant.kinds,
         asked=plan.asked,
-        claims_all=claims_all,
+        limits=plan.limits,
+        claims_all=start.settings.privileged_claims == "all",
     )
 
 

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange as AccessibilityChange
     from amd_gpu_tracker.claims.container import ContainerClaim as ContainerClaim
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
+    from amd_gpu_tracker.claims.container import claim_grant as claim_grant
     from amd_gpu_tracker.claims.container import claim_nodes as claim_nodes
-    from amd_gpu_tracker.claims.container_choice import claim_choice as claim_choice
-    from amd_gpu_tracker.claims.container_choice import claim_memory as claim_memory
     from amd_gpu_tracker.claims.draining import skip_drained as skip_drained
     from amd_gpu_tracker.claims.handover import Reservation as Reservation
     from amd_gpu_tracker.errors import ContainerRunning as ContainerRunning
@@ -60,8 +59,7 @@ if TYPE_CHECKING:
 _MODULE_BY_NAME = {
     "Tracker": "tracker",
     "claim_nodes": "claims.container",
-    "claim_choice": "claims.container_choice",
-    "claim_memory": "claims.container_choice",
+    "claim_grant": "claims.container",
     "skip_drained": "claims.draining",
     "refuse_old_numbers": "records.numbers",
     "ContainerClaim": "claims.container",

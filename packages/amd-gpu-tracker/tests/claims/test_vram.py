@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from amd_gpu_tracker.claims.chosen import preview_chosen, reserve_chosen
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.claims.vram import preview_vram, reserve_vram
+from amd_gpu_tracker.claims.vram import MemoryChooser
 from amd_gpu_tracker.errors import GpusRefused, StateError
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
@@ -42,7 +43,7 @@ def swarm(machine):
             gpu.replace(vram_bytes=size * MEBIBYTE) for gpu, size in zip(find_gpus(machine.host), sizes, strict=True)
         ]
         claim = claim_of_memory(machine, container_id, mib, kind=kind, creator=creator)
-        chosen = reserve_vram(machine.book, claim, gpus)
+        chosen = reserve_chosen(machine.book, claim, MemoryChooser(claim, gpus))
         return None if chosen is None else chosen[0].number
 
     return reserve_memory
@@ -74,7 +75,7 @@ def test_a_preview_has_the_gpu_that_would_be_chosen(machine, swarm):
     swarm("a", 40000)
     claim = claim_of_memory(machine, "b", 30000)
 
-    chosen = preview_vram(machine.book, claim, find_gpus(machine.host))
+    chosen = preview_chosen(machine.book, claim, MemoryChooser(claim, find_gpus(machine.host)))
 
     assert [gpu.number for gpu in chosen] == [1]
     assert machine.users() == {0: ["a"], 1: [], 2: [], 3: []}
@@ -165,7 +166,7 @@ def test_without_the_tracker_no_memory_is_promised(untracked):
     claim = Claim(holder=holder, wanted=(), ways=("swarm",), kinds=("VRAM",), vram_mb=4000)
 
     with pytest.raises(GpusRefused) as refusal:
-        reserve_vram(untracked.book, claim, find_gpus(untracked.host))
+        reserve_chosen(untracked.book, claim, MemoryChooser(claim, find_gpus(untracked.host)))
 
     assert str(refusal.value) == (
         "DOCKER_RESOURCE_VRAM=4000: memory can be reserved only while the GPU Tracker is enabled"
@@ -247,7 +248,7 @@ def test_no_history_promises_memory_twice(machine, steps):
         )
         try:
             if what == "memory":
-                reserve_vram(machine.book, claim, gpus)
+                reserve_chosen(machine.book, claim, MemoryChooser(claim, gpus))
             elif what == "whole":
                 reserve(machine.book, claim)
             running[f"c{step}"] = creator
@@ -265,7 +266,9 @@ def test_rootless_containers_cannot_reserve_memory_that_root_would_not_see(machi
     claim = claim_of_memory(machine, "c1", 1000)
 
     with pytest.raises(GpusRefused) as refusal:
-        reserve_vram(Book(state, machine.processes, LibraryLock), claim, find_gpus(machine.host))
+        reserve_chosen(
+            Book(state, machine.processes, LibraryLock), claim, MemoryChooser(claim, find_gpus(machine.host))
+        )
 
     assert str(refusal.value) == "DOCKER_RESOURCE_VRAM=1000: only containers of root can reserve memory"
     assert state.lease_paths() == []

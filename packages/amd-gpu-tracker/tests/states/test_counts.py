@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.claims.chosen import reserve_chosen
+from amd_gpu_tracker.claims.claim import Claim
+from amd_gpu_tracker.claims.vram import MemoryChooser
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.state import REFUSALS, REPAIRS, STARTS
+from amdgpu_discovery.discover import find_gpus
 
 
 def counts(machine):
@@ -66,3 +70,17 @@ def test_a_count_that_cannot_be_written_keeps_no_container_back(machine, in_plac
 
     assert machine.state.read_count(STARTS) == 0
     assert len(machine.lease_files()) == 1
+
+
+def test_gpus_that_the_tracker_chose_are_counted_as_starts(machine):
+    machine.tracker.reserve("first", "auto:2")
+    claim = Claim(
+        holder=machine.holder("second", creator=machine.start_process()),
+        wanted=(),
+        ways=("swarm",),
+        kinds=("VRAM",),
+        vram_mb=1000,
+    )
+    reserve_chosen(machine.book, claim, MemoryChooser(claim, find_gpus(machine.host)))
+
+    assert counts(machine) == [2, 0, 0]

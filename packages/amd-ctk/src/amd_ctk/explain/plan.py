@@ -18,9 +18,7 @@ from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
 from amd_gpu_tracker import (
     ContainerClaim,
     StartingContainer,
-    claim_choice,
-    claim_memory,
-    claim_nodes,
+    claim_grant,
     may_be_tracking,
     refuse_old_numbers,
     skip_drained,
@@ -132,20 +130,17 @@ def _find_claim(
     decided: StartPlan, container: StartingContainer, host: Host, settings: Settings
 ) -> ContainerClaim | None:
     """Return what the runtime would have the GPU Tracker reserve, None for nothing."""
-    grant = decided.grant
     if not (decided.needs_tracker or may_be_tracking(host)):
         return None
-    if grant.vram:
-        return claim_memory(host, container, grant.kinds, grant.vram.mib)
-    words: dict[str, Any] = {
-        "located": decided.located,
-        "asked": decided.asked,
-        "claims_all": settings.privileged_claims == "all",
-    }
-    if grant.choice and grant.candidates:
-        limits = decided.limits(settings)
-        return claim_choice(host, container, grant.choice, grant.candidates, limits=limits, **words)
-    return claim_nodes(host, container, granted=grant.gpus, kinds=grant.kinds, **words)
+    return claim_grant(
+        host,
+        container,
+        decided.grant,
+        located=decided.located,
+        asked=decided.asked,
+        limits=decided.limits,
+        claims_all=settings.privileged_claims == "all",
+    )
 
 
 def check_image(spec: dict[str, Any], host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:

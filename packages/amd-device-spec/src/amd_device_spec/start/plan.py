@@ -54,6 +54,7 @@ class StartPlan(Value):
         grant: The GPUs, or what the GPU Tracker has yet to choose.
         located: The GPUs of the host, as far as they were looked at.
         asked: In which words a user asked for the GPUs, with those behind groups; () where Swarm or Slurm did.
+        limits: By which the GPU Tracker judges the health of GPUs that it chooses; None where it chooses none.
         notes: A sentence for the log about each thing that is ignored.
     """
 
@@ -61,6 +62,7 @@ class StartPlan(Value):
     grant: Grant = Grant(gpus=())
     located: tuple[GpuLocation, ...] = ()
     asked: tuple[str, ...] = ()
+    limits: HealthLimits | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -71,12 +73,6 @@ class StartPlan(Value):
     def with_gpus(self, gpus: Iterable[GpuLocation]) -> StartPlan:
         """Return the plan with the GPUs that the GPU Tracker chose."""
         return self.replace(grant=self.grant.replace(gpus=tuple(gpus)))
-
-    def limits(self, settings: Settings) -> HealthLimits | None:
-        """Return by which limits the tracker judges the GPUs that it chooses among; None where it chooses none."""
-        if not self.grant.candidates:
-            return None
-        return settings.choice_rules().limits
 
 
 class EditedSpec(Value):
@@ -116,7 +112,14 @@ def plan_start(
     asked = _words_of_user(request, grant, settings)
     if settings.drained_in_all == "skip" and grant.gpus and asked and ALL in asked[0].lower():
         grant = grant.replace(gpus=tuple(skip_drained(host, asked[0], grant.gpus)))
-    return StartPlan(request=request, grant=grant, located=tuple(located), asked=asked, notes=grant.notes)
+    return StartPlan(
+        request=request,
+        grant=grant,
+        located=tuple(located),
+        asked=asked,
+        limits=settings.choice_rules().limits if grant.candidates else None,
+        notes=grant.notes,
+    )
 
 
 def edit_spec(

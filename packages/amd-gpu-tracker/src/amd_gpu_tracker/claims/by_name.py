@@ -56,9 +56,10 @@ def reserve_by_name(
     claim = claim.replace(**terms.as_dict(), is_waiting=is_waiting)
     if choice:
         # Most requests name GPUs.
-        from amd_gpu_tracker.claims.choice import reserve_choice
+        from amd_gpu_tracker.claims.choice import GpuChooser
+        from amd_gpu_tracker.claims.chosen import reserve_chosen
 
-        chosen = reserve_choice(book, claim, choice, wanted)
+        chosen = reserve_chosen(book, claim, GpuChooser(choice, wanted, rules.limits))
         if chosen is None:
             raise _has_gpus(name)
         return chosen
@@ -77,9 +78,10 @@ def preview_by_name(
     holder = Holder(container_id=name, creator=book.processes.myself())
     choice, wanted, claim = _find_claim(book, holder, request, rules, before)
     if choice:
-        from amd_gpu_tracker.claims.choice import preview_choice
+        from amd_gpu_tracker.claims.choice import GpuChooser
+        from amd_gpu_tracker.claims.chosen import preview_chosen
 
-        return preview_choice(book, claim, choice, wanted)
+        return preview_chosen(book, claim, GpuChooser(choice, wanted, rules.limits))
     preview(book, claim)
     return wanted
 
@@ -162,7 +164,7 @@ def _find_claim(
     if before and is_contested(book.state.read_policy(), choice, wanted):
         _require_no_queue(book, before, wanted)
     asked = rules.words_behind(request, choice)
-    return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), asked=asked, limits=rules.limits)
+    return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), asked=asked)
 
 
 def _parse_choice(request: str) -> Choice | None:

@@ -1,22 +1,18 @@
-"""What a request means at this moment. Choosing GPUs and reserving them are one transaction."""
+"""Which GPUs a choice means at this moment, by what all leases, users and drains say."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
-from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_others, read_own_lease
-from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of, refuse_unreserved
-from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
+from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of
 from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.life.container_names import find_container_name
-from amd_gpu_tracker.life.lease_scan import LeaseScan, count_once, foresee_leases, scan_leases
+from amd_gpu_tracker.life.lease_scan import LeaseScan, count_once, scan_leases
 from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
 from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
 from amd_gpu_tracker.records.state import State
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
@@ -25,12 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.lease import Lease
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.health.limits import HealthLimits
 
 UNREADABLE = "in use by a reservation that cannot be read"
 
@@ -42,51 +40,27 @@ class OtherLeases(Value):
     of_users: tuple[UserLease, ...] = ()
 
 
-def reserve_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]) -> list[Gpu] | None:
-    """Choose among the `gpus` that fit and reserve what is chosen; None where the container's lease is alive.
+class GpuChooser:
+    """Chooses among the `gpus` that fit a `choice`; `limits` say which GPUs are well, None for the driver's."""
 
-    GpusRefused where there are not enough now, TrackerNeeded where nothing is tracked, and nothing is changed.
-    GpusChanged as in `reserve`.
-    """
-    state = book.state
-    require_tracking(state.read_policy(), choice)
-    # Before the lock is taken: what users wrote, or a driver that hangs, must not make others wait for it.
-    others = read_other_leases(state, book.processes)
-    verdicts = read_verdicts(state.host, gpus, claim.limits)
-    with book.locked():
-        stamp, policy = read_current_policy(book)
-        require_tracking(policy, choice)
-        if refusal := refuse_unreserved(policy, claim):
-            raise recorded(state, claim, refusal)
-        policy = require_tracked_gpus(state, policy, stamp, gpus, asked=claim.asked)
-        if read_own_lease(book, claim) is not None:
-            return None
-        scan = prune_others(book, find_others(state, claim, locked=True))
-        chosen = decide_choice(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
-        if isinstance(chosen, ToolkitError):
-            raise recorded(state, claim, chosen)
-        met = in_pod(state, policy, claim).replace(wanted=chosen)
-        state.write_lease(new_lease(met, book.processes))
-        if state.is_rootless:
-            look_again(state, met, None)
-    return chosen
+    def __init__(self, choice: Choice, gpus: Sequence[Gpu], limits: HealthLimits | None) -> None:
+        self.gpus = gpus
+        self._choice = choice
+        self._limits = limits
 
+    def require_enabled(self, policy: Policy) -> None:
+        """Raise TrackerNeeded if it is unknown which GPUs are in use."""
+        if not policy.enabled:
+            raise TrackerNeeded(self._choice.word)
 
-def preview_choice(book: Book, claim: Claim, choice: Choice, gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Return what `reserve_choice` would choose now, or raise what it would raise; nothing is reserved or written."""
-    state = book.state
-    policy = state.read_policy()
-    require_tracking(policy, choice)
-    if refusal := refuse_unreserved(policy, claim):
-        raise refusal
-    policy = match_wanted(state, policy, locate_gpus(state.host), gpus, claim.asked).policy
-    others = read_other_leases(state, book.processes)
-    verdicts = read_verdicts(state.host, gpus, claim.limits)
-    scan = foresee_leases(state, book.processes, find_others(state, claim))
-    chosen = decide_choice(state, choice, gpus, policy, scan, others=others, verdicts=verdicts)
-    if isinstance(chosen, ToolkitError):
-        raise chosen
-    return chosen
+    def prepare(self, book: Book) -> None:
+        """Read what users wrote, and ask the driver, which may hang."""
+        self._others = read_other_leases(book.state, book.processes)
+        self._verdicts = read_verdicts(book.state.host, self.gpus, self._limits)
+
+    def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
+        """Return the GPUs of the choice, or why there are not enough."""
+        return decide_choice(state, self._choice, self.gpus, policy, scan, others=self._others, verdicts=self._verdicts)
 
 
 def decide_choice(
@@ -125,12 +99,6 @@ def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu])
         return ""
     numbers = format_numbers([gpu.number for gpu in exclusive])
     return f"{shown(choice.text)}: {numbers} {'is' if len(exclusive) == 1 else 'are'} {FOR_ROOT_ONLY}"
-
-
-def require_tracking(policy: Policy, choice: Choice) -> None:
-    """Raise TrackerNeeded if it is unknown which GPUs are in use."""
-    if not policy.enabled:
-        raise TrackerNeeded(choice.word)
 
 
 def find_users(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
-    from amdgpu_discovery.health.limits import HealthLimits
 
 # That of this process, which is the host's: a container that joins it is in no pod.
 OWN_IPC = "/proc/self/ns/ipc"
@@ -87,8 +86,6 @@ class Claim(LeaseTerms):
     reservation: str = ""
     reservation_digest: str = ""
     begun: float = 0.0
-    # By which limits a choice judges the health of GPUs; None for the driver's.
-    limits: HealthLimits | None = None
     # It is tried again and again, and that is nothing to write down.
     is_waiting: bool = False
 

@@ -14,7 +14,7 @@ from amd_gpu_tracker.records.lock import KernelLock
 from amd_gpu_tracker.records.state import State, open_state
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable
-from amdgpu_discovery.gpu import LEAST_VRAM, GpuLocation
+from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, GpuLocation
 from amdgpu_discovery.host import Host, read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
@@ -24,6 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from amd_gpu_tracker.claims.chosen import Chooser, Granted
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.health.limits import HealthLimits
 
 
 # Noting a privileged container is not worth a longer wait.
@@ -65,11 +69,15 @@ class ContainerClaim:
         vram_total_mb: How much memory the GPU has of which it reserves a part, in MiB; 0 where it reserves whole GPUs.
     """
 
-    def __init__(self, book: Book, claim: Claim) -> None:
-        """Hold a `claim` on the reservations in `book`; made by `claim_nodes`, `claim_memory` and `claim_choice`."""
+    def __init__(self, book: Book, claim: Claim, chooser: Chooser | None = None) -> None:
+        """Hold a `claim` on the reservations in `book`, on GPUs that `chooser` chooses when it is reserved, if any.
+
+        `claim_grant` and `claim_nodes` make it.
+        """
         self.vram_total_mb = 0
         self._book = book
         self._claim = claim
+        self._chooser = chooser
         self._is_reserved: bool | None = None
 
     @property
@@ -92,8 +100,13 @@ class ContainerClaim:
         return self._is_reserved
 
     def preview(self) -> None:
-        """Raise what `reserve` would raise now, and change nothing."""
-        preview(self._book, self._claim)
+        """Raise what `reserve` would raise now, or choose what it would choose, and reserve nothing."""
+        if self._chooser is None:
+            preview(self._book, self._claim)
+            return
+        from amd_gpu_tracker.claims.chosen import preview_chosen
+
+        self._take(preview_chosen(self._book, self._claim, self._chooser))
 
     def find_unreserved_use(self) -> list[str]:
         """Return a sentence about each of its GPUs that is used without a reservation, as far as memory tells."""
@@ -110,7 +123,18 @@ class ContainerClaim:
             withdraw(self._book.state, self._claim.holder)
 
     def _reserve(self) -> bool:
-        return reserve(self._book, self._claim)
+        if self._chooser is None:
+            return reserve(self._book, self._claim)
+        from amd_gpu_tracker.claims.chosen import reserve_chosen
+
+        chosen = reserve_chosen(self._book, self._claim, self._chooser)
+        self._take(chosen or ())
+        return chosen is not None
+
+    def _take(self, chosen: Sequence[Gpu]) -> None:
+        self._claim = self._claim.replace(wanted=chosen)
+        if chosen and self._claim.vram_mb:
+            self.vram_total_mb = (chosen[0].vram_bytes or 0) // MEBIBYTE
 
     def _read_vram_used(self) -> list[int]:
         # The driver counts it itself: no GPU is asked.
@@ -131,6 +155,43 @@ class PrivilegedNote(ContainerClaim):
         book = Book(self._book.state, self._book.processes, lambda path: KernelLock(path, NOTE_TIMEOUT_SECONDS))
         note_privileged(book, self._claim)
         return True
+
+
+def claim_grant(
+    host: Host,
+    container: StartingContainer,
+    grant: Granted,
+    *,
+    located: Sequence[GpuLocation],
+    asked: Sequence[str] = (),
+    limits: HealthLimits | None = None,
+    claims_all: bool = False,
+) -> ContainerClaim | None:
+    """Return the claim of a container on the `grant` of its request, None without one.
+
+    `located`, `asked` and `claims_all` are as for `claim_nodes`. `limits` say which GPUs are well where they are yet to
+    be chosen, None for the driver's; RequestError if such a container has GPUs already.
+    """
+    if not (grant.vram or grant.candidates):
+        return claim_nodes(
+            host, container, granted=grant.gpus, located=located, kinds=grant.kinds, asked=asked, claims_all=claims_all
+        )
+    # Most requests name GPUs.
+    from amd_gpu_tracker.claims.chosen import find_chooser
+
+    book = open_book(host, container)
+    claim = Claim(
+        holder=holder_of(container, book.processes),
+        wanted=(),
+        ways=(BY_SWARM,) if grant.kinds else (BY_ENVIRONMENT,),
+        asked=asked,
+        kinds=grant.kinds,
+        vram_mb=grant.vram.mib if grant.vram else 0,
+        is_privileged=is_privileged(container.spec),
+        ipc=joined_ipc(container.spec),
+    )
+    chooser = find_chooser(host, container.spec, grant, claim, located=located, limits=limits, claims_all=claims_all)
+    return ContainerClaim(book, claim, chooser)
 
 
 def claim_nodes(

@@ -1,75 +1,54 @@
-"""Reserve memory of one GPU: Docker Swarm says how much of the node's pool, and here a GPU is chosen that has it."""
+"""Memory of one GPU: Docker Swarm says how much of the node's pool, and here a GPU is chosen that has it."""
 
 from __future__ import annotations
 
-from amd_gpu_tracker.claims.claim import Book, Claim, new_lease, read_own_lease
-from amd_gpu_tracker.claims.decision import HINT, find_unreadable, refuse_unreserved
+from amd_gpu_tracker.claims.decision import HINT, find_unreadable
 from amd_gpu_tracker.claims.draining import without_drained
-from amd_gpu_tracker.claims.reservation import find_others, read_current_policy, recorded
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases, prune_leases
-from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused
+    from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.records.state import State
 
 
-def reserve_vram(book: Book, claim: Claim, gpus: Sequence[Gpu]) -> list[Gpu] | None:
-    """Reserve the memory that a claim asks for on one of the `gpus` of the host, and return that GPU.
+class MemoryChooser:
+    """Chooses one of the `gpus` of the host that has the memory for which a `claim` asks.
 
     It is the one that has least to spare, so that what is left elsewhere stays in one piece; a GPU that a container
-    uses whole has none. None where the container's lease is alive, so that it runs already. GpusRefused where no GPU
-    has as much, or where nothing is tracked, and nothing is changed. GpusChanged as in `reserve`.
+    uses whole has none.
     """
-    state = book.state
-    _require_enabled(state.read_policy(), claim)
-    if state.is_rootless:
-        raise recorded(state, claim, _for_root_only(claim))
-    with book.locked():
-        stamp, policy = read_current_policy(book)
-        _require_enabled(policy, claim)
-        if refusal := refuse_unreserved(policy, claim):
-            raise recorded(state, claim, refusal)
-        policy = require_tracked_gpus(state, policy, stamp, gpus)
-        if read_own_lease(book, claim) is not None:
+
+    def __init__(self, claim: Claim, gpus: Sequence[Gpu]) -> None:
+        self.gpus = gpus
+        self._claim = claim
+
+    def require_enabled(self, policy: Policy) -> None:
+        """Raise GpusRefused if it is unknown which GPUs are in use."""
+        if not policy.enabled:
+            raise GpusRefused(
+                f"{asked(self._claim)}: memory can be reserved only while the GPU Tracker is enabled",
+                hint="run 'sudo amd-ctk swarm setup --vram', or 'sudo amd-ctk gpu-tracker enable'",
+            )
+
+    def prepare(self, book: Book) -> GpusRefused | None:
+        """Return the refusal of a container that is not root's."""
+        if not book.state.is_rootless:
             return None
-        scan = prune_leases(state, book.processes, find_others(state, claim))
-        chosen = _decide(state, claim, gpus, policy, scan)
-        if isinstance(chosen, ToolkitError):
-            raise recorded(state, claim, chosen)
-        state.write_lease(new_lease(claim.replace(wanted=chosen), book.processes))
-    return chosen
+        return GpusRefused(f"{asked(self._claim)}: only containers of root can reserve memory")
 
-
-def preview_vram(book: Book, claim: Claim, gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Return the GPU that `reserve_vram` would choose now, or raise what it would raise; nothing is written."""
-    state = book.state
-    policy = state.read_policy()
-    _require_enabled(policy, claim)
-    refusal = _for_root_only(claim) if state.is_rootless else refuse_unreserved(policy, claim)
-    if refusal:
-        raise refusal
-    policy = match_wanted(state, policy, gpus, gpus, ()).policy
-    scan = foresee_leases(state, book.processes, find_others(state, claim))
-    chosen = _decide(state, claim, gpus, policy, scan)
-    if isinstance(chosen, ToolkitError):
-        raise chosen
-    return chosen
-
-
-def _decide(state: State, claim: Claim, gpus: Sequence[Gpu], policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
-    """Return the GPU that has enough memory and least to spare, or why there is none."""
-    if error := find_unreadable(scan.unreadable):
-        return error
-    given_out = without_drained(state.host, gpus) if state.has_drains else gpus
-    return choose_gpu(claim, gpus, free_vram(given_out, scan, policy))
+    def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
+        """Return the GPU that has enough memory and least to spare, or why there is none."""
+        if error := find_unreadable(scan.unreadable):
+            return error
+        given_out = without_drained(state.host, self.gpus) if state.has_drains else self.gpus
+        return choose_gpu(self._claim, self.gpus, free_vram(given_out, scan, policy))
 
 
 def free_vram(gpus: Sequence[Gpu], scan: LeaseScan, policy: Policy) -> dict[int, int]:
@@ -101,18 +80,6 @@ def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, i
 def asked(claim: Claim) -> str:
     """Return the memory that a claim asks for as it stands in the environment."""
     return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
-
-
-def _require_enabled(policy: Policy, claim: Claim) -> None:
-    if not policy.enabled:
-        raise GpusRefused(
-            f"{asked(claim)}: memory can be reserved only while the GPU Tracker is enabled",
-            hint="run 'sudo amd-ctk swarm setup --vram', or 'sudo amd-ctk gpu-tracker enable'",
-        )
-
-
-def _for_root_only(claim: Claim) -> GpusRefused:
-    return GpusRefused(f"{asked(claim)}: only containers of root can reserve memory")
 
 
 def _vram_mb(gpu: Gpu) -> int:

@@ -1,0 +1,150 @@
+"""Claims on GPUs that are chosen at this moment. Choosing GPUs and reserving them are one transaction."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_others, read_own_lease
+from amd_gpu_tracker.claims.decision import refuse_unreserved
+from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
+from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases
+from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
+from amd_gpu_tracker.records.state import STARTS, State
+from amdgpu_discovery.errors import RequestError, ToolkitError
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import gpus_in_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Protocol
+
+    from amd_gpu_tracker.claims.decision import Refused
+    from amd_gpu_tracker.errors import GpusRefused
+    from amd_gpu_tracker.records.policy import Policy
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
+    from amdgpu_discovery.health.limits import HealthLimits
+    from amdgpu_discovery.host import Host
+
+    class Memory(Protocol):
+        """Memory of one GPU, which Docker Swarm promised."""
+
+        @property
+        def mib(self) -> int:
+            """Return how much."""
+
+    class Granted(Protocol):
+        """What a request gets: `Grant` of amd-device-spec, on which this distribution does not depend."""
+
+        @property
+        def gpus(self) -> Sequence[GpuLocation]:
+            """Return the GPUs; none where they are yet to be chosen."""
+
+        @property
+        def kinds(self) -> tuple[str, ...]:
+            """Return the generic resources by which Docker Swarm chose."""
+
+        @property
+        def vram(self) -> Memory | None:
+            """Return the memory for which a GPU is yet to be chosen."""
+
+        @property
+        def choice(self) -> Choice | None:
+            """Return what was asked for, if the request said that and named no GPUs."""
+
+        @property
+        def candidates(self) -> Sequence[Gpu]:
+            """Return the GPUs among which that choice is yet to be made."""
+
+    class Chooser(Protocol):
+        """Chooses GPUs for a claim."""
+
+        @property
+        def gpus(self) -> Sequence[Gpu]:
+            """Return the GPUs among which it chooses."""
+
+        def require_enabled(self, policy: Policy) -> None:
+            """Raise an error if it is unknown which GPUs are in use."""
+
+        def prepare(self, book: Book) -> GpusRefused | None:
+            """Read what must not be waited for with the lock held; return why no GPU is ever given."""
+
+        def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
+            """Return the GPUs by what all leases and drains say, or why there are not enough."""
+
+
+def find_chooser(
+    host: Host,
+    spec: dict[str, Any],
+    grant: Granted,
+    claim: Claim,
+    *,
+    located: Sequence[GpuLocation],
+    limits: HealthLimits | None,
+    claims_all: bool,
+) -> Chooser:
+    """Return what chooses the GPUs of a container with this `spec`; RequestError where it has some already."""
+    if grant.choice is None:
+        from amd_gpu_tracker.claims.vram import MemoryChooser, asked
+        from amdgpu_discovery.discover import find_gpus
+
+        gpus = find_gpus(host)
+        if not claim.is_privileged:
+            _require_none_given(spec, gpus, f"{asked(claim)} is memory of a GPU that is yet to be chosen")
+        return MemoryChooser(claim, gpus)
+    from amd_gpu_tracker.claims.choice import GpuChooser
+
+    if claims_all and claim.is_privileged:
+        raise RequestError(
+            f"{grant.choice.text}: a privileged container claims every GPU of this host",
+            hint="ask for all, or start it without --privileged",
+        )
+    _require_none_given(spec, located, f"{grant.choice.text}: its GPUs are yet to be chosen")
+    return GpuChooser(grant.choice, grant.candidates, limits)
+
+
+def reserve_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu] | None:
+    """Choose GPUs for a claim and reserve them; None where the container's lease is alive, so that it runs already.
+
+    GpusRefused where there are not enough now or where nothing is tracked, and nothing is changed. GpusChanged as in
+    `reserve`.
+    """
+    state = book.state
+    chooser.require_enabled(state.read_policy())
+    if refusal := chooser.prepare(book):
+        raise recorded(state, claim, refusal)
+    with book.locked():
+        stamp, policy = read_current_policy(book)
+        chooser.require_enabled(policy)
+        if refusal := refuse_unreserved(policy, claim):
+            raise recorded(state, claim, refusal)
+        policy = require_tracked_gpus(state, policy, stamp, chooser.gpus, asked=claim.asked)
+        if read_own_lease(book, claim) is not None:
+            return None
+        chosen = chooser.decide(state, policy, prune_others(book, find_others(state, claim, locked=True)))
+        if isinstance(chosen, ToolkitError):
+            raise recorded(state, claim, chosen)
+        met = in_pod(state, policy, claim).replace(wanted=chosen)
+        state.write_lease(new_lease(met, book.processes))
+        state.count(STARTS)
+        if state.is_rootless:
+            look_again(state, met, None)
+    return chosen
+
+
+def preview_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu]:
+    """Return what `reserve_chosen` would choose now, or raise what it would raise; nothing is reserved or written."""
+    state = book.state
+    policy = state.read_policy()
+    chooser.require_enabled(policy)
+    if refusal := chooser.prepare(book) or refuse_unreserved(policy, claim):
+        raise refusal
+    policy = match_wanted(state, policy, locate_gpus(state.host), chooser.gpus, claim.asked).policy
+    chosen = chooser.decide(state, policy, foresee_leases(state, book.processes, find_others(state, claim)))
+    if isinstance(chosen, ToolkitError):
+        raise chosen
+    return chosen
+
+
+def _require_none_given(spec: dict[str, Any], gpus: Sequence[GpuLocation], what: str) -> None:
+    if gpus_in_spec(spec, gpus):
+        raise RequestError(f"{what}, and the container was given GPUs as devices", hint="leave out one or the other")
