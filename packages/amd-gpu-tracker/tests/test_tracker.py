@@ -161,6 +161,19 @@ def test_a_reset_by_force_forgets_who_lives_and_says_so(machine):
     assert machine.lease_files() == []
 
 
+def test_a_reset_names_the_job_of_a_person_by_its_name_and_the_persons(machine):
+    machine.tracker.reserve("job", "3", pid=machine.start_process())
+    [path] = machine.state.lease_paths()
+    lease = machine.state.read_lease(path)
+    machine.state.remove_lease(path)
+    machine.state.write_lease(lease.replace(container_id="4242/train", person=4242))
+    told = []
+
+    machine.tracker.reset(tell=told.append)
+
+    assert told == ["job train of user 4242 is running and uses GPUs [3]"]
+
+
 def test_who_lives_on_a_board_that_is_another_now_keeps_all_of_it(machine_of, tmp_path):
     machine = machine_of("mi300x-8", tmp_path / "before")
     machine.tracker.enable()

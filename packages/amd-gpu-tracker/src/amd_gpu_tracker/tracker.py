@@ -174,9 +174,11 @@ class Tracker:
         `reason` is shown in each refusal; `until` is the end of the drain in seconds since 1970 (UTC), 0 for no end.
         Raises NotPermitted, RequestError.
         """
+        from amd_gpu_tracker.claims.by_name import find_person
         from amd_gpu_tracker.claims.draining import drain
 
-        return _numbers(drain(self._book, request, reason=reason, until=until, by=_asking_user()))
+        by = find_person(self._processes) or 0
+        return _numbers(drain(self._book, request, reason=reason, until=until, by=by))
 
     def undrain(self, request: str) -> tuple[int, ...]:
         """Give out the GPUs that `request` names again; return the numbers of those that were drained."""
@@ -359,14 +361,6 @@ class Tracker:
         from amd_gpu_tracker.tickets import all_tickets
 
         return all_tickets((self._state, State(self._host)), self._processes)
-
-
-def _asking_user() -> int:
-    """Return the user who asks, also behind sudo, which passes on the user's number."""
-    from amdgpu_discovery.people import behind_sudo
-
-    told = behind_sudo(os.environ)
-    return os.getuid() if told is None else told
 
 
 def _new_name() -> str:

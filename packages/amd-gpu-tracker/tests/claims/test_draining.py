@@ -85,6 +85,14 @@ def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
     assert refused.value.message == "GPU 1 is drained by 4242: fan swap"
 
 
+def test_who_drained_it_is_named_also_where_root_logged_in_as_somebody(machine, tracker):
+    (machine.proc / "self" / "loginuid").write_text("4343")
+    tracker.drain("1")
+
+    with pytest.raises(GpusRefused, match="GPU 1 is drained by 4343"):
+        tracker.reserve("a", "1")
+
+
 def test_a_drain_that_has_an_end_is_over_then(tracker):
     tracker.drain("1", until=1.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
-from amd_gpu_tracker.claims.decision import called, find_users, in_use, people_of
+from amd_gpu_tracker.claims.decision import find_users, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.policy import Policy
     from amd_gpu_tracker.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
@@ -102,14 +103,13 @@ def hold_by_name(
     Its person is found as for a job that waits.
     """
     token = new_token(name)
-    person = person_behind(os.geteuid(), login=book.processes.login("self"), sudo=behind_sudo(os.environ))
     gpus = reserve_by_name(
         book,
         name,
         request,
         pid=pid,
         rules=rules,
-        terms=LeaseTerms(token_digest=digest_of(token), person=person),
+        terms=LeaseTerms(token_digest=digest_of(token), person=find_person(book.processes)),
         is_waiting=is_waiting,
         before=before,
     )
@@ -132,14 +132,16 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
     return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
 
 
+def find_person(processes: Processes) -> int | None:
+    """Return the person behind the calling process, also behind root; None if that is not known."""
+    return person_behind(os.geteuid(), login=processes.login("self"), sudo=behind_sudo(os.environ))
+
+
 def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
     """Raise GpusRefused if other jobs, at least one, wait for the requested GPUs, which others have."""
     if not jobs:
         return
-    uses = [
-        in_use(called(lease.ways, lease.container_id, person=lease.person), numbers)
-        for lease, numbers in users[:NAMES_SHOWN]
-    ]
+    uses = [in_use(lease.title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]
     who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
     raise GpusRefused(
         "; ".join([*uses, f"{who} for GPUs before this one"]),

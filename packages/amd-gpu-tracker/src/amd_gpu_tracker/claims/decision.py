@@ -125,19 +125,6 @@ def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
     return tuple(sorted({lease.person for lease in leases if lease.person}))
 
 
-def called(ways: Collection[str], container_id: str, name: str = "", person: int | None = None) -> str:
-    """Return what sentences call the holder of a lease, with the `name` that its engine gave a container.
-
-    A place is kept for the name of a person: a container start looks up none.
-    """
-    owner, is_owned, job = container_id.rpartition("/")
-    if BY_API in ways and is_owned:
-        return f"job {job} of {{{person}}}" if person else f"job {job} of user {owner}"
-    kind = "job" if BY_API in ways else "container"
-    title = f"{kind} {container_id} ({name})" if name else f"{kind} {container_id}"
-    return f"{title} of {{{person}}}" if person else title
-
-
 def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
     """Return the guide's lines for a container that asked for `free` GPUs and for those of `uses`.
 
@@ -219,7 +206,7 @@ def _in_order_asked(claim: Claim) -> list[int]:
 
 def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
     """Return what a holder is called, with a container's name where its engine keeps one."""
-    title = called(lease.ways, lease.container_id, name_of(lease), lease.person)
+    title = lease.title(name_of(lease))
     return f"{title}, which its engine restarts" if lease.is_kept else title
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from amd_gpu_tracker.errors import NotDone, StateError
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.liveness import judge
+from amd_gpu_tracker.life.status import title_with_name
 from amd_gpu_tracker.records.drains import read_drains, write_drains
-from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.records.lease import Lease
 from amd_gpu_tracker.records.matching import Match, match_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
@@ -80,7 +81,7 @@ def keep_living(state: State, policy: Policy, processes: Processes) -> list[Leas
 def say_of(lease: Lease, gpus: Iterable[GpuLocation]) -> tuple[str, str]:
     """Return what a lease is called in a sentence, and the GPUs that it names."""
     numbers = [gpu.number for gpu in gpus if gpu.key in lease.gpus]
-    return _title(lease), f"GPUs [{' '.join(map(str, numbers))}]" if numbers else "GPUs that are lost"
+    return title_with_name(lease), f"GPUs [{' '.join(map(str, numbers))}]" if numbers else "GPUs that are lost"
 
 
 def _find_lost(match: Match, request: str) -> list[int]:
@@ -121,7 +122,7 @@ def _forget_on(state: State, lease: Lease, keys: Collection[str]) -> str:
         state.write_lease(lease.replace(gpus=left))
     else:
         state.remove_lease(state.lease_path(lease.key), "forgotten")
-    return f"{_title(lease)} had it, and still lives{': it keeps its other GPUs' if left else ''}"
+    return f"{title_with_name(lease)} had it, and still lives{': it keeps its other GPUs' if left else ''}"
 
 
 def _read_proved(state: State, processes: Processes) -> list[Lease]:
@@ -147,14 +148,3 @@ def _on_boards(lease: Lease, before: dict[str, TrackedGpu], gpus: Sequence[Track
         is_same = key in now and key in before and now[key].partition == before[key].partition
         keys += [key] if is_same or not board else board
     return lease.replace(gpus=tuple(dict.fromkeys(keys)))
-
-
-def _title(lease: Lease) -> str:
-    """Return what a holder is called."""
-    if BY_API not in lease.ways:
-        return f"container {lease.container_id}"
-    if lease.person is None:
-        return f"job {lease.container_id}"
-    from amdgpu_discovery.people import name_of_person
-
-    return f"job {lease.container_id} of {name_of_person(lease.person)}"

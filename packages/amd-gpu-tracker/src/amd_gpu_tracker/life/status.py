@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.errors import GpusChanged
+from amd_gpu_tracker.errors import GpusChanged, name_people
 from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
+from amd_gpu_tracker.records.lease import Lease, boot_offset
 from amd_gpu_tracker.records.matching import NO_ID, match_gpus
 from amd_gpu_tracker.records.policy import EXCLUSIVE, SHARED, TrackedGpu
 from amd_gpu_tracker.records.state import State
@@ -189,6 +189,14 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     return status, leases
 
 
+def title_with_name(lease: Lease) -> str:
+    """Return what a sentence calls the holder of a lease, with the name of the person."""
+    # Few commands have people.
+    from amdgpu_discovery.people import title_of_person
+
+    return name_people(lease.title(), (lease.person,) if lease.person else (), title_of_person)
+
+
 def _drained_and_sick(state: State) -> tuple[dict[str, str], dict[str, str]]:
     """Return why GPUs are drained, and what is wrong with sick ones, by key."""
     if not state.has_drains:
@@ -217,11 +225,12 @@ def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[Contai
 
 
 def _say_living(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator[str]:
-    for lease, _ in leases:
+    for lease, user in leases:
         keys = sorted(key for key in lease.gpus if key in gone)
         if keys:
-            who = "job" if BY_API in lease.ways else "container"
-            yield f"{who} {lease.container_id} still has {', '.join(keys)}, which is missing or has changed"
+            # Of what a user writes, only what that user has is believed.
+            whose = lease if user is None else lease.replace(person=user)
+            yield f"{title_with_name(whose)} still has {', '.join(keys)}, which is missing or has changed"
 
 
 def _uses_by_key(leases: Iterable[OwnedLease]) -> dict[str, list[ContainerUse]]:

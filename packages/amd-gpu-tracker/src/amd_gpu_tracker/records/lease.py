@@ -151,6 +151,18 @@ class Lease(Holder):
         """Return the id of the job or reservation: the own, or of a container the one whose GPUs it was given."""
         return self.container_id if BY_API in self.ways else self.reservation
 
+    def title(self, name: str = "") -> str:
+        """Return what sentences call its holder, with the `name` that its engine gave a container.
+
+        A place is kept for the name of a person, such as `{1000}`: a container start looks up none.
+        """
+        owner, is_owned, job = self.container_id.rpartition("/")
+        if BY_API in self.ways and is_owned:
+            return f"job {job} of {{{self.person}}}" if self.person else f"job {job} of user {owner}"
+        kind = "job" if BY_API in self.ways else "container"
+        title = f"{kind} {self.container_id} ({name})" if name else f"{kind} {self.container_id}"
+        return f"{title} of {{{self.person}}}" if self.person else title
+
     @property
     def job_began(self) -> float:
         """Return when the job or reservation began, or of a container that whose GPUs it has, in seconds since boot."""
