@@ -64,6 +64,16 @@ def user(machine, monkeypatch):
     return user
 
 
+def test_a_preview_by_a_user_says_what_root_would_do(machine, user):
+    machine.create("c1", [1])
+    machine.create("c2", [1])
+
+    preview = user.tracker.preview_accessibility("all", exclusive=True)
+
+    assert (preview.changed, preview.in_use, preview.rootless) == ((0, 2), (1,), (3,))
+    assert user.tracker.preview_accessibility("free:1", exclusive=True).changed == (0,)
+
+
 NEEDS_ROOT = re.escape("changing the GPU Tracker needs root (run the command with sudo)")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases, prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.numbers import require_same_numbers
+from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
@@ -19,10 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.verdicts import Verdict
     from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
 
@@ -89,7 +89,9 @@ def change_accessibility(
 def preview_accessibility(
     book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
 ) -> AccessibilityChange:
-    """Return what `change_accessibility` would do now, without the lock and with nothing written."""
+    """Return what `change_accessibility` would do now for root, without the lock and with nothing written."""
+    # A user has leases elsewhere, which say nothing about root's containers.
+    book = Book(State(book.state.host), book.processes)
     state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
     policy = state.read_policy()
     if not policy.enabled:
