@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
+from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
@@ -115,3 +117,25 @@ def test_a_users_own_engine_joins_no_pod(host, tmp_path):
 
         with pytest.raises(GpusRefused, match=r"GPUs \[0\] are exclusive, which users get only with a reservation"):
             start(host, "helper", path, 0, run_directory=str(tmp_path))
+
+
+def test_a_container_that_was_adopted_is_in_its_pod_too(machine):
+    def claim_in(ipc, name):
+        holder = machine.holder(name, creator=machine.start_process())
+        gpus = locate_gpus(machine.host)[:1]
+        return reserve(machine.book, Claim(holder=holder, wanted=gpus, ways=("env",), ipc=ipc))
+
+    machine.tracker.settings.set_exclusive_to_pods()
+    minor = locate_gpus(machine.host)[0].render_minor
+    rule = {"allow": True, "type": "c", "major": 226, "minor": minor, "access": "rw"}
+    with sandbox() as first, sandbox() as second:
+        namespaces = [{"type": "pid"}, {"type": "ipc", "path": first}]
+        machine.run_untracked("server", linux={"namespaces": namespaces, "resources": {"devices": [rule]}})
+        machine.tracker.reset()
+        machine.tracker.set_accessibility("0", exclusive=True)
+
+        with pytest.raises(GpusRefused, match="GPU 0 is in use by container server"):
+            claim_in(second, "other")
+        assert claim_in(first, "helper")
+
+    assert machine.users()[0] == ["server", "helper"]

@@ -10,14 +10,14 @@ import os
 import time
 from contextlib import suppress
 
-from amd_gpu_tracker.claims.claim import Claim, new_lease
+from amd_gpu_tracker.claims.claim import Claim, in_pod, new_lease
 from amd_gpu_tracker.life.lease_scan import prune_leases
 from amd_gpu_tracker.life.running import find_creations, find_running_containers, find_strangers, read_own_file
 from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, read_spec, shared_cgroup
+from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc, read_spec, shared_cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,9 +123,15 @@ def _adopt_one(
     privileged = is_privileged(spec)
     if not (wanted or privileged):
         return
-    claim = Claim(holder=_holder(container, spec), wanted=wanted, ways=(BY_ADOPTION,), is_privileged=privileged)
+    claim = Claim(
+        holder=_holder(container, spec),
+        wanted=wanted,
+        ways=(BY_ADOPTION,),
+        is_privileged=privileged,
+        ipc=joined_ipc(spec),
+    )
     started = container.init.started + boot_offset()
-    state.write_lease(new_lease(claim, processes).replace(since=started))
+    state.write_lease(new_lease(in_pod(state, state.read_policy(), claim), processes).replace(since=started))
     if wanted:
         numbers = " ".join(str(gpu.number) for gpu in wanted)
         tell(f"container {container.container_id} is running and uses GPUs [{numbers}]")
