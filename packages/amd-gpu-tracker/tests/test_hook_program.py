@@ -14,7 +14,7 @@ import pytest
 import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.claims.hook_entries import claim_hook, is_claim_hook, release_hook, requirements_hook
-from amd_gpu_tracker.hook_program import _runtime_option
+from amd_gpu_tracker.life.processes import option_in
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
@@ -274,7 +274,7 @@ def test_the_claim_of_a_container_that_never_came_to_life_is_over(tracker, runti
     ],
 )
 def test_the_runtimes_root_is_read_from_its_command_line(words, root):
-    assert _runtime_option(words, "root") == root
+    assert option_in(words, "root") == root
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.hook_entries import CHECK, CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.processes import Processes, option_in
 from amd_gpu_tracker.records.history import HOOK
 from amd_gpu_tracker.records.lease import BY_CDI
 from amd_gpu_tracker.records.state import State, open_state
@@ -69,7 +69,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
         container_id=container["id"],
         spec=read_spec(config, name=config),
         # The state does not tell it.
-        root=_runtime_option(runtime_words, "root"),
+        root=option_in(runtime_words, "root"),
         bundle=bundle,
         creators=tuple(creators),
         init=processes.find(container["pid"]),
@@ -140,22 +140,13 @@ def _find_bundle(told: str, runtime_words: list[str]) -> str:
     """
     if told != "/":
         return told
-    bundle = _runtime_option(runtime_words, "bundle", "b")
+    bundle = option_in(runtime_words, "bundle", "b")
     if not bundle.startswith("/"):
         raise ToolkitError(
             "the runtime calls / the container's bundle, and its command line does not name another directory",
             hint="call it with --bundle and an absolute path",
         )
     return bundle
-
-
-def _runtime_option(words: list[str], *names: str) -> str:
-    """Return the value of an option on the runtime's command line, "" where it was not given."""
-    for position, word in enumerate(words[1:], 1):
-        name, equals, value = word.lstrip("-").partition("=")
-        if name in names and word.startswith("-"):
-            return value if equals else words[position + 1] if position + 1 < len(words) else ""
-    return ""
 
 
 def _report(state: State, container_id: str, error: ToolkitError, *, is_recorded: bool) -> None:

@@ -195,6 +195,21 @@ class Processes:
             return False
 
 
+def options_in(words: list[str], *names: str) -> list[str]:
+    """Return the values of an option on a command line: `--name value`, `--name=value`, or with one dash."""
+    found = []
+    for position, word in enumerate(words[1:], 1):
+        name, equals, value = word.lstrip("-").partition("=")
+        if name in names and word.startswith("-"):
+            found += [value] if equals else words[position + 1 : position + 2]
+    return found
+
+
+def option_in(words: list[str], *names: str) -> str:
+    """Return the first value of an option, "" where it is not given."""
+    return next(iter(options_in(words, *names)), "")
+
+
 def _start_in(stat: list[str]) -> int:
     """Return when a process started, as processes of every time namespace see it."""
     return int(stat[_START]) - _ticks_ahead()

@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from amd_gpu_tracker.life.cgroup import names_in
 from amd_gpu_tracker.life.liveness import DEFAULT_ROOTS, STATE_FILES
+from amd_gpu_tracker.life.processes import option_in, options_in
 from amd_gpu_tracker.records.lease import ProcessId
 from amdgpu_discovery.files import FILE_TYPE, REGULAR_FILE
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
@@ -197,11 +198,11 @@ def _program(processes: Processes, pid: int) -> str:
 def _root_of(processes: Processes, pid: int) -> str:
     words, program = processes.words(pid), _program(processes, pid)
     if program.startswith(SHIM):
-        namespace = _option(words, "namespace")
+        namespace = option_in(words, "namespace")
         return f"{_shim_root(processes.link(pid, 'cwd'))}/{namespace}" if namespace else ""
     if program == CONMON:
-        words = [*words[:1], *_options(words, "runtime-arg")]
-    return _option(words, "root")
+        words = [*words[:1], *options_in(words, "runtime-arg")]
+    return option_in(words, "root")
 
 
 def _shim_root(bundle: str) -> str:
@@ -216,21 +217,7 @@ def _creation(processes: Processes, pid: int) -> Creation | None:
     words = processes.words(pid)
     command = next((position for position, word in enumerate(words) if word in STARTING), 0)
     is_runtime = any(os.path.basename(word) in RUNTIMES for word in words[:command])
-    if not is_runtime or not (_option(words[command:], "bundle") or _option(words[command:], "b")):
+    if not is_runtime or not any(options_in(words[command:], "bundle", "b")):
         return None
     process = processes.find(pid)
     return Creation(process=process, container_id=words[-1]) if process else None
-
-
-def _option(words: list[str], name: str) -> str:
-    return next(iter(_options(words, name)), "")
-
-
-def _options(words: list[str], name: str) -> list[str]:
-    """Return the values of an option that is written `--name value`, `--name=value` or with one dash."""
-    found = []
-    for position, word in enumerate(words[1:], 1):
-        option, equals, value = word.lstrip("-").partition("=")
-        if option == name and word.startswith("-"):
-            found += [value] if equals else words[position + 1 : position + 2]
-    return found

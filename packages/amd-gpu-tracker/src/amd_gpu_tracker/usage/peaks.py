@@ -9,6 +9,7 @@ import errno
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.lease import NEVER
+from amd_gpu_tracker.show.listing import cut_id
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -80,8 +81,7 @@ class Peak(Value):
 
 def format_title(container_id: str, name: str, engine: str, user: int | None = None) -> str:
     """Return what people call a container, with who made it; ids that engines make are cut as engines do."""
-    is_random = len(container_id) == 64 and not container_id.strip("0123456789abcdef")
-    called = name or (container_id[:12] if is_random else container_id)
+    called = name or cut_id(container_id)
     maker = " ".join(filter(None, (engine, "" if user is None else f"of user {user}"))).removeprefix("of ")
     return f"{called} ({maker})" if maker else called
 
