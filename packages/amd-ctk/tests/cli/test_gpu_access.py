@@ -61,6 +61,18 @@ def test_the_same_command_closes_nodes_again_that_others_opened(shared, amd_ctk)
     assert owners(shared) == {(0, "660")}
 
 
+@pytest.mark.parametrize("command", ["gpu-tracker enable", "swarm setup --vram"])
+def test_the_nodes_are_closed_again_by_what_enables_the_tracker(shared, amd_ctk, command):
+    amd_ctk("config", "set", "gpu-access", "reserved")
+    amd_ctk("gpu-tracker", "disable")
+    assert 0 not in {gid for gid, _ in owners(shared)}
+
+    answer = amd_ctk(*command.split())
+
+    assert answer.stdout.startswith("GPU Tracker has been enabled\n")
+    assert owners(shared) == {(0, "660")}
+
+
 def test_the_nodes_go_back_also_where_the_config_file_was_broken(shared, amd_ctk):
     amd_ctk("config", "set", "gpu-access", "reserved")
     Path(shared.root, "etc/amd-container-toolkit/config.toml").write_text("gpu-access = [\n")

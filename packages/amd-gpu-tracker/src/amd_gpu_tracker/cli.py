@@ -183,16 +183,20 @@ def tracker_app(
 def _enabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
     def enable(context: typer.Context) -> None:
         """Enable the GPU Tracker."""
-        host = host_of(context)
-
-        def when_enabled() -> None:
-            print("GPU Tracker has been enabled", flush=True)
-            after_switch(host)
-
-        if not Tracker(host, lock=CommandLock).enable(tell=say, when_enabled=when_enabled):
+        if not enable_tracker(host_of(context), after_switch):
             print("GPU Tracker is already enabled")
 
     return enable
+
+
+def enable_tracker(host: Host, after_switch: Callable[[Host], None]) -> bool:
+    """Enable the tracker and call `after_switch`; return False where it was enabled."""
+
+    def when_enabled() -> None:
+        print("GPU Tracker has been enabled", flush=True)
+        after_switch(host)
+
+    return Tracker(host, lock=CommandLock).enable(tell=say, when_enabled=when_enabled)
 
 
 def _disabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:

@@ -13,20 +13,14 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 
-def refresh_cdi_specs(host: Host) -> None:
-    """Add the tracker's hooks to the generated CDI specs, or remove them; print which could not be updated."""
+def follow_switch(host: Host) -> None:
+    """Bring in step with the tracker what depends on it: its hooks in CDI specs, and who may open GPUs."""
     from amd_ctk.cdi.specs import refresh_specs
+    from amd_ctk.sharing.access import apply_access
 
     for refreshed in refresh_specs(host):
         if refreshed.error is not None:
             print(f"the CDI spec {refreshed.output} was not updated: {refreshed.error}", file=sys.stderr)
-
-
-def follow_switch(host: Host) -> None:
-    """Bring in step with the tracker what depends on it: CDI specs, and who may open GPUs."""
-    from amd_ctk.sharing.access import apply_access
-
-    refresh_cdi_specs(host)
     try:
         apply_access(host)
     except ToolkitError as error:

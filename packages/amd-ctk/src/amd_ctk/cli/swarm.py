@@ -275,9 +275,11 @@ class NodeSetup:
         self, gpus: Sequence[Gpu], plan: ResourcePlan, resources: list[Resource], *, set_as_default: bool
     ) -> None:
         """Advertise these resources, and prepare the runtime and the tracker for them."""
+        from amd_ctk.cli.gpu_tracker import follow_switch
         from amd_ctk.configuration.runtime_program import find_runtime_program
         from amd_ctk.swarm.advertisement import declare
         from amd_ctk.swarm.node_settings import find_obstacles, plan_setup, read_node_settings
+        from amd_gpu_tracker.cli import enable_tracker
 
         program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
         budget = self._find_given_budget(gpus, plan)
@@ -286,7 +288,7 @@ class NodeSetup:
         def prepare_host() -> None:
             # Without the tracker, Swarm would give these GPUs and this memory out twice.
             if plan.vram_kind or plan.also_by_model:
-                _enable_tracker(self._host)
+                enable_tracker(self._host, follow_switch)
             _report_settings(changed=declare(self._host, budget or resources, plan))
 
         edited = self._edit(edit, adds=True, before_saving=prepare_host)
@@ -402,18 +404,6 @@ def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource
     settings = read_settings(host)
     kinds = settings.swarm_vram_resources or (VRAM_KIND,) if vram_mib else settings.swarm_resources
     return (Resource(kind=kinds[0] if kinds else "AMD_GPU", value=str(vram_mib or gpus)),)
-
-
-def _enable_tracker(host: Host) -> None:
-    from amd_ctk.cli.gpu_tracker import refresh_cdi_specs
-    from amd_gpu_tracker import Tracker
-    from amd_gpu_tracker.cli import say
-
-    def when_enabled() -> None:
-        print("GPU Tracker has been enabled", flush=True)
-        refresh_cdi_specs(host)
-
-    Tracker(host).enable(tell=say, when_enabled=when_enabled)
 
 
 def _report_settings(*, changed: bool) -> None:
