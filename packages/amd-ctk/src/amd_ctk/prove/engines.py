@@ -82,10 +82,12 @@ def _find_podman(facts: Facts) -> ProofEngine | None:
 
 
 def _find_containerd() -> ProofEngine | None:
-    answer = ask(["ctr", "version"]) if os.geteuid() == 0 else Answer(problem="root's")
-    version = answer.output.rpartition("Version:")[2].split() if answer.succeeded else []
     runtime = shutil.which(RUNTIME_PROGRAM)
-    if not version or not runtime:
+    if os.geteuid() or not runtime:
+        return None
+    answer = ask(["ctr", "version"])
+    version = answer.output.rpartition("Version:")[2].split()
+    if not (answer.succeeded and version):
         return None
     run = ("ctr", "--namespace", NAMESPACE, "run", "--rm", f"--runc-binary={runtime}")
     words = (*run, "--env", VARIABLE, "--rootfs", ROOTFS, f"proof-{GPU}")

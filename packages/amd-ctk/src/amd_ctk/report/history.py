@@ -50,7 +50,9 @@ def read_report(
     if by not in BY:
         raise ReportError(f"--by {by} is not known", hint=f"write one of {', '.join(BY)}")
     tracker, begin = Tracker(host), parse_since(since, now)
-    _settle(tracker)
+    # Who may only read reads what there is, also if a power cut left something open.
+    with suppress(ToolkitError):
+        tracker.recording.settle()
     names = find_names(host, by_number=read_settings(host).history_names == "numbers")
     history = watch(tracker.history(since=begin, until=now))
     return make_report(history, names, by=by, since=begin, until=now), names
@@ -89,11 +91,3 @@ def _find_numbers(host: Host) -> dict[str, str]:
         return {gpu.key: f"GPU {gpu.number}" for gpu in locate_gpus(host)}
     except ToolkitError:
         return {}
-
-
-def _settle(tracker: Tracker) -> None:
-    """End what a power cut left open; who may only read reads what there is."""
-    try:
-        tracker.recording.settle()
-    except ToolkitError:
-        return
