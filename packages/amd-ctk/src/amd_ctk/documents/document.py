@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 from amdgpu_discovery.errors import ToolkitError
 
@@ -28,29 +29,11 @@ class Absent:
 ABSENT = Absent()
 
 
-class Document(Protocol):
+class Document(ABC):
     """A configuration text; an edit returns a new one in which every byte of the rest is as it was."""
 
     text: str
-
-    def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
-
-    def set(self, path: KeyPath, value: Any) -> Self:
-        """Give the key at `path` this value, making the tables around it."""
-
-    def remove(self, path: KeyPath) -> Self:
-        """Take the key at `path` out; if there is none, nothing changes."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds no key at all."""
-
-
-class TreeDocument:
-    """What documents share whose text is read as a tree of mappings."""
-
-    text: str
+    # What the text means, unless a class has its own way to find that out.
     _tree: dict[str, Any]
 
     @property
@@ -61,6 +44,14 @@ class TreeDocument:
     def get(self, path: KeyPath) -> Any:
         """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
         return read_path(self._tree, path)
+
+    @abstractmethod
+    def set(self, path: KeyPath, value: Any) -> Self:
+        """Give the key at `path` this value, making the tables around it."""
+
+    @abstractmethod
+    def remove(self, path: KeyPath) -> Self:
+        """Take the key at `path` out; if there is none, nothing changes."""
 
 
 def read_path(tree: Any, path: KeyPath) -> Any:

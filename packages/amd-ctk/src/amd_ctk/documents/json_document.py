@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, TreeDocument
+from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amdgpu_discovery.value import Value
 
 # What a text that shows no indentation of its own gets; the original writes it too.
@@ -37,7 +37,7 @@ class JsonObject(Value):
     members: tuple[Member, ...]
 
 
-class JsonDocument(TreeDocument):
+class JsonDocument(Document):
     """A JSON object as text."""
 
     def __init__(self, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath
+from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 
 # %n node, %u user, %U its id, %j job, %s step, %t task, %b bundle. /bin/sh runs each line.
 STEP = "%n.%u.%j.%s"
@@ -37,7 +37,7 @@ RUNTIMES = "runtimes"
 LINES = "lines"
 
 
-class OciConf:
+class OciConf(Document):
     """The text of oci.conf; an edit returns a new one in which every other line is as it was."""
 
     def __init__(self, text: str) -> None:

@@ -8,13 +8,13 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
-from amd_ctk.documents.document import ABSENT, DocumentError, KeyPath, TreeDocument
+from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 
 LOSSY = "it cannot be edited without loss"
 IN_ONE_PIECE = "write each table in one piece"
 
 
-class TomlDocument(TreeDocument):
+class TomlDocument(Document):
     """A TOML text."""
 
     def __init__(self, text: str) -> None:
