@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, SpecFile, resolve_devices
-from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, find_generate_options, read_all_generate_options
+from amd_ctk.cdi.generate_options import find_generate_options, read_all_generate_options
 from amd_ctk.cdi.validation import find_problems
 from amd_ctk.doctor.facts import read_or
 from amd_device_spec.cdi import CdiOptions
@@ -52,6 +52,7 @@ class CdiFacts(Value):
 
 def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
+    directories = [[file.replace(path=_shown(host, file.path)) for file in files] for files in directories]
     offers = resolve_devices(directories)
     amd_devices = [offer for offer in offers if offer.name.startswith(f"{KIND}=")]
     counting = list(dict.fromkeys(offer.paths[-1] for offer in amd_devices if not offer.is_conflict))
@@ -65,43 +66,43 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     return CdiFacts(
         has_nvidia=any(offer.name.startswith("nvidia.com/gpu=") for offer in offers),
         latest_version=latest_version,
-        latest_path=_shown(host, latest_path),
-        paths=tuple(_shown(host, path) for path in counting),
-        broken=tuple(_problem(host, file) for file in broken if _is_meant_for_amd(host, file)),
-        broken_of_others=tuple(_problem(host, file) for file in broken if not _is_meant_for_amd(host, file)),
+        latest_path=latest_path,
+        paths=tuple(counting),
+        broken=tuple(_problem(file) for file in broken if _is_meant_for_amd(file)),
+        broken_of_others=tuple(_problem(file) for file in broken if not _is_meant_for_amd(file)),
         has_refreshed=read_or(lambda: bool(read_all_generate_options(host)), False),
         untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
         conflicts=tuple(offer.name for offer in conflicts),
-        conflicting=tuple(_shown(host, path) for offer in conflicts[:1] for path in offer.paths),
-        shadowed=tuple(sorted(_shown(host, path) for path in overridden)),
+        conflicting=tuple(path for offer in conflicts[:1] for path in offer.paths),
+        shadowed=tuple(sorted(overridden)),
     )
 
 
-def _problem(host: Host, file: SpecFile) -> SpecProblem:
-    return SpecProblem(path=_shown(host, file.path), words=file.problem, is_closed=file.is_closed)
+def _shown(host: Host, path: str) -> str:
+    return path if host.is_this_machine else path.removeprefix(host.root)
 
 
-def _is_meant_for_amd(host: Host, file: SpecFile) -> bool:
+def _problem(file: SpecFile) -> SpecProblem:
+    return SpecProblem(path=file.path, words=file.problem, is_closed=file.is_closed)
+
+
+def _is_meant_for_amd(file: SpecFile) -> bool:
     if file.kind:
         return file.kind == KIND
     # Nothing in it can be read: its name says whose it is. A directory may hold any.
     name = file.path.rpartition("/")[2]
     is_directory = not name.endswith(SPEC_SUFFIXES)
-    return is_directory or _shown(host, file.path) == DEFAULT_OUTPUT or name.startswith("amd")
+    return is_directory or name.startswith("amd")
 
 
 def _find_untruths(host: Host, path: str) -> list[SpecProblem]:
-    shown = _shown(host, path)
+    here = host.path(path)
     try:
-        wanted = find_generate_options(host, shown)
-        problems = find_problems(host, path, wanted.options if wanted else CdiOptions())
+        wanted = find_generate_options(host, path)
+        problems = find_problems(host, here, wanted.options if wanted else CdiOptions())
     except ToolkitError as error:
-        return [SpecProblem(path=shown, words=f"{shown}: {error.message}")]
+        return [SpecProblem(path=path, words=f"{path}: {error.message}")]
     return [
-        SpecProblem(path=shown, words=problem.replace(path, shown, 1), is_refreshed=wanted is not None)
+        SpecProblem(path=path, words=problem.replace(here, path, 1), is_refreshed=wanted is not None)
         for problem in problems
     ]
-
-
-def _shown(host: Host, path: str) -> str:
-    return path if host.is_this_machine else path.removeprefix(host.root)
