@@ -39,18 +39,8 @@ def find_only_crun(directories: Sequence[str]) -> str:
 
 def check_low_level_runtime(path: str) -> None:
     """Raise SettingsError for the path of a program that others may replace, which engines run as root."""
-    if not (os.path.isabs(path) and os.path.exists(path)):
-        return
-    if replaceable := replaceable_part(path):
-        raise SettingsError(
-            f"the low-level runtime {path} can be replaced by users other than root, who may write to {replaceable}",
-            hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
-        )
-
-
-def replaceable_part(path: str) -> str:
-    """Return what of a program's path, or of where it leads, users other than root may replace, "" for nothing."""
-    return writable_by_others(path) or writable_by_others(os.path.realpath(path))
+    if os.path.isabs(path) and os.path.exists(path):
+        _require_safe(f"the low-level runtime {path}", path, SettingsError)
 
 
 def pin(host: Host, path: str) -> bool:
@@ -89,13 +79,19 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
         raise NoRuntimeProgram(
             f"the runtime path {path} is not a program", hint="install it first, or the engine cannot start containers"
         )
-    # Engines run it as root.
-    if must_exist and (replaceable := replaceable_part(path)):
-        raise NoRuntimeProgram(
-            f"the runtime path {path} can be replaced by users other than root, who may write to {replaceable}",
+    if must_exist:
+        # Engines run it as root.
+        _require_safe(f"the runtime path {path}", path, NoRuntimeProgram)
+    return path
+
+
+def _require_safe(what: str, path: str, error: type[ToolkitError]) -> None:
+    """Raise an error where users other than root may replace a part of a program's path, or of where it leads."""
+    if replaceable := writable_by_others(path) or writable_by_others(os.path.realpath(path)):
+        raise error(
+            f"{what} can be replaced by users other than root, who may write to {replaceable}",
             hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
         )
-    return path
 
 
 def _is_program(path: str) -> bool:
