@@ -44,17 +44,13 @@ def query(
     Prints a line for each GPU, and equal lines once. The fields are number, gfx, family, model, vram (MiB),
     partition, pci, driver, rocm, kernel and cpu.
     """
-    from amd_ctk.listing import find_listed_gpus
+    from amd_ctk.listing import find_listed_gpus, select_requested
     from amd_ctk.query import format_features, format_gpus, format_labels
-    from amd_device_spec.settings import read_settings
-    from amdgpu_discovery.choices.candidates import select_described
-    from amdgpu_discovery.discover import find_unnumbered_gpus
     from amdgpu_discovery.requirements.facts import read_facts
 
     host = host_of(context)
     found = find_listed_gpus(host)
-    rules = read_settings(host).choice_rules()
-    chosen = select_described(found, gpus, rules, unnumbered=lambda: find_unnumbered_gpus(host))
+    chosen = select_requested(host, found, gpus)
     facts = read_facts(host, {gpu.number for gpu in chosen}, {})
     if text == "labels":
         lines = format_labels(chosen, facts)
