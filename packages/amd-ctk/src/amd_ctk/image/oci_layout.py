@@ -27,7 +27,7 @@ DEEPEST = 3
 MOST_INDEXES = 256
 # Of a digest that is repeated.
 MOST_DIGEST = 140
-# A digest becomes a path, so it is nothing but this.
+# A digest becomes a part of a path or a name, so it is nothing but this.
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")
 
 
@@ -82,6 +82,12 @@ class Walk:
             yield from self._descend(name, inner_digest, merge(descriptor, inner), depth + 1)
 
 
+def digest_in(descriptor: dict[str, Any]) -> str:
+    """Return the digest in a descriptor, "" where it has none, or something else in its place."""
+    digest = descriptor.get("digest")
+    return digest if isinstance(digest, str) and DIGEST.fullmatch(digest) else ""
+
+
 def runs_on_amd64(descriptor: dict[str, Any]) -> bool:
     """Return whether an image is for this architecture; attestations of BuildKit are for none."""
     return object_at(descriptor, "platform").get("architecture") in (None, "amd64")
@@ -94,28 +100,18 @@ def merge(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
     return {**inner, "annotations": annotations, "platform": platform}
 
 
-class LayoutName(Value):
-    """Where an image is: a layout, and the tag, the digest or both in its index ("" where it has none)."""
-
-    directory: str
-    tag: str = ""
-    digest: str = ""
-
-
 def read_oci_layout(name: str, reading: Reading, *, with_layers: bool) -> Image:
     """Return the image in `DIR`, `DIR:TAG` or one of these with `@DIGEST`; ImageError."""
-    place = parse_place(name)
-    layout = Layout(place.directory)
-    manifest, descriptor = _resolve(layout, _find(layout, place, name), name)
+    layout = parse_layout(name)
+    manifest, descriptor = _resolve(layout, _find(layout, name), name)
     image = describe(descriptor, manifest, layout.read_document(object_at(manifest, "config")))
     return image.replace(layers=tuple(_read_layers(layout, manifest, reading))) if with_layers else image
 
 
 def read_entries(name: str) -> list[tuple[str, Image]]:
     """Return the images of a layout, or of one tag of it, as far as its indexes describe them; ImageError."""
-    place = parse_place(name)
-    layout = Layout(place.directory)
-    entries = Walk(layout.read_document).entries(layout.read_index(), f"oci:{place.directory}", place.tag)
+    layout = parse_layout(name)
+    entries = Walk(layout.read_document).entries(layout.read_index(), f"oci:{layout.directory}", layout.tag)
     return [(entry.reference, entry.image) for entry in entries]
 
 
@@ -124,22 +120,27 @@ def parse_entries(index: dict[str, Any], prefix: str) -> list[tuple[str, Image]]
     return [(entry.reference, entry.image) for entry in Walk().entries(index, prefix)]
 
 
-def parse_place(name: str) -> LayoutName:
+def parse_layout(name: str) -> Layout:
     """Read how an image in a layout is named; the directory may have colons in its own name."""
     if os.path.isdir(name):
-        return LayoutName(directory=name)
+        return Layout(name)
     rest, _, digest = name.rpartition("@")
     if not DIGEST.fullmatch(digest):
         rest, digest = name, ""
     directory, _, tag = (rest, "", "") if os.path.isdir(rest) else rest.rpartition(":")
-    return LayoutName(directory=directory or rest, tag=tag if directory else "", digest=digest)
+    return Layout(directory or rest, tag if directory else "", digest)
 
 
 class Layout:
-    """The files of a layout. None of them is followed as a link, and none outside of it is opened."""
+    """The files of a layout, and the tag, the digest or both of an image in it ("" where it has none).
 
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
+    No file is followed as a link, and none outside of the layout is opened.
+    """
+
+    def __init__(self, directory: str, tag: str = "", digest: str = "") -> None:
+        self.directory = directory
+        self.tag = tag
+        self.digest = digest
 
     def read_index(self) -> dict[str, Any]:
         """Return index.json."""
@@ -159,7 +160,7 @@ class Layout:
             return file.read(LARGEST_DOCUMENT + 1) or b""
 
     def _open(self, path: str) -> FileIO:
-        full = f"{self._directory}/{path}"
+        full = f"{self.directory}/{path}"
         try:
             # A pipe would block; what is not a plain file is refused below.
             descriptor = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -173,19 +174,19 @@ class Layout:
 
 
 def _blob_path(descriptor: dict[str, Any]) -> str:
-    digest = descriptor.get("digest")
-    if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+    digest = digest_in(descriptor)
+    if not digest:
         raise ImageError("a blob of the image has no sha256 or sha512 digest")
     return f"blobs/{digest.replace(':', '/')}"
 
 
-def _find(layout: Layout, place: LayoutName, name: str) -> dict[str, Any]:
+def _find(layout: Layout, name: str) -> dict[str, Any]:
     """Return the descriptor of an image, which a digest finds in an index of the index too."""
     index = layout.read_index()
-    if not place.digest:
-        return _choose(index, place.tag, name)
-    for entry in Walk(layout.read_document).entries(index, "", place.tag):
-        if entry.descriptor.get("digest") == place.digest:
+    if not layout.digest:
+        return _choose(index, layout.tag, name)
+    for entry in Walk(layout.read_document).entries(index, "", layout.tag):
+        if entry.descriptor.get("digest") == layout.digest:
             return entry.descriptor
     raise ImageError(f"oci:{name} has no such image")
 

@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.image.bounds import GIBIBYTE, ImageError, Reading
 from amd_ctk.image.configuration import describe
 from amd_ctk.image.contents import Image
-from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk
+from amd_ctk.image.oci_layout import INDEX, IndexedImage, Walk, digest_in
 from amd_ctk.image.registry_name import RegistryName, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
 from amd_ctk.image.transfer import read_printed
@@ -96,9 +96,8 @@ def _entries(questions: Questions, name: RegistryName, index: Manifest) -> list[
 
 
 def _digest_in(descriptor: dict[str, Any]) -> str:
-    digest = descriptor.get("digest")
-    # It becomes a part of a name, so it is nothing but this.
-    if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+    digest = digest_in(descriptor)
+    if not digest:
         raise ImageError("an entry of the index has no sha256 or sha512 digest")
     return digest
 

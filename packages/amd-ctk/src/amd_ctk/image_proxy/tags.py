@@ -10,7 +10,7 @@ from threading import BoundedSemaphore, Lock
 from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.check import JudgedImage, best, judge_entries, read_host
 from amd_ctk.image.configuration import parse_document
-from amd_ctk.image.oci_layout import DIGEST, INDEX, IndexedImage, Walk
+from amd_ctk.image.oci_layout import INDEX, IndexedImage, Walk, digest_in
 from amd_ctk.image.registry_name import REFUSED_BY_PROXY
 from amd_ctk.image_proxy.registry_connection import RegistryAnswer
 from amdgpu_discovery.errors import ToolkitError
@@ -81,7 +81,7 @@ def _find_digest(host: Host, answer: RegistryAnswer, content: bytes | None) -> s
 def _choose(host: Host, entries: list[IndexedImage]) -> str:
     if len(entries) > MOST_IMAGES:
         raise ImageError(f"the index has more than {MOST_IMAGES} images")
-    images = ((str(entry.descriptor["digest"]), entry.image) for entry in entries)
+    images = ((digest_in(entry.descriptor), entry.image) for entry in entries)
     # The GPUs that a container will get are not known when its image is pulled.
     candidates = judge_entries(images, read_host(host, "all"))
     chosen = best(candidates)
@@ -91,10 +91,8 @@ def _choose(host: Host, entries: list[IndexedImage]) -> str:
 
 
 def _is_usable(entry: IndexedImage) -> bool:
-    digest = entry.descriptor.get("digest")
     # Of an index in the index the engine would take the first image.
-    is_image = entry.descriptor.get("mediaType") not in INDEX
-    return is_image and isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
+    return entry.descriptor.get("mediaType") not in INDEX and digest_in(entry.descriptor) != ""
 
 
 def _format_reasons(candidates: list[JudgedImage]) -> str:
