@@ -72,13 +72,13 @@ def prepare_undo(file: ConfigFile, record: Record) -> Edited:
 
 def save(edited: Edited, ledger: Ledger) -> None:
     """Write an edit and its record; on ToolkitError the file and the record are as they were."""
-    file, text = edited.file, edited.new
-    before = ledger.get(file.shown)
+    name = edited.file.shown
+    before = ledger.get(name)
     try:
-        save_text(file, text, instead_of=edited.old, remember=lambda: ledger.put(file.shown, edited.record))
+        _save(edited, ledger)
     except ToolkitError:
-        if ledger.get(file.shown) != before:
-            ledger.put(file.shown, before)
+        if ledger.get(name) != before:
+            ledger.put(name, before)
         raise
 
 
@@ -156,19 +156,16 @@ def read_text(file: ConfigFile) -> str | None:
         raise _unreadable(file, f"byte {error.start} is not UTF-8") from error
 
 
-def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, remember: Callable[[], None]) -> None:
-    """Replace the content of `file`, which must still be `instead_of`; None deletes the file. ConfigFileError.
-
-    `remember` is called right before the last step.
-    """
-    target = os.path.realpath(file.path)
+def _save(edited: Edited, ledger: Ledger) -> None:
+    """Replace or delete a file that is still what was read, right after its record; ConfigFileError."""
+    file, target = edited.file, os.path.realpath(edited.file.path)
     try:
-        if instead_of is None:
+        if edited.old is None:
             make_directories(os.path.dirname(target))
-        temporary = None if text is None else write_beside(target, text.encode(), durable=True)
+        temporary = None if edited.new is None else write_beside(target, edited.new.encode(), durable=True)
         try:
-            _prepare(file, instead_of)
-            remember()
+            _back_up(file, edited.old)
+            ledger.put(file.shown, edited.record)
         except BaseException:
             if temporary:
                 os.unlink(temporary)
@@ -181,7 +178,7 @@ def save_text(file: ConfigFile, text: str | None, *, instead_of: str | None, rem
         raise _unsaved(file, error) from error
 
 
-def _prepare(file: ConfigFile, text: str | None) -> None:
+def _back_up(file: ConfigFile, text: str | None) -> None:
     """Write the backup, if the file is still what was read."""
     if read_text(file) != text:
         raise ConfigFileError(f"failed to save the config: {file.shown} changed in the meantime", hint="try again")
