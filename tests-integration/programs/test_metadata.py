@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from amd_container_runtime.runc import USUAL_DIRECTORIES
+from amd_ctk.configuration.runtime_program import LOW_LEVEL_DIRECTORIES
 from amd_ctk.engines.known import ENGINES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -35,3 +37,7 @@ def test_what_is_removed_whole_leaves_no_copy_of_an_engines_file(engine, script)
     directory = "/".join(engine.config_path.split("/")[1:3])
 
     assert re.search(rf"\b{directory}\b", (CHECKOUT / script).read_text())
+
+
+def test_runc_is_looked_for_where_the_runtime_finds_it():
+    assert LOW_LEVEL_DIRECTORIES == USUAL_DIRECTORIES
