@@ -335,6 +335,17 @@ def test_a_state_that_no_runtime_writes_is_told(tracker, untracked, state):
     assert answer.stderr == "the container's state on standard input is not what OCI runtimes write\n"
 
 
+def test_a_release_that_fails_is_no_refusal(tracker, untracked):
+    hook = release_hook(untracked.host)
+
+    answer = subprocess.run(hook["args"], input="{}", capture_output=True, text=True, check=False)
+
+    assert answer.returncode == 1
+    assert tracker.refusals() == []
+    with open(untracked.host.path("/var/log/amd-container-runtime.log")) as log:
+        assert 'level=ERROR msg="amd-gpu-tracker cannot release GPUs"' in log.read()
+
+
 @pytest.mark.parametrize("spec", [{"linux": None}, {}, {"linux": {"devices": None}}, {"linux": {"devices": [{}]}}])
 def test_a_spec_without_gpu_nodes_claims_nothing(tracker, runtime, untracked, init, spec):
     assert runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec).returncode == 0

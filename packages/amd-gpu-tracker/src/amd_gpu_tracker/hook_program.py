@@ -7,7 +7,7 @@ import sys
 import time
 
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.claims.hook_entries import CHECK, CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
+from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes, option_in
@@ -45,7 +45,7 @@ def main(words: list[str]) -> int:
             act = _claim if words[0] == CLAIM else _check
             act(state, container, Processes(), _option(words, IMAGE_REQUIREMENTS) or ENFORCE)
     except ToolkitError as error:
-        _report(state, str(container.get("id", "")), error, is_recorded=words[0] != CHECK)
+        _report(state, str(container.get("id", "")), error, words[0])
         return error.exit_code
     return 0
 
@@ -149,16 +149,17 @@ def _find_bundle(told: str, runtime_words: list[str]) -> str:
     return bundle
 
 
-def _report(state: State, container_id: str, error: ToolkitError, *, is_recorded: bool) -> None:
+def _report(state: State, container_id: str, error: ToolkitError, command: str) -> None:
     """Say it where runc shows it, and where it stays for those whose engine shows an exit code."""
     print(error, file=sys.stderr)
     message = str(error)
     # GpusRefused is on record since it was decided.
-    if is_recorded and not isinstance(error, GpusRefused):
+    if command == CLAIM and not isinstance(error, GpusRefused):
         from amd_gpu_tracker.records.refusals import record_refusal
 
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
-    _log(state, "ERROR", "amd-gpu-tracker refused GPUs", message, container_id)
+    summary = "cannot release" if command == RELEASE else "refused"
+    _log(state, "ERROR", f"amd-gpu-tracker {summary} GPUs", message, container_id)
 
 
 def _log(state: State, level: str, summary: str, message: str, container_id: str) -> None:
