@@ -654,6 +654,8 @@ def test_a_drain_ends_when_its_words_say(command, untracked):
             "'soon' is not a time (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')\n",
         ),
         (("--for", "soon"), "'soon' is not a time to wait (write 30s, 10m or 2h)\n"),
+        (("--for", "0"), "Error: --for must be longer than 0\n"),
+        (("--for", "999999999d"), "999999999d is longer than 36500 days (write 30m, 4h or 2d)\n"),
         (("--until", "Mon", "--for", "8"), "Error: --until and --for both set the end. Give one of them\n"),
     ],
 )

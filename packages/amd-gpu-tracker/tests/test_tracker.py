@@ -64,6 +64,22 @@ def user(machine, monkeypatch):
     return user
 
 
+@pytest.mark.parametrize("seconds", [-1, 3601])
+def test_a_grace_that_no_policy_may_have_is_refused(machine, seconds):
+    with pytest.raises(RequestError, match=f"{seconds} is not a number of seconds from 0 to 3600"):
+        machine.tracker.settings.set_restart_grace(seconds)
+
+    assert machine.tracker.settings.restart_grace() == 15
+
+
+@pytest.mark.parametrize("uid", [-1, 4294967295])
+def test_what_is_no_number_of_a_user_is_not_ignored(machine, uid):
+    with pytest.raises(RequestError, match=f"{uid} is not the number of a user"):
+        machine.tracker.settings.ignore_user(uid)
+
+    assert machine.tracker.settings.ignored_users() == ()
+
+
 def test_a_preview_by_a_user_says_what_root_would_do(machine, user):
     machine.create("c1", [1])
     machine.create("c2", [1])

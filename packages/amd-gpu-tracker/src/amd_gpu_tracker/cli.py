@@ -56,6 +56,8 @@ PrintMetrics = Annotated[
 
 # Of the jobs that wait.
 MOST_NAMED = 8
+# In seconds: a hundred years.
+LONGEST_DRAIN = 36500 * 86400
 # Nothing tells when a container ends.
 POLL_SECONDS = 1.0
 
@@ -396,14 +398,18 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
 
 def _find_end(until: str, duration: str, *, now: float) -> float:
     """Return when a drain ends, in seconds since 1970 (UTC), 0 for never; UsageError, WaitRefused."""
-    from amd_gpu_tracker.times import parse_duration, parse_moment
+    from amd_gpu_tracker.times import parse_at_most, parse_moment
 
     if until and duration:
         raise UsageError("Error: --until and --for both set the end. Give one of them")
     if until:
         return parse_moment(until, now=now)
-    seconds = parse_duration(f"{duration}h" if duration.isdecimal() else duration)
-    return now + seconds if seconds else 0
+    if not duration:
+        return 0
+    seconds = parse_at_most(f"{duration}h" if duration.isdecimal() else duration, LONGEST_DRAIN)
+    if not seconds:
+        raise UsageError("Error: --for must be longer than 0")
+    return now + seconds
 
 
 def _undrainer(find_hints: FindHints) -> Callable[..., None]:

@@ -6,9 +6,10 @@ from contextlib import ExitStack
 
 from amd_gpu_tracker.errors import NotPermitted, StateError, TrackerDisabled
 from amd_gpu_tracker.records.matching import read_tracked_gpus
-from amd_gpu_tracker.records.policy import Policy
+from amd_gpu_tracker.records.policy import LONGEST_GRACE, Policy
 from amd_gpu_tracker.records.state import State, clear
-from amd_gpu_tracker.records.user_files import read_ignored_users, write_ignored_users
+from amd_gpu_tracker.records.user_files import LARGEST_UID, read_ignored_users, write_ignored_users
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
 
 TYPE_CHECKING = False
@@ -177,8 +178,10 @@ class LastingSettings:
     def set_restart_grace(self, seconds: int) -> bool:
         """Let restarting containers keep their GPUs for `seconds`, 0 to 3600.
 
-        TrackerDisabled if the tracker is disabled.
+        RequestError for other numbers, TrackerDisabled if the tracker is disabled.
         """
+        if not 0 <= seconds <= LONGEST_GRACE:
+            raise RequestError(f"{seconds} is not a number of seconds from 0 to {LONGEST_GRACE}")
         return self._set(restart_grace=seconds)
 
     def is_exclusive_to_pods(self) -> bool:
@@ -197,7 +200,12 @@ class LastingSettings:
         return tuple(sorted(read_ignored_users(self._host)))
 
     def ignore_user(self, uid: int, *, ignored: bool = True) -> bool:
-        """Ignore the reservations of the user `uid`, or read them again if `ignored` is false; only root may do it."""
+        """Ignore the reservations of the user `uid`, or read them again if `ignored` is false; only root may do it.
+
+        RequestError for what is not the number of a user.
+        """
+        if not 0 <= uid <= LARGEST_UID:
+            raise RequestError(f"{uid} is not the number of a user")
         if (uid in read_ignored_users(self._host)) is ignored:
             return False
         with self._book.locked_by_root():

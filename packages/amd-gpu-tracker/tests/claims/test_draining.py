@@ -99,6 +99,14 @@ def test_a_drain_that_has_an_end_is_over_then(tracker):
     assert tracker.reserve("a", "1") == (1,)
 
 
+@pytest.mark.parametrize("until", [-1.0, 1e13, float("inf"), float("nan")])
+def test_a_drain_does_not_end_at_what_is_no_time(tracker, until):
+    with pytest.raises(RequestError, match="that is not a time"):
+        tracker.drain("1", until=until)
+
+    assert tracker.reserve("a", "1") == (1,)
+
+
 def test_a_gpu_that_does_not_exist_is_not_drained(tracker):
     with pytest.raises(RequestError, match="GPU 9 does not exist"):
         tracker.drain("0,9")

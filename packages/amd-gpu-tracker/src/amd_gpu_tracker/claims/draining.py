@@ -7,8 +7,10 @@ import time
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, write_drains
+from amd_gpu_tracker.records.lease import NEVER
 from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import ALL, resolve, select_gpus, split_items
 
@@ -29,6 +31,8 @@ SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus 
 
 def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> list[GpuLocation]:
     """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
+    if not 0 <= until < NEVER:
+        raise RequestError(f"a drain cannot end at {until:g}: that is not a time")
     host = book.state.host
     with book.locked_by_root():
         gpus = _select(host, request)
