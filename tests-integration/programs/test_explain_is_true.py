@@ -119,7 +119,8 @@ def environments(draw, gpus):
         st.sampled_from(["SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID"]),
         st.sampled_from(["0", "0,1", "1", "9", "", "x"]),
     )
-    variables = draw(st.lists(st.one_of(visible, visible, resources, others, jobs), max_size=5))
+    required = st.tuples(st.just("AMD_REQUIRE_A"), st.sampled_from(["gfx=gfx942", "gpus>=2", "vram>=64GiB", "x"]))
+    variables = draw(st.lists(st.one_of(visible, visible, resources, others, jobs, required), max_size=5))
     return ["=".join(variable) for variable in variables]
 
 
@@ -153,6 +154,7 @@ CHOICES = st.builds(
     swarm_vram_headroom=st.sampled_from([0, 0, 1, 500]),
     privileged_claims=st.sampled_from(["requested", "all"]),
     slurm_filters=st.sampled_from(["remove", "keep"]),
+    image_requirements=st.sampled_from(["enforce", "enforce", "warn", "ignore"]),
     gpu_groups=st.sampled_from([(), ("a=0",)]),
     integrated_gpus=st.sampled_from(["include", "exclude"]),
     visible_devices_env=st.sampled_from(["always", "always", "privileged", "never"]),

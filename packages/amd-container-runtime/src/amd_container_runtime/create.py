@@ -203,10 +203,10 @@ def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) ->
     if not names_requirements(start.spec):
         return
     # Few images require anything.
-    from amd_container_runtime.image_requirements import check_image
+    from amdgpu_discovery.requirements.check import check_image
 
-    for note in check_image(start.host, start.spec, start.settings, claim.gpus if claim else plan.grant.gpus):
-        start.say("warn", note)
+    gpus = claim.gpus if claim else plan.grant.gpus
+    _say_all(start, check_image(start.host, start.spec, gpus, setting=start.settings.image_requirements))
 
 
 def _open_sources(start: Start, closed: Sequence[DeviceNode]) -> dict[str, str]:

@@ -490,6 +490,17 @@ def test_a_cdi_device_of_a_target_gives_every_gpu_of_it(host, amd_ctk):
     assert "problem" not in answer.stdout
 
 
+def test_an_image_is_held_against_the_gpus_that_its_engine_gives_too(host, amd_ctk):
+    host("mi210-4")
+    amd_ctk("runtime", "configure", "--runtime-path=/usr/bin/amd-container-runtime", "--no-validate")
+    given = ("--runtime=amd", "--device=/dev/kfd", "--device=/dev/dri/renderD130", "-eAMD_REQUIRE_GFX=gfx=gfx942")
+
+    refused = amd_ctk("explain", "docker", "run", *given, "img")
+
+    assert refused.returncode == 10
+    assert "AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a (AMD_DISABLE_REQUIRE=true starts it anyway)" in refused.stdout
+
+
 def test_an_image_for_another_gpu_is_refused_as_it_would_be(host, amd_ctk):
     host("mi210-4")
     amd_ctk("runtime", "configure", "--runtime-path=/usr/bin/amd-container-runtime", "--no-validate")

@@ -7,7 +7,7 @@ import sys
 import time
 
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IGNORE, IMAGE_REQUIREMENTS, RELEASE
+from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.life.processes import Processes, option_in
@@ -87,7 +87,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
 
 def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
     """Check the image of a container that claims no GPUs; if its bundle cannot be found, it starts."""
-    from amdgpu_discovery.oci_spec import find_given_gpus, read_spec
+    from amdgpu_discovery.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     try:
@@ -96,7 +96,7 @@ def _check(state: State, container: dict[str, Any], processes: Processes, image_
     except ToolkitError as error:
         _log(state, "WARN", "Image requirements were not checked", str(error), container["id"])
         return
-    _check_image(state, container["id"], spec, find_given_gpus(state.host, spec), image_requirements)
+    _check_image(state, container["id"], spec, (), image_requirements)
 
 
 def _check_image(
@@ -105,13 +105,12 @@ def _check_image(
     """Refuse a container whose image requires other GPUs than it was given, or note it."""
     from amdgpu_discovery.oci_spec import names_requirements
 
-    if setting == IGNORE or not names_requirements(spec):
+    if not names_requirements(spec):
         return
     # Few images require anything.
-    from amdgpu_discovery.requirements.check import check_container
+    from amdgpu_discovery.requirements.check import check_image
 
-    numbers = {gpu.number for gpu in gpus}
-    for note in check_container(state.host, spec["process"]["env"], numbers, enforce=setting == ENFORCE):
+    for note in check_image(state.host, spec, gpus, setting=setting):
         _log(state, "WARN", "The image of a container with GPUs", note, container_id)
 
 

@@ -17,6 +17,8 @@ DRIVER_VERSION = "/sys/module/amdgpu/version"
 # Of the same form as the table: {"modules": {"6.16.13": {"tested": ["7.2"], "untested": ["6.2"]}}}.
 OWN_TABLE = "/etc/amd-container-toolkit/rocm-drivers.json"
 LARGEST = 64 * 1024
+# Of one number in a version; no version has a longer one.
+MOST_DIGITS = 18
 Rows = dict[str, dict[str, list[str]]]
 
 
@@ -68,10 +70,13 @@ def is_tested(releases: DriverReleases, rocm: str) -> bool | None:
 def leading_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers with which a version begins: 6, 12, 12 of "6.12.12-2164967.24.04"."""
     numbers: list[int] = []
-    for part in text.partition("-")[0].split("."):
-        if not (part.isascii() and part.isdecimal() and len(part) < 10):
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))][:MOST_DIGITS]
+        if not digits:
             break
-        numbers.append(int(part))
+        numbers.append(int(digits))
+        if digits != part:
+            break
     return tuple(numbers)
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amdgpu_discovery.requirements.check import check_container, check_requirements
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.requirements.check import check_image, check_requirements
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu, RequirementError, cpu_level, read_cpu_level
 from amdgpu_discovery.requirements.grammar import PROPERTIES, find_requirements, parse_requirement
 from amdgpu_discovery.simulate import build_host
@@ -159,13 +160,14 @@ def test_a_container_without_gpus_fits():
 
 def test_an_override_is_judged_as_what_it_says_and_noted(tmp_path):
     host = build_host(tmp_path / "host", "strix-halo", with_links=False)
+    gpus = locate_gpus(host)
     environment = ["AMD_REQUIRE_GFX=gfx=gfx1100", "HSA_OVERRIDE_GFX_VERSION=11.0.0"]
 
-    assert check_container(host, environment, {0}) == [
+    assert check_image(host, {"process": {"env": environment}}, gpus, setting="enforce") == [
         "HSA_OVERRIDE_GFX_VERSION makes ROCm take every GPU for gfx1100, which AMD does not support"
     ]
     with pytest.raises(RequirementError, match="GPU 0 is gfx1151"):
-        check_container(host, environment[:1], {0})
+        check_image(host, {"process": {"env": environment[:1]}}, gpus, setting="enforce")
 
 
 def test_the_last_value_of_a_variable_counts_and_true_switches_all_of_them_off():

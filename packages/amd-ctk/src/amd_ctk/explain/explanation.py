@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
-from amd_ctk.explain.plan import Plan, check_image, find_given, find_located, find_refusals, preview_start, starting
+from amd_ctk.explain.plan import Plan, find_given, find_located, find_refusals, preview_start, starting
 from amd_ctk.explain.rocm_inside import look_inside
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
@@ -20,6 +20,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.value import Value
@@ -126,7 +127,7 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
 def _check_image(plan: Plan, host: Host) -> Plan:
     """Return the plan with what the hook of a CDI spec says of the container's image."""
     try:
-        notes = check_image(plan.spec, host, read_settings(host), plan.gpus)
+        notes = check_image(host, plan.spec, plan.gpus, setting=read_settings(host).image_requirements)
     except RequirementError as error:
         return plan.replace(refusals=(*plan.refusals, error))
     return plan.replace(notes=(*plan.notes, *notes))

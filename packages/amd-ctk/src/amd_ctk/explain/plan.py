@@ -28,8 +28,8 @@ from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, 
 from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import gpus_in_spec, names_gpus, names_requirements
-from amdgpu_discovery.requirements.check import check_container
+from amdgpu_discovery.oci_spec import gpus_in_spec, names_gpus
+from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
@@ -88,7 +88,8 @@ def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Set
         decided = decided.with_gpus(claim.gpus)
     grant = decided.grant
     given = () if decided.needs_tracker else tuple(find_given(spec, host, decided.located, grant))
-    notes = check_image(spec, host, settings, claim.gpus if claim else grant.gpus)
+    gpus = claim.gpus if claim else grant.gpus
+    notes = check_image(host, spec, gpus, setting=settings.image_requirements)
     edited = edit_spec(
         spec,
         decided,
@@ -141,14 +142,6 @@ def _find_claim(
         limits=decided.limits,
         claims_all=settings.privileged_claims == "all",
     )
-
-
-def check_image(spec: dict[str, Any], host: Host, settings: Settings, gpus: Sequence[GpuLocation]) -> list[str]:
-    """Return what the log would say about the requirements of an image; RequirementError where they are enforced."""
-    if settings.image_requirements == "ignore" or not names_requirements(spec):
-        return []
-    enforce = settings.image_requirements == "enforce"
-    return check_container(host, spec["process"]["env"], {gpu.number for gpu in gpus}, enforce=enforce)
 
 
 def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Host) -> list[RequestError]:

@@ -11,10 +11,11 @@ from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image, targets_of
 from amd_ctk.listing import select_requested
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver_versions import leading_numbers
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
-from amdgpu_discovery.requirements.check import check_requirements, leading_numbers
+from amdgpu_discovery.requirements.check import check_requirements
 from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
 from amdgpu_discovery.targets import ANY_TARGET, belongs_to

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
+from amdgpu_discovery.driver_versions import MOST_DIGITS, leading_numbers
+from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX, find_given_gpus, names_requirements
 from amdgpu_discovery.requirements.facts import HINT, RequirementError, not_judged, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
 from amdgpu_discovery.targets import OVERRIDE, belongs_to
@@ -11,34 +12,37 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
     from amdgpu_discovery.requirements.grammar import Comparison
 
 CPU_PREFIX = "x86-64-v"
 UNITS = {"MiB": 1, "GiB": 1024}
-# Of one number in a requirement; longer ones name nothing.
-MOST_DIGITS = 18
 
 
-def check_container(
-    host: Host, environment: Sequence[str], numbers: Container[int], *, enforce: bool = True
-) -> list[str]:
-    """Check the requirements in an environment against GPUs of a host; return notes for the log.
+def check_image(host: Host, spec: dict[str, Any], gpus: Iterable[GpuLocation], *, setting: str) -> list[str]:
+    """Check what the image of a container requires; return notes for the log.
 
-    RequirementError where they do not hold, unless they are not to be enforced: then that is a note too.
+    `gpus` are those that the container is granted; those that its spec opens count too. RequirementError where they do
+    not fit, unless the `setting` image-requirements is `warn`: then that is a note too.
     """
+    if setting == "ignore" or not names_requirements(spec):
+        return []
+    environment = spec["process"]["env"]
     requirements = find_requirements(environment)
     if not requirements:
         return []
+    numbers = {gpu.number for gpu in (*gpus, *find_given_gpus(host, spec))}
     # Of several values of a variable the last counts.
     variables = dict(entry.partition("=")[::2] for entry in environment)
     try:
         return check_requirements(requirements, read_facts(host, numbers, variables))
     except RequirementError as error:
-        if enforce:
+        if setting == "enforce":
             raise
         return [error.message]
 
@@ -193,19 +197,6 @@ _JUDGES: Mapping[str, Callable[[Comparison, JudgedGpu, ContainerFacts], Judgemen
     "rocm": _judge_rocm,
     "vram": _judge_vram,
 }
-
-
-def leading_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers with which a version begins: 6, 8, 0 of "6.8.0-45-generic"."""
-    numbers: list[int] = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))][:MOST_DIGITS]
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return tuple(numbers)
 
 
 def _compare(found: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> bool:
