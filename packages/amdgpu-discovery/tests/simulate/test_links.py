@@ -11,7 +11,7 @@ from amdgpu_discovery.simulate.profile_json import load_profile
 
 def links_of(name):
     profile = load_profile(name)
-    return link_nodes(profile, place_host(profile).nodes)
+    return link_nodes(profile, place_host(profile))
 
 
 def count(links):
@@ -60,4 +60,4 @@ def test_an_mi300a_has_its_processor_on_the_package():
 def test_without_peer_to_peer_no_path_goes_through_processors():
     profile = load_profile("mi210-8").with_driver(peer_to_peer=False)
 
-    assert [links.indirect for links in link_nodes(profile, place_host(profile).nodes)] == [()] * 10
+    assert [links.indirect for links in link_nodes(profile, place_host(profile))] == [()] * 10

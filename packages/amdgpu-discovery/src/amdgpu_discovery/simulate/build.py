@@ -62,10 +62,10 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
     add_drm(tree, profile.access, placed)
     driver = profile.driver
     if driver and driver.kfd_major is not None:
-        links = link_nodes(profile, placed.nodes)
-        add_kfd(tree, profile, driver, placed.nodes, links)
+        links = link_nodes(profile, placed)
+        add_kfd(tree, profile, driver, placed, links)
         if with_links:
-            add_links(tree, profile, driver, links)
+            add_links(tree, driver, links)
     if driver and profile.processes:
         add_processes(tree, profile, placed)
     for gpu in placed.gpus if driver else ():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from amdgpu_discovery.simulate.links import Links, NodeLink
-from amdgpu_discovery.simulate.placement import PlacedNode, number_nodes, read_address
+from amdgpu_discovery.simulate.placement import PlacedHost, PlacedNode, read_address
 from amdgpu_discovery.simulate.profile import CpuNode, Driver, Profile
 from amdgpu_discovery.simulate.tree import Tree
 
@@ -47,38 +47,35 @@ DERIVED_PROPERTIES = frozenset(
 FIRST_SIMD_ID = 0x80001000
 
 
-def add_kfd(tree: Tree, profile: Profile, driver: Driver, nodes: Sequence[PlacedNode], links: Sequence[Links]) -> None:
+def add_kfd(tree: Tree, profile: Profile, driver: Driver, placed: PlacedHost, links: Sequence[Links]) -> None:
     """Add KFD's device and its nodes, which count `links` but do not list them; see `add_links`."""
     _add_device(tree, profile, driver)
-    generation = driver.generation_id if driver.generation_id is not None else len(profile.cpus) + len(nodes)
+    generation = driver.generation_id if driver.generation_id is not None else len(links)
     tree.add_attributes(f"{KFD}/topology", {"generation_id": generation})
     system = {"platform_oem": 0, "platform_id": 0, "platform_rev": 0}
     tree.add_file(f"{KFD}/topology/system_properties", _lines(system, driver))
     tree.add_directory(NODES)
     first_core = 0
-    numbers = number_nodes(profile, len(nodes))
-    for position, cpu in enumerate(profile.cpus):
-        number = numbers[position]
+    of_nodes = iter(links)
+    for cpu, number in zip(profile.cpus, placed.cpus, strict=True):
         base = first_core if cpu.core_id_base is None else cpu.core_id_base
         memory = {**SYSTEM_MEMORY, "size_in_bytes": cpu.memory_bytes}
-        _add_node(tree, driver, number, cpu_properties(cpu, base, links[position]), memory)
+        _add_node(tree, driver, number, cpu_properties(cpu, base, next(of_nodes)), memory)
         tree.add_attributes(f"{NODES}/{number}", {"gpu_id": 0, "name": ""})
         first_core += cpu.cores
-    for position, node in enumerate(nodes):
-        number = numbers[node.number]
-        properties = gpu_properties(node, links[node.number], position)
-        _add_node(tree, driver, number, properties, _video_memory(node))
-        tree.add_attributes(f"{NODES}/{number}", {"gpu_id": node.gpu_id, "name": node.gpu.model.kfd_name})
+    for position, node in enumerate(placed.nodes):
+        properties = gpu_properties(node, next(of_nodes), position)
+        _add_node(tree, driver, node.number, properties, _video_memory(node))
+        tree.add_attributes(f"{NODES}/{node.number}", {"gpu_id": node.gpu_id, "name": node.gpu.model.kfd_name})
 
 
-def add_links(tree: Tree, profile: Profile, driver: Driver, links: Sequence[Links]) -> None:
-    """Add the links of every node; `links` are those of processors, then those of GPUs."""
-    numbers = number_nodes(profile, len(links) - len(profile.cpus))
-    for number, of_node in zip(numbers, links, strict=True):
+def add_links(tree: Tree, driver: Driver, links: Sequence[Links]) -> None:
+    """Add the links of every node."""
+    for of_node in links:
         for link_type, paths in (("io_links", of_node.direct), ("p2p_links", of_node.indirect)):
             for position, link in enumerate(paths):
-                path = f"{NODES}/{number}/{link_type}/{position}/properties"
-                tree.add_file(path, _lines(_link_properties(link, numbers), driver))
+                path = f"{NODES}/{link.node_from}/{link_type}/{position}/properties"
+                tree.add_file(path, _lines(_link_properties(link), driver))
 
 
 def _add_device(tree: Tree, profile: Profile, driver: Driver) -> None:
@@ -123,13 +120,13 @@ def _memory_size(node: PlacedNode) -> int | None:
     return None if total is None else total // node.partition_total // PAGE * PAGE
 
 
-def _link_properties(link: NodeLink, numbers: Sequence[int]) -> dict[str, int]:
+def _link_properties(link: NodeLink) -> dict[str, int]:
     return {
         "type": link.type,
         "version_major": 0,
         "version_minor": 0,
-        "node_from": numbers[link.node_from],
-        "node_to": numbers[link.node_to],
+        "node_from": link.node_from,
+        "node_to": link.node_to,
         "weight": link.weight,
         "min_latency": 0,
         "max_latency": 0,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.simulate.placement import PlacedNode
+from collections.abc import Sequence
+
+from amdgpu_discovery.simulate.placement import PlacedHost, PlacedNode
 from amdgpu_discovery.simulate.profile import Profile
 from amdgpu_discovery.value import Value
 
@@ -34,24 +36,23 @@ class Links(Value):
     indirect: tuple[NodeLink, ...]
 
 
-def link_nodes(profile: Profile, nodes: list[PlacedNode]) -> list[Links]:
-    """Return the links of every node, processors first, in the order of their numbers."""
-    cpu_count = len(profile.cpus)
+def link_nodes(profile: Profile, placed: PlacedHost) -> list[Links]:
+    """Return the links of every node, those of processors first."""
+    cpus, nodes = placed.cpus, placed.nodes
     has_indirect = profile.driver is not None and profile.driver.peer_to_peer
-    cpus = [_cpu_links(number, cpu_count, nodes) for number in range(cpu_count)]
-    gpus = [_gpu_links(node, cpu_count, nodes) for node in nodes]
-    return [links if has_indirect else links.replace(indirect=()) for links in (*cpus, *gpus)]
+    of_all = [*(_cpu_links(cpu, cpus, nodes) for cpu in cpus), *(_gpu_links(node, cpus, nodes) for node in nodes)]
+    return [links if has_indirect else links.replace(indirect=()) for links in of_all]
 
 
-def _near_cpu(node: PlacedNode, cpu_count: int) -> int:
+def _near_cpu(node: PlacedNode, cpus: Sequence[int]) -> int:
     # The kernel takes the first where the firmware says nothing.
-    return node.gpu.numa_node if 0 <= node.gpu.numa_node < cpu_count else 0
+    return cpus[node.gpu.numa_node] if 0 <= node.gpu.numa_node < len(cpus) else next(iter(cpus), 0)
 
 
-def _cpu_links(number: int, cpu_count: int, nodes: list[PlacedNode]) -> Links:
-    others = [other for other in range(cpu_count) if other != number]
-    near = [node for node in nodes if _near_cpu(node, cpu_count) == number]
-    far = [node for node in nodes if _near_cpu(node, cpu_count) != number and not node.gpu.model.cpu_by_xgmi]
+def _cpu_links(number: int, cpus: Sequence[int], nodes: list[PlacedNode]) -> Links:
+    others = [other for other in cpus if other != number]
+    near = [node for node in nodes if _near_cpu(node, cpus) == number]
+    far = [node for node in nodes if _near_cpu(node, cpus) != number and not node.gpu.model.cpu_by_xgmi]
     to_cpus = [NodeLink(type=HYPERTRANSPORT, node_from=number, node_to=other, weight=CPU_WEIGHT) for other in others]
     return Links(
         direct=(*to_cpus, *(_way_back(_to_cpu(node, number)) for node in near)),
@@ -59,15 +60,15 @@ def _cpu_links(number: int, cpu_count: int, nodes: list[PlacedNode]) -> Links:
     )
 
 
-def _gpu_links(node: PlacedNode, cpu_count: int, nodes: list[PlacedNode]) -> Links:
-    near = _near_cpu(node, cpu_count)
+def _gpu_links(node: PlacedNode, cpus: Sequence[int], nodes: list[PlacedNode]) -> Links:
+    near = _near_cpu(node, cpus)
     peers = [peer for peer in nodes if peer is not node and _in_one_hive(node, peer)]
     strangers = [peer for peer in nodes if peer is not node and not _in_one_hive(node, peer)]
-    far_cpus = [] if node.gpu.model.cpu_by_xgmi else [cpu for cpu in range(cpu_count) if cpu != near]
+    far_cpus = [] if node.gpu.model.cpu_by_xgmi else [cpu for cpu in cpus if cpu != near]
     to_far_cpus = [_to_far_cpu(node, cpu) for cpu in far_cpus]
     return Links(
         direct=(_to_cpu(node, near), *(_to_peer(node, peer) for peer in peers)),
-        indirect=(*to_far_cpus, *(_to_stranger(node, peer, cpu_count) for peer in strangers)),
+        indirect=(*to_far_cpus, *(_to_stranger(node, peer, cpus) for peer in strangers)),
     )
 
 
@@ -115,8 +116,8 @@ def _to_peer(node: PlacedNode, peer: PlacedNode) -> NodeLink:
     )
 
 
-def _to_stranger(node: PlacedNode, peer: PlacedNode, cpu_count: int) -> NodeLink:
-    crosses = _near_cpu(node, cpu_count) != _near_cpu(peer, cpu_count)
+def _to_stranger(node: PlacedNode, peer: PlacedNode, cpus: Sequence[int]) -> NodeLink:
+    crosses = _near_cpu(node, cpus) != _near_cpu(peer, cpus)
     weight = 2 * PCIE_WEIGHT + (CPU_WEIGHT if crosses else 0)
     # Only the way back from a later node to an earlier one repeats the engines of the wires it is made of.
     engines = PCIE_SDMA_ENGINES if peer.number < node.number else 0

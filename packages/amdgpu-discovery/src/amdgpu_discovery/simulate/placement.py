@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
 
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, OtherDrm, Profile, ProfileError, SimulatedGpu
@@ -45,10 +46,11 @@ class PlacedGpu(Value):
 
 
 class PlacedHost(Value):
-    """Everything that has a number on a host; `foreign` are the devices of other drivers."""
+    """Everything that has a number on a host; `foreign` are the devices of other drivers, `cpus` are KFD nodes."""
 
     gpus: tuple[PlacedGpu, ...]
     foreign: tuple[PlacedDrm, ...]
+    cpus: tuple[int, ...] = ()
 
     @property
     def devices(self) -> list[PlacedDrm]:
@@ -64,33 +66,23 @@ class PlacedHost(Value):
 def place_host(profile: Profile) -> PlacedHost:
     """Give every device of a host its path and numbers; ProfileError where two would get the same."""
     _check_addresses(profile)
-    minors = MinorPool(profile)
+    minors = FreeMinors(profile)
     foreign = (
         *(_place_foreign(device, minors) for device in profile.foreign),
         *(_place_other(device) for device in profile.others),
     )
     if profile.driver is None:
         return PlacedHost(gpus=tuple(_place_gpu(gpu, (), ()) for gpu in profile.gpus), foreign=foreign)
-    numbers = XcpNumbers(profile)
-    devices = [tuple(_place_devices(profile.driver.xcp_separator, gpu, minors, numbers)) for gpu in profile.gpus]
+    xcp_numbers = _free_xcp_numbers(profile)
+    devices = [tuple(_place_devices(profile.driver.xcp_separator, gpu, minors, xcp_numbers)) for gpu in profile.gpus]
+    renders = [_renders_in_kfd(gpu, of_gpu) for gpu, of_gpu in zip(profile.gpus, devices, strict=True)]
+    cpus, numbers = _number_nodes(profile, sum(map(len, renders)))
     gpus: list[PlacedGpu] = []
     gpu_ids: set[int] = set()
-    first = len(profile.cpus)
-    for gpu, gpu_devices in zip(profile.gpus, devices, strict=True):
-        nodes = tuple(_place_nodes(gpu, gpu_devices, first, gpu_ids))
-        gpus.append(_place_gpu(gpu, gpu_devices, nodes))
-        first += len(nodes)
-    return PlacedHost(gpus=tuple(gpus), foreign=foreign)
-
-
-def number_nodes(profile: Profile, gpu_nodes: int) -> list[int]:
-    """Return the numbers of KFD's nodes, those of processors first; ProfileError where two would get the same."""
-    given = [cpu.node for cpu in profile.cpus if cpu.node is not None]
-    total = len(profile.cpus) + gpu_nodes
-    if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
-        raise ProfileError(f"processors cannot be nodes {given} of {total}", hint="leave `node` out")
-    free = iter(sorted(set(range(total)) - set(given)))
-    return [next(free) if cpu.node is None else cpu.node for cpu in profile.cpus] + list(free)
+    for gpu, of_gpu, in_kfd in zip(profile.gpus, devices, renders, strict=True):
+        nodes = tuple(_place_nodes(gpu, in_kfd, numbers, gpu_ids))
+        gpus.append(_place_gpu(gpu, of_gpu, nodes))
+    return PlacedHost(gpus=tuple(gpus), foreign=foreign, cpus=cpus)
 
 
 def read_address(text: str) -> PciAddress:
@@ -101,7 +93,7 @@ def read_address(text: str) -> PciAddress:
     return address
 
 
-def pci_path(text: str, upstream: tuple[str, ...] = ()) -> str:
+def pci_path(text: str, upstream: tuple[str, ...]) -> str:
     """Return where a PCI function is in sysfs."""
     return "/".join(("/sys/devices", *(upstream or _likely_upstream(read_address(text))), text))
 
@@ -123,8 +115,8 @@ def _likely_upstream(address: PciAddress) -> tuple[str, ...]:
     return (root,) if address.bus == root_bus else (root, str(port))
 
 
-def _place_foreign(device: ForeignDrm, pool: MinorPool) -> PlacedDrm:
-    card, render = device.minors[0] if device.minors else pool.take(has_render=device.has_render)
+def _place_foreign(device: ForeignDrm, free: FreeMinors) -> PlacedDrm:
+    card, render = device.minors[0] if device.minors else free.take(has_render=device.has_render)
     path = pci_path(device.pci_address, device.upstream)
     return PlacedDrm(path=path, card=card, render=render, connectors=device.connectors)
 
@@ -138,25 +130,41 @@ def _place_gpu(gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...], nodes: tuple[P
     return PlacedGpu(gpu=gpu, path=pci_path(gpu.pci_address, gpu.upstream), devices=devices, nodes=nodes)
 
 
-def _place_devices(separator: str, gpu: SimulatedGpu, pool: MinorPool, numbers: XcpNumbers) -> Iterator[PlacedDrm]:
-    (card, render), *rest = gpu.minors or [pool.take() for _ in range(1 + gpu.model.xcp_devices)]
+def _place_devices(
+    separator: str, gpu: SimulatedGpu, free: FreeMinors, xcp_numbers: Iterator[int]
+) -> Iterator[PlacedDrm]:
+    (card, render), *rest = gpu.minors or [free.take() for _ in range(1 + gpu.model.xcp_devices)]
     path = pci_path(gpu.pci_address, gpu.upstream)
     yield PlacedDrm(path=path, card=card, render=render, connectors=gpu.connectors)
-    number = numbers.of(gpu)
+    numbers = chain(gpu.xcp_numbers, xcp_numbers)
     for card, render in rest:
         # A driver that wants both nodes and runs out of cards makes no device; a profile may know one that wants one.
         if render is not None and (card is not None or gpu.minors):
-            yield PlacedDrm(path=f"/sys/devices/platform/amdgpu_xcp{separator}{next(number)}", card=card, render=render)
+            path = f"/sys/devices/platform/amdgpu_xcp{separator}{next(numbers)}"
+            yield PlacedDrm(path=path, card=card, render=render)
+
+
+def _renders_in_kfd(gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...]) -> list[int]:
+    """Return the render minors of a GPU's KFD nodes; KFD adds none for a partition without a render node."""
+    return [device.render for device in devices[: gpu.wanted_partitions] if device.render is not None]
+
+
+def _number_nodes(profile: Profile, gpu_nodes: int) -> tuple[tuple[int, ...], Iterator[int]]:
+    """Return the numbers of KFD's nodes, of processors and of GPUs; ProfileError where two would get the same."""
+    given = [cpu.node for cpu in profile.cpus if cpu.node is not None]
+    total = len(profile.cpus) + gpu_nodes
+    if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
+        raise ProfileError(f"processors cannot be nodes {given} of {total}", hint="leave `node` out")
+    free = iter(sorted(set(range(total)) - set(given)))
+    return tuple(next(free) if cpu.node is None else cpu.node for cpu in profile.cpus), free
 
 
 def _place_nodes(
-    gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...], first: int, gpu_ids: set[int]
+    gpu: SimulatedGpu, renders: list[int], numbers: Iterator[int], gpu_ids: set[int]
 ) -> Iterator[PlacedNode]:
-    # KFD adds no node for a partition without a render node.
-    renders = [device.render for device in devices[: gpu.wanted_partitions] if device.render is not None]
     for partition, render in enumerate(renders):
         yield PlacedNode(
-            number=first + partition,
+            number=next(numbers),
             gpu=gpu,
             partition=partition,
             partition_total=gpu.wanted_partitions,
@@ -176,51 +184,41 @@ def _gpu_id(gpu: SimulatedGpu, partition: int, taken: set[int]) -> int:
     return number
 
 
-class MinorPool:
+class FreeMinors:
     """The DRM minors that are still free; those that a profile gives to its devices are not."""
 
     def __init__(self, profile: Profile) -> None:
-        self._shared = SHARED_MINORS if profile.driver and profile.driver.shared_minors else range(0)
-        self._taken: set[int] = set()
-        for other in profile.others:
-            self._reserve(other.minors)
-        for device in profile.functions:
-            for pair in device.minors:
-                self._reserve(pair)
+        taken: set[int] = set()
+        for minor in _given_minors(profile):
+            if minor in taken:
+                raise ProfileError(f"two nodes of the profile have DRM minor {minor}", hint="give each its own")
+            taken.add(minor)
+        shared = SHARED_MINORS if profile.driver and profile.driver.shared_minors else range(0)
+        self._cards = _take_free(chain(CARD_MINORS, shared), taken)
+        self._renders = _take_free(chain(RENDER_MINORS, shared), taken)
 
     def take(self, *, has_render: bool = True) -> Minors:
         """Return the next free card minor, and render minor if wanted; None where there are no more."""
-        return self._take(CARD_MINORS), self._take(RENDER_MINORS) if has_render else None
-
-    def _take(self, wanted: range) -> int | None:
-        for numbers in (wanted, self._shared):
-            for minor in numbers:
-                if minor not in self._taken:
-                    self._taken.add(minor)
-                    return minor
-        return None
-
-    def _reserve(self, pair: Minors) -> None:
-        for minor in pair:
-            if minor in self._taken:
-                raise ProfileError(f"two nodes of the profile have DRM minor {minor}", hint="give each its own")
-            if minor is not None:
-                self._taken.add(minor)
+        return next(self._cards, None), next(self._renders, None) if has_render else None
 
 
-class XcpNumbers:
-    """The N of amdgpu_xcp_N that are still free: one pool for all GPUs."""
+def _given_minors(profile: Profile) -> list[int]:
+    pairs = [other.minors for other in profile.others]
+    pairs += [pair for device in profile.functions for pair in device.minors]
+    return [minor for pair in pairs for minor in pair if minor is not None]
 
-    def __init__(self, profile: Profile) -> None:
-        given = [number for gpu in profile.gpus for number in gpu.xcp_numbers]
-        self._taken = set(given)
-        if len(given) != len(self._taken):
-            raise ProfileError("two partition devices of the profile have the same number", hint="change xcp_numbers")
 
-    def of(self, gpu: SimulatedGpu) -> Iterator[int]:
-        """Yield a number for each partition device of a GPU."""
-        yield from gpu.xcp_numbers
-        while True:
-            number = next(number for number in range(1 << 20) if number not in self._taken)
-            self._taken.add(number)
+def _free_xcp_numbers(profile: Profile) -> Iterator[int]:
+    """Return the N of amdgpu_xcp_N that are still free: one pool for all GPUs."""
+    given = [number for gpu in profile.gpus for number in gpu.xcp_numbers]
+    if len(given) != len(set(given)):
+        raise ProfileError("two partition devices of the profile have the same number", hint="change xcp_numbers")
+    return _take_free(count(), set(given))
+
+
+def _take_free(numbers: Iterable[int], taken: set[int]) -> Iterator[int]:
+    """Yield the numbers that are not taken when it is their turn, and take them."""
+    for number in numbers:
+        if number not in taken:
+            taken.add(number)
             yield number
