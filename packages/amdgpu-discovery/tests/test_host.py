@@ -35,6 +35,15 @@ def test_what_is_not_there_reads_as_nothing(tmp_path):
         host.read("/sys/none")
 
 
+def test_a_pipe_without_a_writer_reads_as_nothing_also_among_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("text\n")
+    host = Host(tmp_path)
+
+    assert host.read("/pipe") == b""
+    assert host.read_attributes(["/pipe", "/file"]) == ["", "text"]
+
+
 def test_a_file_of_any_size_is_read_whole(tmp_path):
     (tmp_path / "big").write_bytes(b"x" * 200_000)
     (tmp_path / "exact").write_bytes(b"x" * 65536)

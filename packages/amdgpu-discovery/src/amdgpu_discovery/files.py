@@ -14,7 +14,6 @@ from amdgpu_discovery.errors import FileError, reason
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
 
 # inode(7); the module `stat` says the same and has to be imported.
 FILE_TYPE = 0o170000
@@ -80,17 +79,6 @@ def read_to_end(descriptor: int, largest: int) -> bytes:
         if left < 0:
             _refuse_large()
     return b"".join(chunks)
-
-
-def read_files(paths: Iterable[str]) -> list[bytes | OSError]:
-    """Return the content of each file; of one that cannot be read, the error."""
-    found: list[bytes | OSError] = []
-    for path in paths:
-        try:
-            found.append(read_file(path))
-        except OSError as error:
-            found.append(error)
-    return found
 
 
 def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:

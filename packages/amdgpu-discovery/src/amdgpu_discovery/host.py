@@ -10,7 +10,7 @@ import posix
 import sys
 
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.files import absolute, is_directory, read_file, read_files
+from amdgpu_discovery.files import absolute, is_directory, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # What /proc/self/uid_map says outside of every user namespace (user_namespaces(7)): all ids stand for themselves.
 IDENTITY_UID_MAP = "0 0 4294967295"
+# It means nothing to files; open(2) of a named pipe waits for a writer without it.
+NEVER_WAIT = posix.O_NONBLOCK
 ROOT_VARIABLE = "AMD_CTK_HOST_ROOT"
 # What a program says on standard error before it changes such a host.
 SIMULATED_NOTICE = "Working on the simulated host {root}, not on this machine"
@@ -57,8 +59,7 @@ class Host:
 
     def read(self, path: str) -> bytes:
         """Return the content of a file; OSError as from the kernel (EPERM has a meaning in KFD topology)."""
-        # It means nothing to files; open(2) of a named pipe waits for a writer without it.
-        return read_file(self.path(path), flags=posix.O_NONBLOCK)
+        return read_file(self.path(path), flags=NEVER_WAIT)
 
     def read_attribute(self, path: str) -> str:
         """Return a sysfs attribute without its newline, "" where the kernel does not offer or refuses it."""
@@ -69,7 +70,13 @@ class Host:
 
     def read_each(self, paths: Iterable[str]) -> list[bytes | OSError]:
         """Return the content of each file of `paths`; of one that cannot be read, the error."""
-        return read_files([self.path(path) for path in paths])
+        found: list[bytes | OSError] = []
+        for path in paths:
+            try:
+                found.append(read_file(self.path(path), flags=NEVER_WAIT))
+            except OSError as error:
+                found.append(error)
+        return found
 
     def read_attributes(self, paths: Iterable[str]) -> list[str]:
         """Return each sysfs attribute of `paths` as `read_attribute` does."""
