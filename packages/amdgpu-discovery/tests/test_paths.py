@@ -108,6 +108,14 @@ def test_a_user_who_may_write_a_program_or_a_directory_above_may_replace_it(prog
     assert writable_by_others(str(program)) == str(part)
 
 
+def test_a_link_to_a_program_that_may_be_replaced_is_no_protection(program, tmp_path):
+    link = tmp_path / "runc"
+    link.symlink_to("opt/bin/runc")
+    program.parent.chmod(0o757)
+
+    assert writable_by_others(str(link)) == str(program.parent)
+
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 

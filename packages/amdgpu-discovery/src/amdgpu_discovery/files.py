@@ -301,14 +301,24 @@ def is_link(path: str) -> bool:
 
 
 def writable_by_others(path: str) -> str:
-    """Return the part of an absolute path that users other than root and this user may replace, "" for none."""
+    """Return what of an absolute path, or of where it leads, users other than root and this user may replace; or ""."""
+    parts = [path]
+    while parts[-1] != "/":
+        parts.append(directory_of(parts[-1]))
+    found = next(filter(_is_writable_by_others, parts), "")
+    if found or not any(map(is_link, parts)):
+        return found
+    import os
+
+    return writable_by_others(os.path.realpath(path))
+
+
+def _is_writable_by_others(path: str) -> bool:
     status = posix.stat(path)
     others = status.st_mode & (WRITABLE_BY_ALL if status.st_gid == 0 else WRITABLE_BY_ALL | WRITABLE_BY_GROUP)
     # In a directory like /tmp only owners may rename and remove, and what is below belongs to root or this user.
     is_guarded = status.st_mode & STICKY and status.st_mode & FILE_TYPE == DIRECTORY
-    if status.st_uid not in (0, posix.geteuid()) or (others and not is_guarded):
-        return path
-    return "" if path == "/" else writable_by_others(directory_of(path))
+    return status.st_uid not in (0, posix.geteuid()) or bool(others and not is_guarded)
 
 
 def _mode(path: str) -> int:

@@ -87,7 +87,7 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
 
 def _require_safe(what: str, path: str, error: type[ToolkitError]) -> None:
     """Raise an error where users other than root may replace a part of a program's path, or of where it leads."""
-    if replaceable := writable_by_others(path) or writable_by_others(os.path.realpath(path)):
+    if replaceable := writable_by_others(path):
         raise error(
             f"{what} can be replaced by users other than root, who may write to {replaceable}",
             hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
