@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -60,15 +61,13 @@ def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profil
     """Return what a document describes, with `models` for those it does not define; ProfileError if it is not one."""
     try:
         return _profile(parse_field("a profile", "dict[str, Any]", document, {}), name, models)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         message = f"profile {name} cannot be understood: {error}"
         raise ProfileError(message, hint="compare it with a recorded one") from error
 
 
 def format_profile(profile: Profile) -> bytes:
     """Return a profile as a document for people: complete, but without what is as by default."""
-    import json
-
     models = _models_by_name(profile)
     told = (*ALWAYS, *(("processes",) if profile.processes else ()))
     names = [next(name for name, model in models.items() if model == gpu.model) for gpu in profile.gpus]
@@ -140,8 +139,11 @@ def gpu_model(name: str) -> GpuModel:
 def _read_file(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            return plain_json.loads(file.read())
+            document = plain_json.loads(file.read())
+        # JSON can name half of a character ("\ud800"), which no file holds.
+        json.dumps(document, ensure_ascii=False).encode()
     except OSError as error:
         raise ProfileError(f"profile {path} cannot be read: {reason(error)}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProfileError(f"profile {path} is not JSON: {error}") from error
+    return document
