@@ -141,15 +141,14 @@ def find_unlinked_devices(host: Host, render_minors: Collection[int]) -> list[Dr
     ]
 
 
-def find_owners(
-    host: Host, devices: Iterable[DrmDevice], address_by_path: Mapping[str, PciAddress]
-) -> dict[str, PciAddress]:
+def find_owners(host: Host, devices: Iterable[DrmDevice], found: Iterable[FoundGpu]) -> dict[str, PciAddress]:
     """Return the PCI function of the amdgpu driver that each of its DRM devices belongs to, by the device's path.
 
-    `address_by_path` has those of partitions in use, of which KFD knows. Another belongs to the function whose minor
-    comes before its own, because a function takes the minors of its partitions together with its own.
+    `found` are the GPUs and partitions in use, of which KFD knows. Another partition belongs to the function whose
+    minor comes before its own, because a function takes the minors of its partitions together with its own.
     """
     functions = set(amdgpu_pci_addresses(host))
+    address_by_path = {gpu.device.path: gpu.pci_address for gpu in found}
     owners: dict[str, PciAddress] = {}
     owner = None
     for device in sorted(devices, key=lambda device: device.render_minor or 0):

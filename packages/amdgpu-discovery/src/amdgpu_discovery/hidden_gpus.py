@@ -85,7 +85,7 @@ def _count_hidden(
 def _render_minors_by_function(host: Host, found: Sequence[FoundGpu]) -> dict[PciAddress, list[int]]:
     """Return the render minors of each PCI function of the driver, its own and those of its partitions, in order."""
     devices = read_drm_devices(host)
-    owners = find_owners(host, devices, {gpu.device.path: gpu.pci_address for gpu in found})
+    owners = find_owners(host, devices, found)
     minors: dict[PciAddress, list[int]] = {address: [] for address in amdgpu_pci_addresses(host)}
     for device in devices:
         owner = owners.get(device.path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
-from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.usage.amounts import parse_count, parse_optional
 from amdgpu_discovery.value import Value
 
@@ -17,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
 # Reading these wakes nothing and asks the hardware nothing.
@@ -88,9 +88,7 @@ def list_attributes(host: Host, address: str, *, with_errors: bool) -> list[str]
     return names
 
 
-def parse_attributes(
-    texts: Mapping[str, str], *, bad_page_threshold: str = "", limits: HealthLimits = NO_LIMITS
-) -> Measured:
+def parse_attributes(texts: Mapping[str, str], bad_page_threshold: str, limits: HealthLimits) -> Measured:
     """Return what attributes say, by their names below the function, with the administrator's limits in front."""
     flat = {os.path.basename(name): text for name, text in texts.items() if "/" not in name or "hwmon/" in name}
     total = parse_optional(flat.get("mem_info_vram_total", ""))

@@ -120,7 +120,7 @@ def _health(known: Mapping[str, FileAnswer], bad_page_threshold: str, limits: He
     if not known:
         return Health(is_unknown=True)
     texts = {name: answer.text for name, answer in known.items() if not answer.error}
-    measured = parse_attributes(texts, bad_page_threshold=bad_page_threshold, limits=limits)
+    measured = parse_attributes(texts, bad_page_threshold, limits)
     broken = next((name for name, answer in known.items() if answer.error in GIVEN_UP), "")
     if broken:
         reason = f"reading {broken} ends with {GIVEN_UP[known[broken].error]}"

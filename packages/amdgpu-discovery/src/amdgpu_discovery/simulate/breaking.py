@@ -10,11 +10,11 @@ from amdgpu_discovery.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.models import PCI_DEVICES
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import NODES
 from amdgpu_discovery.simulate.pci_sysfs import AMDGPU
 
-FUNCTIONS = "/sys/bus/pci/devices"
 # What the function says then, by the names of its attributes. None never answers.
 FAULTS: dict[str, dict[str, str | None]] = {
     "hot": {
@@ -51,7 +51,7 @@ def break_gpu(host: Host, number: int, fault: str) -> None:
     if fault == LOST:
         _lose(host, [each for each in gpus if each.pci_address == gpu.pci_address])
     for name, text in FAULTS.get(fault, {}).items():
-        _say(host.path(f"{FUNCTIONS}/{gpu.pci_address}/{name}"), text)
+        _say(host.path(f"{PCI_DEVICES}/{gpu.pci_address}/{name}"), text)
 
 
 def _say(path: str, text: str | None) -> None:
@@ -84,4 +84,4 @@ def _traces(host: Host, gpu: GpuLocation) -> Iterator[str]:
         yield f"{DRM_CLASS}/{name}"
     yield f"{NODES}/{gpu.kfd_node}"
     yield f"{AMDGPU}/{gpu.pci_address}"
-    yield f"{FUNCTIONS}/{gpu.pci_address}"
+    yield f"{PCI_DEVICES}/{gpu.pci_address}"

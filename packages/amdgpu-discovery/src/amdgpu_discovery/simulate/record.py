@@ -6,11 +6,12 @@ import os
 import stat
 from collections.abc import Iterator
 
+from amdgpu_discovery.device_nodes import read_kfd_number
 from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.drm import AMDGPU_DRIVER, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.kfd_topology import TOPOLOGY, parse_number, read_generation
 from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.placement import SHARED_MINORS
@@ -19,7 +20,6 @@ from amdgpu_discovery.simulate.record_gpu import (
     gather_gpus,
     read_connectors,
     read_id,
-    read_number,
     read_numbers,
     record_gpu,
 )
@@ -73,13 +73,13 @@ def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Prof
 
 
 def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) -> Driver:
-    major = host.read_attribute("/sys/class/kfd/kfd/dev").partition(":")[0]
+    kfd_number = read_kfd_number(host)
     known = {key for gpu in found for key in read_numbers(host, f"{gpu.node.path}/properties")}
     minors = [minor or 0 for device in devices for minor in (device.card_minor, device.render_minor)]
     return Driver(
         version=host.read_attribute(DRIVER_VERSION),
-        kfd_major=int(major) if major.isdecimal() else None,
-        generation_id=read_number(host, f"{TOPOLOGY}/generation_id"),
+        kfd_major=kfd_number[0] if kfd_number else None,
+        generation_id=parse_number(read_generation(host)),
         xcp_separator="." if any("/amdgpu_xcp." in device.path for device in devices) else "_",
         shared_minors=max(minors, default=0) in SHARED_MINORS,
         peer_to_peer=any(host.names(f"{gpu.node.path}/p2p_links") for gpu in found),

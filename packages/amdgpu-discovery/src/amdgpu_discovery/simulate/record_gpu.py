@@ -13,7 +13,9 @@ from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attributes
 from amdgpu_discovery.health.reading import GIVEN_UP, MOST_SECONDS
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import KfdNode, read_gpu_id, read_vram_bytes
+from amdgpu_discovery.kfd_topology import KfdNode, parse_number, read_gpu_id, read_vram_bytes
+from amdgpu_discovery.models import PCI_DEVICES
+from amdgpu_discovery.numbering import parse_hexadecimal
 from amdgpu_discovery.simulate.kfd_sysfs import DERIVED_PROPERTIES, OPTIONAL_PROPERTIES
 from amdgpu_discovery.simulate.links import XGMI, XGMI_WEIGHT
 from amdgpu_discovery.simulate.profile import GpuModel, SimulatedGpu
@@ -27,7 +29,6 @@ ATTRIBUTES = (
 XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in MODES_BY_XCC_COUNT.items()}
 # drivers/gpu/drm/amd/amdgpu/amdgpu_xcp.c: one beside each function for each partition it could have but the first.
 XCP_DEVICES = 7
-PCI_DEVICES = "/sys/bus/pci/devices"
 AMD = "0x1002"
 # Display controllers and accelerators.
 GPU_CLASSES = ("0x03", "0x12")
@@ -35,17 +36,9 @@ GPU_CLASSES = ("0x03", "0x12")
 ERRORS = {number: f"[{errno.errorcode[number]}]" for number in GIVEN_UP}
 
 
-def read_number(host: Host, path: str, *, base: int = 10) -> int | None:
-    """Return the number in an attribute; None where it has none or cannot be read."""
-    try:
-        return int(host.read_attribute(path), base)
-    except ValueError:
-        return None
-
-
 def read_id(host: Host, path: str) -> int:
     """Return the number in an attribute that the kernel prints in hexadecimal; 0 where it has none."""
-    return read_number(host, path, base=16) or 0
+    return parse_hexadecimal(host.read_attribute(path))
 
 
 def read_numbers(host: Host, path: str) -> dict[str, int]:
@@ -66,7 +59,7 @@ def record_model(host: Host, path: str, nodes: list[KfdNode]) -> GpuModel:
         subsystem_device=read_id(host, f"{path}/subsystem_device"),
         revision=read_id(host, f"{path}/revision"),
         pci_class=read_id(host, f"{path}/class"),
-        vram_bytes=read_number(host, f"{path}/mem_info_vram_total"),
+        vram_bytes=parse_number(host.read_attribute(f"{path}/mem_info_vram_total")),
         attributes={name: text for name, text in attributes.items() if text},
         **_record_node(host, path, nodes),
     )
@@ -137,14 +130,14 @@ class GatheredGpu(Value):
 
 def gather_gpus(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) -> list[GatheredGpu]:
     """Return the GPUs of a host in the order in which KFD lists them, then those that it does not list."""
-    owner_by_path = find_owners(host, devices, {gpu.device.path: gpu.pci_address for gpu in found})
+    owner_by_path = find_owners(host, devices, found)
     gpus = [_gather(host, address, found, devices, owner_by_path) for address in _gpu_addresses(host)]
     return sorted(gpus, key=lambda gpu: (not gpu.nodes, gpu.nodes[0].node.number if gpu.nodes else 0))
 
 
 def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
     """Return a GPU as a profile has it."""
-    numa_node = read_number(host, f"{gpu.path}/numa_node")
+    numa_node = parse_number(host.read_attribute(f"{gpu.path}/numa_node"))
     recorded = SimulatedGpu(
         model=record_model(host, gpu.path, [found.node for found in gpu.nodes]),
         pci_address=str(gpu.pci_address),
