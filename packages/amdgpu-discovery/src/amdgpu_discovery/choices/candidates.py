@@ -38,11 +38,10 @@ def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO
         raise no_gpu()
     fitting = _without_integrated(choice, gpus, rules)
     for condition in choice.conditions:
-        group = _numbers_of_group(condition, gpus, rules) if condition.kind == GROUP else ()
-        fitting = [gpu for gpu in fitting if _FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group)]
+        fits = _test_of(condition, gpus, rules)
+        fitting = [gpu for gpu in fitting if fits(gpu)]
         if not fitting:
-            alone = any(_FITS[condition.kind](gpu, condition) and _is_in(gpu, condition, group) for gpu in gpus)
-            wanted = [shown(each.text) for each in (choice.conditions if alone else [condition])]
+            wanted = [shown(each.text) for each in (choice.conditions if any(map(fits, gpus)) else [condition])]
             what = wanted[0] if len(wanted) == 1 else f"all of {', '.join(wanted)}"
             raise RequestError(f"{shown(choice.text)}: no GPU of this host fits {what}", hint=SHOW_GPUS)
     _require_enough(choice, fitting, gpus)
@@ -96,6 +95,14 @@ def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules)
     return list(gpus) if rules.integrated or named or not discrete else discrete
 
 
+def _test_of(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> Callable[[Gpu], bool]:
+    """Return what tells whether a GPU is as a condition says; RequestError for an unknown group."""
+    if condition.kind == GROUP:
+        numbers = _numbers_of_group(condition, gpus, rules)
+        return lambda gpu: gpu.number in numbers
+    return lambda gpu: _FITS[condition.kind](gpu, condition)
+
+
 def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> tuple[int, ...]:
     request = rules.groups.get(condition.wanted)
     if request is None:
@@ -108,10 +115,6 @@ def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRu
         return tuple(gpu.number for gpu in select_gpus(gpus, request))
     except RequestError as error:
         raise RequestError(f"{condition.text}: {error.message}", hint=error.hint) from error
-
-
-def _is_in(gpu: Gpu, condition: Condition, group: Sequence[int]) -> bool:
-    return condition.kind != GROUP or gpu.number in group
 
 
 def _fits_vram(gpu: Gpu, condition: Condition) -> bool:
@@ -131,5 +134,4 @@ _FITS: Mapping[str, Callable[[Gpu, Condition], bool]] = {
     INTEGRATED: lambda gpu, _: gpu.is_apu,
     # A GPU that cannot be partitioned is whole.
     MODE: lambda gpu, condition: (gpu.compute_partition or "SPX") == condition.wanted,
-    GROUP: lambda *_: True,
 }
