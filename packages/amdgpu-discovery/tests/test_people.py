@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.people import behind_sudo, person_behind
+from amdgpu_discovery.people import NoSuchUser, behind_sudo, find_user, person_behind
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,16 @@ def test_sudo_says_who_became_root(monkeypatch, told, uid):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     assert behind_sudo({"SUDO_UID": told}) == uid
+
+
+@pytest.mark.parametrize("word", ["4294967295", "9999999999", "nobody-of-this-name"])
+def test_a_number_that_no_user_can_have_is_no_user(word):
+    with pytest.raises(NoSuchUser, match=f"there is no user '{word}'"):
+        find_user(word)
+
+
+def test_a_user_is_named_by_name_or_number():
+    assert (find_user("root"), find_user("4294967294"), find_user("")) == (0, 4294967294, None)
 
 
 def test_a_user_is_not_believed_to_be_another(monkeypatch):

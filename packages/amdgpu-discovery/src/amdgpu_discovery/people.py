@@ -27,12 +27,17 @@ class NoSuchUser(ToolkitError):
     exit_code = 2
 
 
+def parse_uid(text: str) -> int | None:
+    """Return the number of a user, None for any other text."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_UID
+    return int(text) if is_number and int(text) <= LARGEST_UID else None
+
+
 def find_user(word: str) -> int | None:
     """Return the number of a user by name or number, also of one that was deleted; None for "". NoSuchUser."""
-    if not word:
-        return None
-    if word.isascii() and word.isdecimal() and len(word) <= LONGEST_UID:
-        return int(word)
+    number = parse_uid(word)
+    if number is not None or not word:
+        return number
     # What gives out GPUs knows numbers only.
     import pwd
 
@@ -44,9 +49,7 @@ def find_user(word: str) -> int | None:
 
 def behind_sudo(environment: Mapping[str, str]) -> int | None:
     """Return the user who became root by sudo, as sudo says; None for all others."""
-    told = environment.get("SUDO_UID", "")
-    is_number = told.isascii() and told.isdecimal() and len(told) <= LONGEST_UID
-    return int(told) if is_number and int(told) <= LARGEST_UID and os.geteuid() == 0 else None
+    return parse_uid(environment.get("SUDO_UID", "")) if os.geteuid() == 0 else None
 
 
 def person_behind(uid: int, *, login: int | None, sudo: int | None) -> int | None:
@@ -82,7 +85,8 @@ def read_user_names(host: Host) -> dict[int, str]:
         return {}
     names: dict[int, str] = {}
     for line in content.decode("utf-8", "replace").splitlines():
-        name, _, uid = (*line.split(":"), "", "", "")[:3]
-        if uid.isascii() and uid.isdecimal() and len(uid) <= len(str(1 << 32)):
-            names.setdefault(int(uid), name)
+        name, _, text = (*line.split(":"), "", "", "")[:3]
+        uid = parse_uid(text)
+        if uid is not None:
+            names.setdefault(uid, name)
     return names
