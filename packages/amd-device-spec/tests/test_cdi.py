@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_names import STRATEGIES
-from amd_device_spec.errors import SpecError
 from amd_device_spec.validate import form_problems
 from amd_device_spec.validate_host import host_problems
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.simulate import build_host, profile_names, random_profile
 
 KFD = {

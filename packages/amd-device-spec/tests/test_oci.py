@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import build_edits
 from amd_device_spec.oci_annotation import apply_edits, remove_edits
-from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.gpu import DeviceNode
 
 RENDER = DeviceNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o660, uid=0, gid=110)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amd_device_spec.errors import SpecError
 from amd_device_spec.request import GpuRequest, keep_last_request, requested_gpus
 from amd_device_spec.settings import Settings
+from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.oci_spec import holds_sys_admin
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from amd_device_spec.cdi import build_cdi_spec as build_cdi_spec
     from amd_device_spec.cdi_text import format_spec as format_spec
     from amd_device_spec.cdi_text import parse_spec as parse_spec
-    from amd_device_spec.errors import SpecError as SpecError
     from amd_device_spec.oci import Edits as Edits
     from amd_device_spec.oci import build_edits as build_edits
     from amd_device_spec.oci_annotation import apply_edits as apply_edits
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from amd_device_spec.validate import Problem as Problem
     from amd_device_spec.validate import form_problems as form_problems
     from amd_device_spec.validate_host import host_problems as host_problems
+    from amdgpu_discovery.errors import SpecError as SpecError
 
 _MODULE_BY_NAME = {
     "CdiOptions": "cdi",
@@ -59,7 +59,7 @@ _MODULE_BY_NAME = {
     "Settings": "settings",
     "read_settings": "settings",
     "SettingsError": "settings",
-    "SpecError": "errors",
+    "SpecError": "oci",
 }
 __all__ = list(_MODULE_BY_NAME)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi_version import VERSIONS, needed_version
-from amd_device_spec.errors import SpecError
 from amd_device_spec.oci import ACCESS, OPEN_MODE
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -54,9 +54,9 @@ class CdiOptions(Value):
 
 def check_options(options: CdiOptions) -> None:
     """SpecError where no engine, or not every engine, can cope with what was chosen."""
-    if problem := cdi_names.vendor_problem(options.vendor):
+    if problem := cdi_names.label_problem(options.vendor):
         raise SpecError(f"the vendor {options.vendor!r} {problem}", hint="as in --vendor=example.com")
-    if problem := cdi_names.class_problem(options.device_class):
+    if problem := cdi_names.label_problem(options.device_class):
         raise SpecError(f"the class {options.device_class!r} {problem}", hint="as in --class=gpu")
     if options.spec_version and options.spec_version not in VERSIONS:
         raise SpecError(f"CDI has no version {options.spec_version}", hint=f"it has {', '.join(VERSIONS)}")

@@ -51,24 +51,14 @@ def names_of(
     return named
 
 
-def vendor_problem(vendor: str) -> str:
-    """Return what is wrong with the part of a kind before the slash, "" if nothing is."""
-    return _label_problem(vendor)
-
-
-def class_problem(device_class: str) -> str:
-    """Return what is wrong with the part of a kind behind the slash, "" if nothing is."""
-    return _label_problem(device_class)
-
-
 def kind_problem(kind: str) -> str:
     """Return what is wrong with `vendor/class`, "" if nothing is."""
     vendor, slash, device_class = kind.partition("/")
     if not slash:
         return "is not of the form vendor/class"
-    if problem := _label_problem(vendor):
+    if problem := label_problem(vendor):
         return f"has a vendor that {problem}"
-    if problem := _label_problem(device_class):
+    if problem := label_problem(device_class):
         return f"has a class that {problem}"
     return ""
 
@@ -93,7 +83,8 @@ def _model_names(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
     return gpus_by_name
 
 
-def _label_problem(label: str) -> str:
+def label_problem(label: str) -> str:
+    """Return what is wrong with the vendor or the class of a kind, "" if nothing is."""
     # One letter is legal, but makes dockerd 28 crash.
     if len(label) < 2:
         return "has fewer than two characters"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_device_spec.errors import SpecError
+from amdgpu_discovery.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

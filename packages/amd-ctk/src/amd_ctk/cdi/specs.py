@@ -21,13 +21,12 @@ from amd_ctk.gpu_groups import Groups, select_groups
 from amd_ctk.listing import select_requested
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
-from amd_device_spec.errors import SpecError
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
+from amdgpu_discovery.errors import FileError, RequestError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
