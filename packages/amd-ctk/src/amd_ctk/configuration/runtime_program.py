@@ -62,7 +62,7 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
     beside.append(os.path.dirname(sys.executable))
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
-        if os.path.isabs(candidate) and _is_program(candidate):
+        if os.path.isabs(candidate) and is_program(candidate):
             # An upgrade from AMD's toolkit 1.x leaves a link in /usr/local/bin, which sudo finds first.
             is_of_packages = os.path.realpath(candidate) == os.path.realpath(PROGRAM_OF_PACKAGES)
             return PROGRAM_OF_PACKAGES if is_of_packages else candidate
@@ -75,7 +75,7 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
         raise NoRuntimeProgram(
             f"the runtime path {path} is not absolute", hint="give an absolute path; an engine may have another PATH"
         )
-    if must_exist and not _is_program(path):
+    if must_exist and not is_program(path):
         raise NoRuntimeProgram(
             f"the runtime path {path} is not a program", hint="install it first, or the engine cannot start containers"
         )
@@ -94,7 +94,8 @@ def _require_safe(what: str, path: str, error: type[ToolkitError]) -> None:
         )
 
 
-def _is_program(path: str) -> bool:
+def is_program(path: str) -> bool:
+    """Return whether a path leads to a file that this user may execute."""
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 

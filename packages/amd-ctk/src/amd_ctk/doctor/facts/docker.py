@@ -8,6 +8,7 @@ from typing import Any
 
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
+from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
@@ -231,12 +232,8 @@ def _judge(document: Document) -> DockerFacts:
         file_runtimes=tuple(programs),
         file_cdi=cdi if isinstance(cdi, bool) else None,
         missing_programs=tuple(find_missing(programs.values())),
-        closed_programs=tuple(path for path in programs.values() if os.path.exists(path) and not _is_program(path)),
+        closed_programs=tuple(path for path in programs.values() if os.path.exists(path) and not is_program(path)),
     )
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _find_undefined(document: Document, options: CommandLine) -> str:
