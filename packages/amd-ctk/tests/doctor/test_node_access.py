@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_ctk.doctor.checks.gpus import check_node_access
+from amd_ctk.doctor.checks.kernel import check_user_namespace
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts
 from amd_ctk.doctor.facts.docker import DockerFacts
@@ -21,15 +22,15 @@ CARD = DeviceNode(path="/dev/dri/card0", major=226, minor=0, mode=0o600, uid=0, 
 ONLY_ROOT = " and group render: only root may open it"
 
 
-def judge(*nodes):
+def judge(*nodes, by=check_node_access, is_user_namespace=False):
     facts = Facts(
-        kernel=KernelFacts(),
+        kernel=KernelFacts(is_user_namespace=is_user_namespace),
         gpus=GpuFacts(nodes=nodes, group_names={0: "root", 110: "render"}),
         docker=DockerFacts(),
         cdi=CdiFacts(),
         toolkit=ToolkitFacts(),
     )
-    finding = check_node_access.judge(facts)
+    finding = by.judge(facts)
     return finding and (finding.state, finding.words)
 
 
@@ -50,3 +51,10 @@ def judge(*nodes):
 )
 def test_the_group_of_every_node_has_to_be_one(nodes, finding):
     assert judge(*nodes) == finding
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state"), [((KFD, RENDER, CARD.replace(gid=65534)), "ok"), ((KFD, RENDER.replace(gid=65534)), "bad")]
+)
+def test_a_card_may_be_closed_in_a_user_namespace_because_programs_compute_without(nodes, state):
+    assert judge(*nodes, by=check_user_namespace, is_user_namespace=True)[0] == state

@@ -128,7 +128,7 @@ def check_user_namespace(facts: Facts) -> Finding | None:
             f"this is a user namespace without the nodes: {facts.gpus.node_problems[0].message}",
             fix="pass /dev/kfd and the render nodes in: pct set ID -dev0 /dev/kfd,mode=0666 -dev1 ...",
         )
-    unmapped = [node for node in facts.gpus.nodes if NOBODY in (node.uid, node.gid) and node.mode & 0o006 != 0o006]
+    unmapped = [node for node in facts.gpus.closed_nodes if NOBODY in (node.uid, node.gid)]
     if unmapped:
         return bad(
             f"{unmapped[0].path} has no owner here: its group is not mapped into this user namespace",
