@@ -7,7 +7,7 @@ from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu
 from amdgpu_discovery.gpu import NO_RENDER_NODE, NOT_IN_KFD, Gpu, GpuLocation, PciAddress, UnnumberedGpu
 from amdgpu_discovery.hidden_gpus import find_hidden_functions
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import parse_number, read_gpu_id, read_topology, read_vram_bytes
+from amdgpu_discovery.kfd_topology import parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.numbering import join_gpus, number_gpus, parse_hexadecimal
 
 # LLVM's processors that exist only in APUs (AMDGPU back end, "Processors"); MI300A shares gfx942 with MI300X.
@@ -25,8 +25,8 @@ APU_DEVICE_IDS = frozenset((0x74A0, 0x15DD, 0x15D8))
 
 def find_gpus(host: Host) -> list[Gpu]:
     """Return every GPU and partition that this process may use, by number. Errors as `locate_gpus`."""
-    found, hidden = join_gpus(host)
-    numbered = zip(found, number_gpus(host, found, hidden), strict=True)
+    found, topology = join_gpus(host)
+    numbered = zip(found, number_gpus(host, found, topology.hidden), strict=True)
     return [_describe(host, gpu, location) for gpu, location in numbered]
 
 
@@ -35,11 +35,11 @@ def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
 
     Where the device cgroup of this process hides GPUs, those that may be the hidden ones are left out.
     """
-    found, hidden = join_gpus(host)
+    found, topology = join_gpus(host)
     numbered = {gpu.pci_address for gpu in found}
-    if hidden:
+    if topology.hidden:
         numbered |= find_hidden_functions(host, found)
-    slots_in_kfd = {node.slot for node in read_topology(host).gpu_nodes}
+    slots_in_kfd = {node.slot for node in topology.gpu_nodes}
     device_by_address = {device.pci_address: device for device in read_drm_devices(host)}
     return [
         _describe_unnumbered(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.drm import DrmDevice
     from amdgpu_discovery.hidden_gpus import Position
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.kfd_topology import KfdNode
+    from amdgpu_discovery.kfd_topology import KfdNode, Topology
 
     # A function's address, and its device where it has minors of its own.
     Parent = tuple[PciAddress, DrmDevice | None]
@@ -37,8 +37,8 @@ def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
     no `pci_unique_id` is read and all are 0, for those who choose by number alone. [] where the driver is loaded and
     has no GPU; DriverUnavailable where it is not loaded, GpusHidden where this process may use none.
     """
-    found, hidden = join_gpus(host)
-    return number_gpus(host, found, hidden, board_ids=board_ids)
+    found, topology = join_gpus(host)
+    return number_gpus(host, found, topology.hidden, board_ids=board_ids)
 
 
 def require_all_gpus(gpus: Sequence[GpuLocation]) -> None:
@@ -54,8 +54,8 @@ def hidden_numbers(gpus: Sequence[GpuLocation]) -> list[int]:
     return [number for number in range(gpus[0].host_total if gpus else 0) if number not in usable]
 
 
-def join_gpus(host: Host) -> tuple[list[FoundGpu], int]:
-    """Return the GPUs and partitions that this process may use, in the order of their numbers, and how many are hidden.
+def join_gpus(host: Host) -> tuple[list[FoundGpu], Topology]:
+    """Return the GPUs and partitions that this process may use, in the order of their numbers, and what KFD lists.
 
     Errors as `locate_gpus`.
     """
@@ -71,7 +71,7 @@ def join_gpus(host: Host) -> tuple[list[FoundGpu], int]:
     found = _join(node_by_minor, devices, parents)
     if topology.hidden and not found:
         raise GpusHidden(topology.hidden, topology.hidden)
-    return sorted(found, key=lambda gpu: gpu.sort_key), topology.hidden
+    return sorted(found, key=lambda gpu: gpu.sort_key), topology
 
 
 def number_gpus(host: Host, found: Sequence[FoundGpu], hidden: int, *, board_ids: bool = True) -> list[GpuLocation]:

@@ -55,9 +55,11 @@ def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Prof
     `find_gpus`, and GpusHidden where the reader's device cgroup hides GPUs.
     """
     is_loaded = host.stat(AMDGPU_DRIVER) is not None
-    found, hidden = join_gpus(host) if is_loaded else ([], 0)
-    if hidden:
-        raise GpusHidden(hidden, len(found) + hidden)
+    found: list[FoundGpu] = []
+    if is_loaded:
+        found, topology = join_gpus(host)
+        if topology.hidden:
+            raise GpusHidden(topology.hidden, len(found) + topology.hidden)
     devices = read_drm_devices(host)
     profile = Profile(
         name=name,
