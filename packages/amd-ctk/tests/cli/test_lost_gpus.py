@@ -203,3 +203,25 @@ def test_a_spec_that_names_a_lost_gpu_is_compared_with_those_that_are_left(made,
 
     assert (answer.returncode, answer.stderr) == (1, "")
     assert "the spec offers 4 GPUs, but this machine has 3 GPUs\n" in answer.stdout
+
+
+def test_explain_says_that_a_node_of_an_old_cdi_spec_leads_nowhere(made, lose, amd_ctk):
+    amd_ctk("cdi", "generate")
+    node = devices(made)["3"]
+    lose(3)
+    os.unlink(made.path(node))
+
+    answer = amd_ctk("explain", "--", "podman", "run", "--device", "amd.com/gpu=3", "--device", "amd.com/gpu=0", "rocm")
+    alone = amd_ctk("explain", "--", "podman", "run", "--device", "amd.com/gpu=3", "rocm")
+
+    problem = (
+        f"problem: {node} leads nowhere, because its GPU is gone: write a new CDI spec with 'sudo amd-ctk cdi generate'"
+    )
+    assert (answer.returncode, alone.returncode) == (0, 1)
+    assert problem in answer.stdout.splitlines()
+    assert alone.stdout.splitlines() == [
+        "The container gets no GPU",
+        "config.json is not changed",
+        problem,
+        "note: the environment of the image rocm is not known here",
+    ]

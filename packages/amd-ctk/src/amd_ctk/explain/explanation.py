@@ -64,7 +64,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
     notes = [*container.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
     asks = _asks(container) or bool(container.gpus) or bool(container.problems)
-    lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus))
+    lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus or explanation.problems))
     return explanation.replace(
         plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems), lacks_gpus=lacks_gpus
     )
@@ -86,7 +86,7 @@ def _explain(
 ) -> Explanation:
     if container and container.privileged:
         plan = with_host_nodes(plan, find_located(host))
-    usable = find_usable(plan, container) if container else UsableGpus(gpus=tuple(plan.gpus))
+    usable = find_usable(plan, container, host) if container else UsableGpus(gpus=tuple(plan.gpus))
     # Without the filters that are taken out.
     entries = plan.spec.get("process", {}).get("env") or []
     inside = look_inside(usable.gpus, dict(entry.partition("=")[::2] for entry in entries))

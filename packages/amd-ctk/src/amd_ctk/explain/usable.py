@@ -21,6 +21,7 @@ from amd_ctk.explain.rocm_inside import (
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
@@ -47,7 +48,7 @@ def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
     return plan.replace(given=(*plan.given, *found))
 
 
-def find_usable(plan: Plan, container: Container) -> UsableGpus:
+def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     """Return which GPUs of a plan programs can use in a container whose spec an engine made."""
     devices = [device for device in plan.spec["linux"]["devices"] if _is_for_compute(device["path"])]
     present = {device["path"] for device in devices} | {node.path for node in plan.nodes}
@@ -55,6 +56,10 @@ def find_usable(plan: Plan, container: Container) -> UsableGpus:
         return UsableGpus(gpus=())
     missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
     problems = [f"{missing}: {fix}"] if missing else []
+    problems += [
+        f"{gone} leads nowhere, because its GPU is gone: write a new CDI spec with 'sudo amd-ctk cdi generate'"
+        for gone in _find_gone(devices, host)[:1]
+    ]
     closed = _find_closed(devices, container, plan)
     unknown = _names_of_image(container) if closed else []
     if closed and not unknown:
@@ -78,6 +83,12 @@ def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]
         return list(located)
     nodes = ({"type": "c", "major": DRM_MAJOR, "minor": gpu.render_minor} for gpu in located)
     return [gpu for gpu, node in zip(located, nodes, strict=True) if _may_use(node, plan.spec)]
+
+
+def _find_gone(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
+    """Return the render nodes that the host has not: engines make those of a CDI spec by the numbers in it."""
+    renders = [device for device in devices if device["major"] == DRM_MAJOR]
+    return [device["path"] for device in renders if host.stat(f"{DRI}/renderD{device['minor']}") is None]
 
 
 def _is_for_compute(path: str) -> bool:
