@@ -120,7 +120,7 @@ def test_what_means_nobody_is_refused_and_changes_nothing(served: Host, amd_ctk,
 
 
 def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_ctk) -> None:
-    amd_ctk("config", "set", "users", "alice")
+    Path(served.path("/etc/amd-container-toolkit/config.toml")).write_text('users = ["alice"]\n')
 
     answer = amd_ctk("users", "list")
 
@@ -129,6 +129,20 @@ def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_c
         "config.toml: users: 'alice' is not NAME=NUMBER, @GROUP=NUMBER or everyone"
         " (let 'sudo amd-ctk users' write it)\n"
     )
+
+
+def test_config_writes_no_users_that_nobody_understands(served: Host, amd_ctk) -> None:
+    answers = [amd_ctk("config", "set", "users", "alice=1001", wrong) for wrong in ("alice", "bob=1002:gpus=many")]
+
+    assert [(answer.returncode, answer.stdout, answer.stderr) for answer in answers] == [
+        (
+            8,
+            "",
+            "users: 'alice' is not NAME=NUMBER, @GROUP=NUMBER or everyone (let 'sudo amd-ctk users' write it)\n",
+        ),
+        (8, "", "users: 'many' is not a number (let 'sudo amd-ctk users' write it)\n"),
+    ]
+    assert amd_ctk("users", "list").stdout == NOBODY
 
 
 @pytest.mark.parametrize(

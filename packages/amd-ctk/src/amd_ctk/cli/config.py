@@ -21,6 +21,7 @@ from amd_device_spec.settings import (
     KINDS,
     LISTS,
     SICKNESS,
+    USERS,
     Settings,
     SettingsError,
     check_settings,
@@ -91,6 +92,10 @@ def set_(
     _check(key, value)
     if key == GROUPS:
         _check_groups(values)
+    if key == USERS:
+        from amd_ctk.sharing.permissions import parse_users
+
+        parse_users(values)
     if len(values) > 1 and not is_list:
         raise typer.BadParameter(f"{key} takes one value")
     if key in AMOUNTS:

@@ -47,15 +47,15 @@ class NobodyCalledThat(ToolkitError):
 
 def read_permissions(host: Host) -> list[Permission]:
     """Return who may reserve GPUs; SettingsError."""
-    return parse_users(read_written_settings(host).users, host)
+    return parse_users(read_written_settings(host).users, host.path(CONFIG_FILE))
 
 
-def parse_users(users: Iterable[str], host: Host) -> list[Permission]:
-    """Return what the setting says; SettingsError."""
+def parse_users(users: Iterable[str], where: str = "") -> list[Permission]:
+    """Return what the setting says in the file `where`, or would say in none; SettingsError."""
     try:
         return [parse_permission(text) for text in users]
     except ValueError as error:
-        problem = f"{host.path(CONFIG_FILE)}: {USERS}: {error}"
+        problem = f"{where}: {USERS}: {error}" if where else f"{USERS}: {error}"
         raise SettingsError(problem, hint="let 'sudo amd-ctk users' write it") from error
 
 
@@ -64,7 +64,7 @@ def find_terms(host: Host) -> Terms:
     settings = read_settings(host)
     return Terms(
         rules=settings.choice_rules(),
-        permissions=tuple(parse_users(settings.users, host)),
+        permissions=tuple(parse_users(settings.users, host.path(CONFIG_FILE))),
         order=settings.queue_order,
         is_reserved=settings.gpu_access == RESERVED,
         idle=parse_time(settings.idle),
@@ -83,7 +83,8 @@ def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
         raise SettingsError(f"there is no group of GPUs {missing[0]}", hint="see 'amd-ctk config show gpu-groups'")
     found = find_person(rule.who)
     permission = rule.replace(who=found.who, number=found.number)
-    others = [each for each in parse_users(settings.users, host) if _key(each) != _key(permission)]
+    present = parse_users(settings.users, host.path(CONFIG_FILE))
+    others = [each for each in present if _key(each) != _key(permission)]
     return permission, _edit(host, (*others, permission))
 
 
