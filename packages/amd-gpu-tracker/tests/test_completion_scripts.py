@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -170,6 +171,20 @@ def test_a_home_directory_that_cannot_be_written_is_named(tmp_path, amd_gpu_trac
 
     told = f"{tmp_path}/.config/fish/completions cannot be written: a part of its path is not a directory"
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", f"amd-gpu-tracker: {told}\n")
+
+
+def test_who_has_no_home_directory_is_told_so(monkeypatch, capsys):
+    def nobody(_uid):
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+
+    with pytest.raises(typer.Exit) as end:
+        answer_completion(typer.main.get_command(alone()), "amd-gpu-tracker", ["--install-completion", "bash"])
+
+    assert end.value.exit_code == 1
+    assert capsys.readouterr().err == "amd-gpu-tracker: there is no home directory to install it in (set HOME)\n"
 
 
 def test_an_option_of_a_command_that_is_run_is_no_request(amd_gpu_tracker):

@@ -96,12 +96,17 @@ def _find_shell() -> str:
 
 def _install(script: str, program: str, shell: str) -> None:
     name, start_file, line = PLACES[shell]
-    path = Path.home() / name.format(program=program)
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        print(f"{program}: there is no home directory to install it in (set HOME)", file=sys.stderr)
+        raise typer.Exit(1) from error
+    path = home / name.format(program=program)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script, encoding="utf-8")
         if start_file:
-            _add_line(Path.home() / start_file, line.format(path=path))
+            _add_line(home / start_file, line.format(path=path))
     except OSError as error:
         print(f"{program}: {error.filename} cannot be written: {reason(error)}", file=sys.stderr)
         raise typer.Exit(1) from error
