@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from amd_ctk.cli.swarm import NodeSetup
+from amd_ctk.configuration import runtime_program
+from amd_ctk.swarm.resources import ResourcePlan
 from amd_device_spec.settings import Settings, read_settings
 from amd_gpu_tracker.tracker import Tracker
 
@@ -211,6 +215,23 @@ def test_amd_becomes_the_default_runtime_where_that_is_asked_for(node: Node) -> 
     settings = json.loads(node.daemon_json.read_text())
     assert settings["default-runtime"] == "amd"
     assert settings["runtimes"]["amd"]["path"].endswith("/amd-container-runtime")
+
+
+def test_without_our_runtime_the_hint_is_a_command_that_takes_its_path(host, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{tmp_path}/bin/amd-ctk"])
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/bin/python")
+    monkeypatch.setattr(sys, "prefix", f"{tmp_path}")
+    monkeypatch.setattr(runtime_program, "USUAL_DIRECTORIES", ())
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    node = NodeSetup(host(), "", dry_run=True, show_diff=False, validate=False)
+
+    with pytest.raises(runtime_program.NoRuntimeProgram) as refusal:
+        node.advertise([], ResourcePlan(), [], set_as_default=True)
+
+    assert str(refusal.value) == (
+        "amd-container-runtime is not installed (install it, or name it in 'sudo amd-ctk runtime configure"
+        " --set-as-default --runtime-path=/opt/bin/amd-container-runtime')"
+    )
 
 
 def test_a_dry_run_prints_and_changes_nothing(node: Node) -> None:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 IMAGES = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 
+RUNTIME_HINT = (
+    "install it, or name it in 'sudo amd-ctk runtime configure --set-as-default"
+    " --runtime-path=/opt/bin/amd-container-runtime'"
+)
 # Swarm counts generic resources in 64 bits with a sign (swarmkit, api/types.proto: DiscreteGenericResource).
 LARGEST_AMOUNT = 2**63 - 1
 
@@ -281,7 +285,9 @@ class NodeSetup:
         from amd_ctk.swarm.node_settings import find_obstacles, plan_setup, read_node_settings
         from amd_gpu_tracker.cli import enable_tracker
 
-        program = find_runtime_program(sys.argv[0], os.environ.get("PATH", "")) if set_as_default else ""
+        program = ""
+        if set_as_default:
+            program = find_runtime_program(sys.argv[0], os.environ.get("PATH", ""), usual_hint=RUNTIME_HINT)
         budget = self._find_given_budget(gpus, plan)
         edit = plan_setup([] if budget else resources, gpus, default_program=program)
 

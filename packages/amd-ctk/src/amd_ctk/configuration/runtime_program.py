@@ -52,7 +52,7 @@ class NoRuntimeProgram(ToolkitError):
     """There is no amd-container-runtime for an engine to call."""
 
 
-def find_runtime_program(ourselves: str, search_path: str) -> str:
+def find_runtime_program(ourselves: str, search_path: str, *, usual_hint: str = USUAL_HINT) -> str:
     """Return the path of amd-container-runtime: beside `ourselves`, beside python, on a PATH; NoRuntimeProgram.
 
     Return an absolute path: the engine may have another PATH than the user who configures it.
@@ -66,7 +66,7 @@ def find_runtime_program(ourselves: str, search_path: str) -> str:
             # An upgrade from AMD's toolkit 1.x leaves a link in /usr/local/bin, which sudo finds first.
             is_of_packages = os.path.realpath(candidate) == os.path.realpath(PROGRAM_OF_PACKAGES)
             return PROGRAM_OF_PACKAGES if is_of_packages else candidate
-    raise NoRuntimeProgram(f"{RUNTIME_PROGRAM} is not installed", hint=_how_to_install(sys.prefix))
+    raise NoRuntimeProgram(f"{RUNTIME_PROGRAM} is not installed", hint=_how_to_install(sys.prefix) or usual_hint)
 
 
 def check_runtime_path(path: str, *, must_exist: bool) -> str:
@@ -101,4 +101,4 @@ def is_program(path: str) -> bool:
 
 def _how_to_install(prefix: str) -> str:
     marks = [mark for mark in HINT_BY_MARK if os.path.exists(os.path.join(prefix, mark))]
-    return HINT_BY_MARK[marks[0]] if marks else USUAL_HINT
+    return HINT_BY_MARK[marks[0]] if marks else ""
