@@ -414,6 +414,25 @@ def test_status_shows_what_swarm_promised_where_nothing_is_tracked(node: Node) -
     )
 
 
+def test_status_leaves_out_a_task_that_ends_while_docker_is_asked(node: Node) -> None:
+    node.configure(**DEFAULT_IS_AMD, node_generic_resources=["AMD_GPU=0xEA35F57CC80DEB35"])
+    resource = {"NamedResourceSpec": {"Kind": "AMD_GPU", "Value": "0xEA35F57CC80DEB35"}}
+    node.answer(INFO, {"ServerVersion": "28", "GenericResources": [resource]})
+    environment = ["DOCKER_RESOURCE_AMD_GPU=0xEA35F57CC80DEB35"]
+    node.answer("inspect --format {{.Id}} {{json .Config.Env}} c2", f"c2 {json.dumps(environment)}\n")
+    node.answer("ps --quiet --no-trunc --filter label=com.docker.swarm.task.id", "c1\nc2\n")
+    program = node.directory / "docker"
+    ends = f"case $* in inspect*c1*) echo c2 > {next(node.directory.glob('ps_*'))};; esac"
+    program.write_text(program.read_text().replace("answer=", f"{ends}\nanswer=", 1))
+
+    answer = node("status")
+
+    assert answer.returncode == 0
+    assert answer.stdout.startswith(
+        HEADER + "0         MI210       65520       AMD_GPU=0xEA35F57CC80DEB35          c2 whole\n"
+    )
+
+
 def test_status_says_which_memory_nobody_keeps_count_of(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD)
     node("setup", "--vram")

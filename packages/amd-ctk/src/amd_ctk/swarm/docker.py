@@ -73,10 +73,27 @@ def read_labels(node_id: str) -> dict[str, str]:
 
 def read_tasks() -> dict[str, list[Resource]]:
     """Return what Swarm gave its running containers on this node, by their ids; SwarmError."""
-    ids = docker("ps", "--quiet", "--no-trunc", "--filter", f"label={TASK_LABEL}").split()
-    lines = docker("inspect", "--format", "{{.Id}} {{json .Config.Env}}", *ids).splitlines() if ids else []
+    lines = _inspect(_read_task_ids(), "{{.Id}} {{json .Config.Env}}")
     environments = dict(line.split(" ", 1) for line in lines)
     return {container_id: _resources_in(environment) for container_id, environment in environments.items()}
+
+
+def _read_task_ids() -> list[str]:
+    return docker("ps", "--quiet", "--no-trunc", "--filter", f"label={TASK_LABEL}").split()
+
+
+def _inspect(ids: list[str], template: str) -> list[str]:
+    """Return a line for each of these containers, without those that end meanwhile; SwarmError."""
+    while ids:
+        try:
+            return docker("inspect", "--format", template, *ids).splitlines()
+        except SwarmError:
+            running = _read_task_ids()
+            left = [container_id for container_id in ids if container_id in running]
+            if left == ids:
+                raise
+            ids = left
+    return []
 
 
 def read_task_names() -> dict[str, TaskName]:
