@@ -14,6 +14,7 @@ from amdgpu_discovery.errors import FileError, reason
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
 # inode(7); the module `stat` says the same and has to be imported.
 FILE_TYPE = 0o170000
@@ -79,6 +80,17 @@ def read_to_end(descriptor: int, largest: int) -> bytes:
         if left < 0:
             _refuse_large()
     return b"".join(chunks)
+
+
+def read_files(paths: Iterable[str], *, flags: int = 0) -> list[bytes | OSError]:
+    """Return the content of each file; of one that cannot be read, the error. `flags` are further ones of open(2)."""
+    found: list[bytes | OSError] = []
+    for path in paths:
+        try:
+            found.append(read_file(path, flags=flags))
+        except OSError as error:
+            found.append(error)
+    return found
 
 
 def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:

@@ -10,7 +10,7 @@ import posix
 import sys
 
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.files import absolute, is_directory, read_file
+from amdgpu_discovery.files import absolute, is_directory, read_file, read_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,13 +70,7 @@ class Host:
 
     def read_each(self, paths: Iterable[str]) -> list[bytes | OSError]:
         """Return the content of each file of `paths`; of one that cannot be read, the error."""
-        found: list[bytes | OSError] = []
-        for path in paths:
-            try:
-                found.append(read_file(self.path(path), flags=NEVER_WAIT))
-            except OSError as error:
-                found.append(error)
-        return found
+        return read_files([self.path(path) for path in paths], flags=NEVER_WAIT)
 
     def read_attributes(self, paths: Iterable[str]) -> list[str]:
         """Return each sysfs attribute of `paths` as `read_attribute` does."""
