@@ -231,6 +231,40 @@ def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, name, v
     assert named("docker run image", host, **{name: value}) == ()
 
 
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ("docker --context=default", {}),
+        ("docker -c default", {"DOCKER_CONTEXT": "far"}),
+        ("docker", {"DOCKER_CONTEXT": "default"}),
+        ("docker", {"DOCKER_CONTEXT": "far", "DOCKER_HOST": "unix:///run/docker.sock"}),
+        ("docker -H unix:///run/docker.sock", {"DOCKER_CONTEXT": "far", "DOCKER_HOST": "tcp://far"}),
+    ],
+)
+def test_the_usual_context_of_docker_is_on_this_machine(host, engine, command, environment):
+    engine("docker", json.dumps(DOCKER))
+
+    assert named(f"{command} run image", host, **environment) == ("--runtime=amd",)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ("docker --context=default", {"DOCKER_HOST": "tcp://far"}),
+        ("docker", {"DOCKER_CONTEXT": "default", "DOCKER_HOST": "tcp://far"}),
+        ("docker --context far", {"DOCKER_HOST": "unix:///run/docker.sock"}),
+        ("docker --context=", {"DOCKER_CONTEXT": "far"}),
+        ("podman -c default", {}),
+    ],
+)
+def test_the_usual_context_leads_where_docker_host_says(host, engine, asked, command, environment):
+    engine("docker", json.dumps(DOCKER))
+    engine("podman", "/usr/bin/crun", first=UNKNOWN)
+
+    assert named(f"{command} run image", host, **environment) == ()
+    assert asked() == []
+
+
 @pytest.mark.parametrize("address", ["unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "127.0.0.1:2375"])
 def test_another_docker_of_this_machine_is_asked_too(host, engine, address):
     engine("docker", json.dumps(DOCKER))

@@ -69,7 +69,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     except ExplainError:
         # The engine refuses it in its own words.
         return EngineOptions()
-    if _asks_itself(options) or is_elsewhere(before, environment):
+    if _asks_itself(options) or is_elsewhere(engine, before, environment):
         return EngineOptions()
     if chosen := options.get("runtime") or values_before(before, "--runtime"):
         if chosen[-1] in PLAIN_RUNTIMES:

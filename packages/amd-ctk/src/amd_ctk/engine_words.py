@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ENGINES = ("docker", "podman")
+DOCKER = "docker"
+ENGINES = (DOCKER, "podman")
 COMMANDS = ("run", "create")
 OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
 # Those that have their value in the next word, of Docker 20 to 28, Podman 4 to 5 and nerdctl. `-c` is Docker's
@@ -36,7 +37,7 @@ NOT_OF_PODMAN = frozenset(
     ("-H", "--host", "-n", "--address", "-l", "--context", "--tlscacert", "--tlscert", "--tlskey")
 )
 BY_ENGINE = {
-    "docker": frozenset((*FLAGS, *OF_DOCKER, "-D", "--debug", "--tls", "--tlsverify")),
+    DOCKER: frozenset((*FLAGS, *OF_DOCKER, "-D", "--debug", "--tls", "--tlsverify")),
     "podman": frozenset(
         (
             *(ENGINE_VALUES - NOT_OF_PODMAN),
@@ -47,7 +48,9 @@ BY_ENGINE = {
 }
 # What leads to an engine of another machine, of which nothing is known here.
 ELSEWHERE = frozenset(("--context", "-c", "--connection", "--remote", "-r", "--url"))
-ELSEWHERE_VARIABLES = ("DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
+ELSEWHERE_VARIABLES = ("CONTAINER_HOST", "CONTAINER_CONNECTION")
+# The context of Docker that is this machine, unless DOCKER_HOST says otherwise.
+USUAL_CONTEXT = "default"
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
@@ -111,13 +114,24 @@ def values_before(words: Sequence[str], option: str) -> list[str]:
     ]
 
 
-def is_elsewhere(before: Sequence[str], environment: Mapping[str, str]) -> bool:
+def is_elsewhere(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Return whether an engine's own options or variables lead to another machine, or to an unknown one."""
-    if any(word.partition("=")[0] in ELSEWHERE for word in before):
+    if any(environment.get(name) for name in ELSEWHERE_VARIABLES):
         return True
-    hosts = [*values_before(before, "-H"), *values_before(before, "--host"), environment.get("DOCKER_HOST", "")]
-    is_named = any(parse_address(host).is_other_machine for host in hosts)
-    return is_named or any(environment.get(name) for name in ELSEWHERE_VARIABLES)
+    if engine == DOCKER:
+        return _is_elsewhere_for_docker(before, environment)
+    return any(word.partition("=")[0] in ELSEWHERE for word in before)
+
+
+def _is_elsewhere_for_docker(before: Sequence[str], environment: Mapping[str, str]) -> bool:
+    chosen = [context for option in ("--context", "-c") for context in values_before(before, option) if context]
+    if any(context != USUAL_CONTEXT for context in chosen):
+        return True
+    given = [address for option in ("-H", "--host") for address in values_before(before, option) if address]
+    # They count more than DOCKER_CONTEXT, and the usual context leads to them.
+    if addresses := given or [address for address in (environment.get("DOCKER_HOST"),) if address]:
+        return any(parse_address(address).is_other_machine for address in addresses)
+    return not chosen and environment.get("DOCKER_CONTEXT", "") not in ("", USUAL_CONTEXT)
 
 
 def find_engine(words: Sequence[str]) -> int:

@@ -149,8 +149,16 @@ def test_a_command_for_another_machine_is_explained_as_one_for_this(command, env
     )
 
 
-def test_a_socket_is_on_this_machine():
-    assert parse_run("docker run image".split(), {"DOCKER_HOST": "unix:///run/docker.sock"}).notes == ()
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ("docker", {"DOCKER_HOST": "unix:///run/docker.sock"}),
+        ("docker", {"DOCKER_CONTEXT": "default"}),
+        ("docker --context default", {}),
+    ],
+)
+def test_a_socket_and_the_usual_context_are_on_this_machine(command, environment):
+    assert parse_run([*command.split(), "run", "image"], environment).notes == ()
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         image=image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, image)),
-        notes=(ELSEWHERE,) if is_elsewhere(before, environment) else (),
+        notes=(ELSEWHERE,) if is_elsewhere(engine, before, environment) else (),
     )
 
 
