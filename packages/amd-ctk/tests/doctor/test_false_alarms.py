@@ -151,3 +151,12 @@ def test_a_broken_file_is_named_with_what_judges_it(machine, check, path, fix):
     FAULTS[check](made)
 
     assert finding_of(made, check)[::2] == ("bad", f"correct {path}, {fix}")
+
+
+def test_settings_of_podman_are_read_where_its_user_has_them(machine):
+    made = machine()
+    FAULTS["podman-file"](made)
+    made.write("/settings/containers/containers.conf", "")
+    made.user = made.user.replace(chosen_settings="/settings")
+
+    assert finding_of(made, "podman-file")[0] != "bad"

@@ -62,6 +62,14 @@ def test_a_user_who_calls_has_a_runtime_directory_of_choice(called_by):
     assert called_by(NOBODY.pw_uid, XDG_RUNTIME_DIR="/tmp/run").runtime_directory == "/tmp/run"
 
 
+def test_a_user_who_calls_has_settings_of_choice(called_by, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+
+    assert called_by(NOBODY.pw_uid).settings == f"{NOBODY.pw_dir}/.config"
+    assert called_by(NOBODY.pw_uid, XDG_CONFIG_HOME="/settings").settings == "/settings"
+    assert called_by(0, SUDO_UID=str(NOBODY.pw_uid), XDG_CONFIG_HOME="/root/x").settings == f"{NOBODY.pw_dir}/.config"
+
+
 def test_a_user_without_a_name_is_nobody(called_by):
     assert called_by(123456789) is None
 

@@ -129,7 +129,7 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
         return PodmanFacts()
     if user and not is_meant and host.stat(f"{user.home}/{STORAGE}") is None:
         user = None
-    read = EngineFiles(host, PODMAN, podman_files(host, f"{user.home}/.config" if user else ""))
+    read = EngineFiles(host, PODMAN, podman_files(host, user.settings if user else ""))
     files = read.facts()
     return PodmanFacts(
         is_installed=True,

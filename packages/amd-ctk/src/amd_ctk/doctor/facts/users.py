@@ -5,7 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from shlex import quote
 
@@ -26,6 +26,13 @@ class User(Value):
     groups: tuple[int, ...]
     home: str
     runtime_directory: str
+    # XDG_CONFIG_HOME, "" where it is not set or not known.
+    chosen_settings: str = ""
+
+    @property
+    def settings(self) -> str:
+        """Return where programs keep this user's settings."""
+        return self.chosen_settings or f"{self.home}/.config"
 
 
 def find_user() -> User | None:
@@ -38,10 +45,15 @@ def find_user() -> User | None:
         return None
     if uid == 0:
         return None
-    own = os.environ.get("XDG_RUNTIME_DIR", "") if uid == os.geteuid() else ""
-    groups = tuple(sorted(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+    # sudo leaves a user's variables behind.
+    own: Mapping[str, str] = os.environ if uid == os.geteuid() else {}
     return User(
-        name=entry.pw_name, uid=uid, groups=groups, home=entry.pw_dir, runtime_directory=own or f"/run/user/{uid}"
+        name=entry.pw_name,
+        uid=uid,
+        groups=tuple(sorted(os.getgrouplist(entry.pw_name, entry.pw_gid))),
+        home=entry.pw_dir,
+        runtime_directory=own.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}",
+        chosen_settings=own.get("XDG_CONFIG_HOME", ""),
     )
 
 
