@@ -256,6 +256,22 @@ def test_skopeo_unpacks_no_layer_that_takes_half_of_the_room(program, tmp_path, 
     )
 
 
+def test_a_host_without_the_directory_in_which_skopeo_unpacks_layers_is_told_so(program, monkeypatch):
+    program(
+        "skopeo",
+        {"inspect --raw docker://app:1": "{}", f"inspect --config --raw docker://app@{digest('{}')}": "{}"},
+    )
+    monkeypatch.setattr(registry, "SCRATCH", "/nowhere")
+
+    with pytest.raises(ImageError) as caught:
+        read_registry_image("app:1", Reading(), with_layers=True)
+
+    assert str(caught.value) == (
+        "skopeo cannot unpack layers in /nowhere: it does not exist"
+        " (make it with: sudo install -d -m 1777 /nowhere)"
+    )
+
+
 def test_the_size_that_is_announced_is_that_of_layers_with_a_size(program, capfd):
     manifest = json.dumps({"layers": [{"size": 2**30}, {"size": -(2**40)}, {"size": "1"}, {}]})
     at = f"app@{digest(manifest)}"

@@ -14,6 +14,7 @@ from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_pr
 from amd_ctk.image.transfer import read_printed
 from amd_ctk.json_parts import objects_at, texts_at
 from amd_ctk.stderr import say
+from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
 # Where skopeo decompresses one layer after the other, to know its size before it prints it.
@@ -65,11 +66,19 @@ def read_with_layers(questions: Questions, found: Found, reading: Reading) -> Im
         engine = questions.program.manifest[0]
         hint = f"install it, or '{engine} pull {found.name}' and name {engine}:{found.name}"
         raise ImageError("only skopeo reads layers in a registry", hint=hint)
+    room = _find_room() // 2
     say(f"reading the layers of {found.name}: {_size_of(found.manifest.content) / GIBIBYTE:.1f} GiB")
     words = ["skopeo", "copy", "--quiet", f"docker://{found.name}", "docker-archive:/dev/stdout"]
-    room = shutil.disk_usage(SCRATCH).free // 2
     read = read_printed(words, f"docker://{found.name}", reading, largest_file=room)
     return found.image.replace(layers=read.layers)
+
+
+def _find_room() -> int:
+    try:
+        return shutil.disk_usage(SCRATCH).free
+    except OSError as error:
+        problem = f"skopeo cannot unpack layers in {SCRATCH}: {reason(error)}"
+        raise ImageError(problem, hint=f"make it with: sudo install -d -m 1777 {SCRATCH}") from error
 
 
 def _read(questions: Questions, name: RegistryName) -> Found | list[IndexedImage]:
