@@ -44,6 +44,15 @@ def test_podman_that_was_never_used_is_left_alone(engines):
     assert ask_engines("web") == EngineAnswers(told=(WEB,))
 
 
+def test_the_podman_of_root_is_another_one_than_that_of_a_user(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os.path, "exists", lambda path: path == "/var/lib/containers/storage")
+    assert not running.is_set_up("podman")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert running.is_set_up("podman")
+
+
 def test_the_names_that_tab_offers_set_no_podman_up(engines, tmp_path):
     for engine, name in (("docker", "web"), ("podman", "db")):
         (tmp_path / engine).write_text(f"#!/bin/sh\necho {name}\n")

@@ -93,7 +93,8 @@ def _read_told(answer: Answer) -> Told | None:
 
 
 def _podman_storage() -> Iterator[str]:
-    yield "/var/lib/containers/storage"
+    if os.geteuid() == 0:
+        yield "/var/lib/containers/storage"
     yield os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "containers", "storage")
 
 
