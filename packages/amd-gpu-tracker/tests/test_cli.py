@@ -667,6 +667,14 @@ def test_a_drain_whose_end_means_nothing_drains_nothing(command, untracked, word
     assert (code != 0, printed, complaint, read_drains(untracked.host)) == (True, "", said, ())
 
 
+@pytest.mark.parametrize("words", [["drain"], ["drain", "--dry-run"], ["undrain"], ["undrain", "--dry-run"]])
+@pytest.mark.parametrize("request_", ["none", ""])
+def test_a_drain_of_no_gpu_is_refused(command, words, request_):
+    command("enable")
+
+    assert command(*words, request_) == (4, "", "the request names no GPU (name GPUs, as in 0-2, or all)\n")
+
+
 def test_who_waits_for_a_drained_gpu_waits_for_that_one_while_another_is_lost(machine, monkeypatch):
     machine.tracker.reserve("job", "2", pid=os.getpid())
     looks = []

@@ -181,7 +181,7 @@ class Tracker:
         return _numbers(drain(self._book, request, reason=reason, until=until, by=by))
 
     def undrain(self, request: str) -> tuple[int, ...]:
-        """Give out the GPUs that `request` names again; return the numbers of those that were drained."""
+        """Give out the GPUs that `request` names again; return the numbers of those that were drained. RequestError."""
         from amd_gpu_tracker.claims.draining import undrain
 
         return _numbers(undrain(self._book, request))

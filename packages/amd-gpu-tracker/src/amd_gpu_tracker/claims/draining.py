@@ -72,7 +72,9 @@ def find_drained(host: Host, request: str) -> list[GpuLocation]:
 
 def _select(host: Host, request: str) -> Sequence[GpuLocation]:
     refuse_old_numbers(host, [request])
-    return select_gpus(locate_gpus(host), request)
+    if not (gpus := select_gpus(locate_gpus(host), request)):
+        raise RequestError("the request names no GPU", hint="name GPUs, as in 0-2, or all")
+    return gpus
 
 
 def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | None:
