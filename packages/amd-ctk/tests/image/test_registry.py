@@ -267,8 +267,7 @@ def test_a_host_without_the_directory_in_which_skopeo_unpacks_layers_is_told_so(
         read_registry_image("app:1", Reading(), with_layers=True)
 
     assert str(caught.value) == (
-        "skopeo cannot unpack layers in /nowhere: it does not exist"
-        " (make it with: sudo install -d -m 1777 /nowhere)"
+        "skopeo cannot unpack layers in /nowhere: it does not exist (make it with: sudo install -d -m 1777 /nowhere)"
     )
 
 
