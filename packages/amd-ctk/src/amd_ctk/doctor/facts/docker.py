@@ -10,7 +10,7 @@ from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
-from amd_ctk.doctor.facts.engine_files import find_missing, read_document, why_not
+from amd_ctk.doctor.facts.engine_files import LARGEST, find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
 from amd_ctk.engine_words import parse_address
@@ -23,6 +23,8 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 LONGEST = 200
+# dockerd has no limit, and a list of registries may be long.
+LARGEST_OF_ROOT = 4 * 1024 * 1024
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 CONFIGURE = "sudo amd-ctk runtime configure"
@@ -205,7 +207,7 @@ def _read_file(host: Host) -> DockerFacts:
             undefined_runtime=_find_undefined(document, options),
         )
 
-    return _read(host, DOCKER.config_path, judge)
+    return _read(host, DOCKER.config_path, judge, largest=LARGEST_OF_ROOT)
 
 
 def _read_user_file(host: Host, user: User | None) -> DockerFacts:
@@ -213,10 +215,10 @@ def _read_user_file(host: Host, user: User | None) -> DockerFacts:
     return _read(host, f"{user.home}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
 
 
-def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts]) -> DockerFacts:
+def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, largest: int = LARGEST) -> DockerFacts:
     facts = DockerFacts(file_path=path)
     try:
-        return judge(read_document(host, DOCKER, path)).replace(file_path=path)
+        return judge(read_document(host, DOCKER, path, largest=largest)).replace(file_path=path)
     except FileNotFoundError:
         return facts
     except (OSError, ValueError, ToolkitError) as error:

@@ -83,9 +83,9 @@ def find_missing(programs: Iterable[str]) -> Iterator[str]:
     yield from (path for path in programs if "/" in path and not os.path.exists(path))
 
 
-def read_document(host: Host, engine: Engine, path: str) -> Document:
+def read_document(host: Host, engine: Engine, path: str, *, largest: int = LARGEST) -> Document:
     """Return a file of an engine; errors that `why_not` describes."""
-    return engine.read(read_plain_file(host.path(path), largest=LARGEST)[0].decode())
+    return engine.read(read_plain_file(host.path(path), largest=largest)[0].decode())
 
 
 def why_not(error: Exception) -> str:
