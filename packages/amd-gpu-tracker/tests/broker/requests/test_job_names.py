@@ -98,6 +98,25 @@ def test_what_began_before_keeps_its_name(host, broker, person):
     assert users(host) == {}
 
 
+def test_what_began_with_a_private_name_is_found_where_names_are_public_again(host, private, person):
+    person(ALICE, reserve("debug", "1")).line()
+    waiting = person(ALICE, run("train", "1"))
+    waiting.line()
+    private.has_private_names = False
+    private.say("fifo", "everyone")
+    private.kill()
+    private.start()
+    # It connects again.
+    wait_until(lambda: "\n".join(private.lines()).count("is the job train of user 40001") == 2)
+
+    assert len(Tracker(host).waiting()) == 1
+    assert person(ALICE, reserve("debug", "2")).line().startswith("9: 40001/job-")
+    assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == "got ()"
+    assert waiting.answer() == "got (1,)"
+    assert person(ALICE, reserve("other", "2")).line() == "got (2,)"
+    assert "40001/other" in users(host)[2]
+
+
 def test_a_reservation_that_was_made_with_sudo_is_found_by_its_name(host, private, person):
     person(0, reserve("debug", "0").replace(behind=ALICE)).line()
     ((word,),) = users(host).values()

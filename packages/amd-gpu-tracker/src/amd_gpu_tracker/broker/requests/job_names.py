@@ -22,10 +22,13 @@ WORD_BYTES = 5
 
 
 class JobNames:
-    """What jobs are called in files; `has(owner, name)` says whether one exists, `has(0, name, person)` by sudo."""
+    """What jobs are called in files; `has(owner, name)` says whether one exists, `has(0, name, person)` by sudo.
+
+    A job keeps what it is called there while it exists, also where names become private or public meanwhile.
+    """
 
     def __init__(self, state: State, has: Callable[..., bool]) -> None:
-        self._state = state
+        self._kept_in = f"{state.run_directory}/{KEPT_IN}"
         self._has = has
         self._secret = b""
         self.are_private = False
@@ -35,7 +38,7 @@ class JobNames:
 
         Of user `uid`; `owner` is the reservation's owner, None for any user.
         """
-        if not self.are_private:
+        if not self.are_private and not os.access(self._kept_in, os.R_OK):
             return request
         is_new = request.verb in FOR_GPUS
         name = self._name(uid if is_new or owner is None else owner, request.name, is_new=is_new)
@@ -43,11 +46,11 @@ class JobNames:
         return request.replace(name=name, reservation=inside)
 
     def _name(self, owner: int, name: str, *, is_new: bool) -> str:
-        """Return the word for a name, also of a job made with sudo; the name itself if it is of a list or older."""
+        """Return the word for a name, also of a job made with sudo; the name itself if it is of a list, or in files."""
         word = self._word(owner, name)
         found = next((each for each in (word, name) if self._has(owner, each)), "")
         if found or is_new:
-            return found or word
+            return found or (word if self.are_private else name)
         by_sudo = self._word(0, name)
         return by_sudo if self._has(0, by_sudo, owner) else name
 
@@ -59,10 +62,9 @@ class JobNames:
         return PREFIX + blake2s(f"{owner}/{name}".encode(), key=self._secret, digest_size=WORD_BYTES).hexdigest()
 
     def _read_secret(self) -> bytes:
-        path = f"{self._state.run_directory}/{KEPT_IN}"
         try:
-            return read_plain_file(path, largest=SECRET_BYTES)[0]
+            return read_plain_file(self._kept_in, largest=SECRET_BYTES)[0]
         except FileNotFoundError:
             secret = os.urandom(SECRET_BYTES)
-            replace_file(path, secret, mode=0o600)
+            replace_file(self._kept_in, secret, mode=0o600)
             return secret
