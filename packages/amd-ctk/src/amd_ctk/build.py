@@ -20,7 +20,7 @@ def print_build(_: Host | None = None) -> None:
 
 def print_version() -> None:
     """Print the version on one line, as --version does."""
-    print(f"amd-ctk version {read_build()['version']}")
+    print(f"amd-ctk version {read_build()['version']}", flush=True)
 
 
 def read_build() -> dict[str, str]:

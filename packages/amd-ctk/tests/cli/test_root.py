@@ -98,12 +98,13 @@ def test_debug_shows_where_a_failure_was_found(host, amd_ctk):
         assert answer.stderr.splitlines()[-1].startswith("failed to list AMD devices: amdgpu driver unavailable")
 
 
-def test_an_answer_that_cannot_be_written_is_a_failure(host, program):
+@pytest.mark.parametrize("words", ["gpu list", "--help", "--version", "--show-completion bash", "users --help"])
+def test_an_answer_that_cannot_be_written_is_a_failure(host, program, words):
     root = host().root
 
     with open("/dev/full", "w") as full:
         answer = subprocess.run(
-            [program, "gpu", "list"],
+            [program, *words.split()],
             env={"AMD_CTK_HOST_ROOT": root, "PATH": "/usr/bin:/bin"},
             stdout=full,
             stderr=subprocess.PIPE,

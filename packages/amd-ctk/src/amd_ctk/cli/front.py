@@ -27,7 +27,7 @@ RUN_OPTIONS = (*VALUE_OPTIONS, "--wait", UNIT)
 def find_answer(words: list[str]) -> Callable[[], object] | None:
     """Return what answers a command line, None where Typer has to read it."""
     if list(words) == ["--version"]:
-        return _print_version
+        return lambda: report_failures(_print_version)
     answer = PRINTER_BY_WORDS.get(tuple(words)) or _find_run(words)
     return None if answer is None else lambda: report_failures(lambda: answer(host_from_environment(os.environ)))
 

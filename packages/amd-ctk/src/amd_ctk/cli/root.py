@@ -38,7 +38,9 @@ class RootGroup(RootCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
-        return super().parse_args(ctx, respell(self, args))
+        # Options such as --help are answered here already.
+        read: list[str] = report_failures(lambda: super(RootGroup, self).parse_args(ctx, respell(self, args)))
+        return read
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; end the program with a sentence if it fails in an expected way."""
