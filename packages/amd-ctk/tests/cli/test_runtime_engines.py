@@ -206,6 +206,7 @@ def test_the_cgroup_driver_of_runc_is_that_of_our_runtime(configure, root: Path)
     [
         ('disabled_plugins = ["cri"]\n', f"it has no version, which means 1, {NEEDED}"),
         ("version = 5\n", f"it has version 5, {NEEDED}"),
+        ("version = [2]\n", f"it has version [2], {NEEDED}"),
         ("version = 2\nplugins = []\n", '"plugins" is not a table of keys and values'),
     ],
 )

@@ -54,7 +54,8 @@ def find_layout(document: Document) -> EngineLayout:
         # The oldest version that every containerd in use reads.
         return _layout(2, runc=ABSENT, preamble=((("version",), 2),))
     version = document.get(("version",))
-    if version not in CRI_BY_VERSION:
+    # It may be a list, which no dictionary can look up.
+    if version not in tuple(CRI_BY_VERSION):
         written = "no version, which means 1" if version is ABSENT else f"version {version}"
         raise DocumentError(
             f"it has {written}, and runtimes need version 2, 3 or 4",
