@@ -122,3 +122,13 @@ def test_beside_images_of_other_processors_the_one_for_amd64_is_meant(layout, ma
 
     assert list(image.layers[0].targets_by_path) == ["x_gfx90a.co"]
     assert len(read_entries(f"{layout.directory}:1.0")) == 1
+
+
+def test_a_layout_of_images_of_other_processors_alone_is_told_from_a_missing_tag(layout, make_layer):
+    for _ in range(2):
+        layout.add(make_layer("x"), tag="1.0", platform={"architecture": "arm64"})
+
+    with pytest.raises(ImageError, match=f"^oci:{layout.directory}:1.0 has no image for amd64$"):
+        read(f"oci:{layout.directory}:1.0")
+    with pytest.raises(ImageError, match=f"^oci:{layout.directory}:2.0 has no such image$"):
+        read(f"oci:{layout.directory}:2.0")

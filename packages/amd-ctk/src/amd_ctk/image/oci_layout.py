@@ -198,6 +198,8 @@ def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
         entries = [entry for entry in entries if texts_at(entry, "annotations").get(TAG) == tag]
     if len(entries) > 1:
         entries = [entry for entry in entries if runs_on_amd64(entry)]
+        if not entries:
+            raise ImageError(f"oci:{name} has no image for amd64")
     if len(entries) == 1:
         return entries[0]
     if not entries:
