@@ -31,6 +31,8 @@ BUILT: set[str] = set()
 # pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
 TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100")
 ON_EVERY_CORE = ("--numprocesses=auto",)
+# Unit tests wait a third of their time for processes that they started.
+ONE_MORE_THAN_CORES = (f"--numprocesses={(os.cpu_count() or 1) + 1}",)
 # An engine serves the tests of a file; two engines at once keep two cores busy.
 TWO_ENGINES = ("--numprocesses=2", "--dist=loadfile")
 # A test that hangs is ended by an exception, so that its fixtures stop the engine.
@@ -111,7 +113,7 @@ def alone(session: nox.Session, distribution: str) -> None:
     """Run the tests of a distribution with nothing later installed. Example: nox -s 'alone(amd-ctk)'"""
     install_wheels(session, distribution, *NEEDS[distribution])
     session.install(*TEST_TOOLS)
-    run_pytest(session, *ON_EVERY_CORE, f"packages/{distribution}/tests", *session.posargs, env=in_memory())
+    run_pytest(session, *ONE_MORE_THAN_CORES, f"packages/{distribution}/tests", *session.posargs, env=in_memory())
 
 
 @nox.session
@@ -471,7 +473,7 @@ def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = N
 def passes(session: nox.Session, words: list[str]) -> bool:
     """Run unit tests, and return whether they passed, so that those of the next distribution run in any case."""
     try:
-        run_pytest(session, *ON_EVERY_CORE, *words, env=in_memory())
+        run_pytest(session, *ONE_MORE_THAN_CORES, *words, env=in_memory())
     except nox.command.CommandFailed:
         return False
     return True
