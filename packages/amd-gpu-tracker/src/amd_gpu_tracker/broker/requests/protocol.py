@@ -64,7 +64,7 @@ class Request(Value):
 
     Attributes:
         verb: `run` (GPUs for the asking process), `preview` (what that would be given now), `reserve` (for later),
-            `release`, `cancel`, `keep` (for longer).
+            `release`, `cancel`, `keep` (for longer), `end`.
         name: Name of the job or reservation.
         gpus: Which GPUs, as in AMD_VISIBLE_DEVICES.
         wait: Whether to wait in line.
