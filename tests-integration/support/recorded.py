@@ -25,6 +25,8 @@ ENGINES = {
     "podman-5.8": ("forky", "podman"),
 }
 RUN = ("run", "--rm", "--network=none")
+# Docker makes directories that volumes lack; another engine of the same machine would find them.
+MADE_BY_DOCKER = ("/dev/nosuch", "/dri")
 
 
 class Recorded:
@@ -35,6 +37,7 @@ class Recorded:
         self.engine = engine
         box.write("/box/recorder", RECORDER.encode())
         box("chmod", "755", "/box/recorder")
+        box("rm", "-rf", *MADE_BY_DOCKER)
         box.write("/box/variables", ENV_FILE_TEXT.encode())
         for path, text in TEXT_BY_PATH.items():
             box.write(path, text)
