@@ -12,6 +12,7 @@ from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engine_words import (
     ENGINE_VALUES,
+    PODMAN,
     environment_of,
     find_engine,
     find_run,
@@ -19,7 +20,7 @@ from amd_ctk.engine_words import (
     values_before,
     without_prefixes,
 )
-from amd_ctk.explain.container import PODMAN, ExplainError
+from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DOCKER = "docker"
-ENGINES = (DOCKER, "podman")
+PODMAN = "podman"
+ENGINES = (DOCKER, PODMAN)
 COMMANDS = ("run", "create")
 OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
 # Those that have their value in the next word, of Docker 20 to 28, Podman 4 to 5 and nerdctl. `-c` is Docker's
@@ -38,7 +39,7 @@ NOT_OF_PODMAN = frozenset(
 )
 BY_ENGINE = {
     DOCKER: frozenset((*FLAGS, *OF_DOCKER, "-D", "--debug", "--tls", "--tlsverify")),
-    "podman": frozenset(
+    PODMAN: frozenset(
         (
             *(ENGINE_VALUES - NOT_OF_PODMAN),
             *FLAGS,

@@ -54,7 +54,8 @@ def faults(incomplete: str) -> list[str]:
 
 def containers(incomplete: str) -> list[str]:
     """Return the names of the containers that Docker and Podman run."""
-    from amd_ctk.explain.running import ENGINES, ask_engine
+    from amd_ctk.engine_words import ENGINES
+    from amd_ctk.explain.running import ask_engine
 
     answers = [ask_engine(engine, "ps", "--format", "{{.Names}}", seconds=SECONDS) for engine in ENGINES]
     names = {name for answer in answers if answer.succeeded for name in answer.output.split() if name.isprintable()}

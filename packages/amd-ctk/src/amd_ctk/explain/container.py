@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from amd_ctk.engine_words import PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
-
-DOCKER = "docker"
-PODMAN = "podman"
 
 
 class Container(Value):

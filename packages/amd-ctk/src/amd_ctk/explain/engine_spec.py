@@ -11,7 +11,8 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
-from amd_ctk.explain.container import PODMAN, Container
+from amd_ctk.engine_words import PODMAN
+from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
 from amd_device_spec.cdi_text import BrokenText, parse_spec

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
+from amd_ctk.engine_words import DOCKER, PODMAN
 from amd_ctk.engines import docker
-from amd_ctk.explain.container import DOCKER, PODMAN, Container
+from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import ask, parse_version

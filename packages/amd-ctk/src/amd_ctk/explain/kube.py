@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from amd_ctk.explain.container import PODMAN, Container, ExplainError, find_own_settings
+from amd_ctk.engine_words import PODMAN
+from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
 from amd_ctk.json_parts import list_at, object_at, objects_at

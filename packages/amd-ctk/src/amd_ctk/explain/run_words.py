@@ -9,8 +9,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import is_elsewhere, options_before_run, unknown_option, values_before
-from amd_ctk.explain.container import DOCKER, PODMAN, Container, ExplainError, find_own_settings
+from amd_ctk.engine_words import DOCKER, PODMAN, is_elsewhere, options_before_run, unknown_option, values_before
+from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
 from amd_ctk.explain.run_options import (

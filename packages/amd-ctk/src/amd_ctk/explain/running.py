@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from amd_ctk.engine_words import ENGINES
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.programs import Answer, ask
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
@@ -15,7 +16,6 @@ from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-ENGINES = ("docker", "podman")
 # All of them are asked at once. One that is there answers in a tenth of a second, on a busy host in several seconds.
 SECONDS = 8.0
 SHORTEST_ID = 3
