@@ -176,9 +176,9 @@ class Server:
                 self._accepts_at = self._now() + PAUSE_SECONDS
                 return
             connected.setblocking(False)
-            self._line_up(connected)
+            self._await_turn(connected)
 
-    def _line_up(self, connected: socket.socket) -> None:
+    def _await_turn(self, connected: socket.socket) -> None:
         """Let a connection wait for its user's turn; a user who has too many is told so and sent away."""
         uid = find_uid(connected)
         if self._subordinates.has(uid):
