@@ -52,7 +52,7 @@ VALUES = {
         "env": (re.compile("([^=].*)?", re.DOTALL), 'invalid variable: "{}"'),
     },
 }
-ELSEWHERE = "the command may go to an engine on another machine; this is what one on this host would do"
+PERHAPS_ELSEWHERE = "the command may go to an engine on another machine; this is what one on this host would do"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
 LARGEST_ID = 2**31 - 1
 NUMBER = re.compile("-?[0-9]+")
@@ -102,7 +102,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         image=image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, image)),
-        notes=(ELSEWHERE,) if is_elsewhere(engine, before, environment) else (),
+        notes=(PERHAPS_ELSEWHERE,) if is_elsewhere(engine, before, environment) else (),
     )
 
 
