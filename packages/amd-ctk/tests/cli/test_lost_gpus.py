@@ -225,3 +225,7 @@ def test_explain_says_that_a_node_of_an_old_cdi_spec_leads_nowhere(made, lose, a
         problem,
         "note: the environment of the image rocm is not known here",
     ]
+
+    amd_ctk("cdi", "generate")
+
+    assert "problem" not in amd_ctk("explain", "--", "podman", "run", "--device", "amd.com/gpu=all", "rocm").stdout

@@ -56,10 +56,9 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
         return UsableGpus(gpus=())
     missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
     problems = [f"{missing}: {fix}"] if missing else []
-    problems += [
-        f"{gone} leads nowhere, because its GPU is gone: write a new CDI spec with 'sudo amd-ctk cdi generate'"
-        for gone in _find_gone(devices, host)[:1]
-    ]
+    if gone := _find_gone(devices, host):
+        fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"
+        problems.append(f"{gone[0]} leads nowhere, because its GPU is gone: {fix}")
     closed = _find_closed(devices, container, plan)
     unknown = _names_of_image(container) if closed else []
     if closed and not unknown:
