@@ -151,12 +151,31 @@ def test_daemon_that_maps_users_gives_containers_a_user_namespace(remapped, aske
     assert spec.spec["linux"]["namespaces"] == namespaces
 
 
-def test_daemon_that_maps_users_refuses_a_privileged_container(remapped):
-    refusals = build_spec(Container(engine="docker", privileged=True), remapped).refusals
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--privileged", "privileged mode is incompatible with user namespaces"),
+        ("--pid=host", "cannot share the host PID namespace when user namespaces are enabled"),
+        ("--network=host", "cannot share the host's network namespace when user namespaces are enabled"),
+        ("--ipc=host", 'error mounting "mqueue" to rootfs at "/dev/mqueue"'),
+    ],
+)
+def test_daemon_that_maps_users_refuses_what_is_shared_with_the_host(remapped, words, why):
+    asked, in_host = (parse_run(["docker", "run", words, *more, "rocm"], {}) for more in ((), ("--userns=host",)))
 
-    assert [str(one) for one in refusals] == [
-        "docker refuses --privileged: privileged mode is incompatible with user namespaces (add --userns=host)"
-    ]
+    assert [*map(str, build_spec(asked, remapped).refusals)] == [f"docker refuses {words}: {why} (add --userns=host)"]
+    assert build_spec(in_host, remapped).refusals == ()
+
+
+@pytest.mark.parametrize("words", [["--net=host"], ["--network=name=host"], ["--network=none", "--network=host"]])
+def test_the_network_of_the_host_has_several_names(words):
+    assert parse_run(["docker", "run", *words, "rocm"], {}).host_namespaces == ("network",)
+
+
+def test_a_directory_of_podman_is_no_name_of_an_image():
+    asked = parse_run(["podman", "run", "--rootfs", "/srv/root:O", "true"], {})
+
+    assert (asked.image, asked.refusals, asked.unread) == ("", (), ())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a node")

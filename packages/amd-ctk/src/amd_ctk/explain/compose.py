@@ -28,6 +28,8 @@ LARGEST_FILE = 4 * 1024 * 1024
 # Of the Go library in Compose: a service may be called n or on.
 COMPOSE_YAML = (1, 2)
 WHOLE = "run 'docker compose config > whole.yaml', and explain whole.yaml"
+# The namespaces of the host that a service can share, and the keys that say so.
+SHARED = {"pid": "pid", "network": "network_mode", "ipc": "ipc"}
 NOT_ASKED = "{path} belongs to another user, so it was read without asking Docker Compose"
 
 
@@ -79,6 +81,7 @@ def _describe(service: dict[str, Any], variables: Iterable[str]) -> Container:
         user=str(service.get("user") or ""),
         groups=tuple(map(str, as_list(service.get("group_add")))),
         user_namespace=str(service.get("userns_mode") or ""),
+        host_namespaces=tuple(name for name, key in SHARED.items() if service.get(key) == "host"),
         image=str(service.get("image") or ""),
     )
 

@@ -40,6 +40,8 @@ class Container(Value):
     groups: tuple[str, ...] = ()
     # What gives the container a user namespace of its own, "" where nothing does.
     user_namespace: str = ""
+    # Of "pid", "network" and "ipc", those that it shares with the host.
+    host_namespaces: tuple[str, ...] = ()
     image: str = ""
     # Whether the environment has what the image sets.
     is_image_known: bool = False
@@ -50,6 +52,11 @@ class Container(Value):
     problems: tuple[str, ...] = ()
     # How it was read, where that differs from what its engine makes of it.
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_rootless(self) -> bool:
+        """Return whether Podman starts it for a user without root."""
+        return self.engine == PODMAN and bool(self.own_settings)
 
     @property
     def variables(self) -> list[str]:

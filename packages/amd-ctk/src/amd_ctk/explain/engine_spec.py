@@ -28,7 +28,13 @@ from amdgpu_discovery.value import Value
 # Of JSON: a spec, a node, a rule.
 Tree = dict[str, Any]
 Made = TypeVar("Made")
-INCOMPATIBLE = "docker refuses --privileged: privileged mode is incompatible with user namespaces"
+# What Docker refuses in a container with a user namespace, by the option.
+INCOMPATIBLE = {
+    "--privileged": "privileged mode is incompatible with user namespaces",
+    "--pid=host": "cannot share the host PID namespace when user namespaces are enabled",
+    "--network=host": "cannot share the host's network namespace when user namespaces are enabled",
+    "--ipc=host": 'error mounting "mqueue" to rootfs at "/dev/mqueue"',
+}
 # Of a node in a spec.
 ACCESS = ("fileMode", "uid", "gid")
 RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
@@ -68,8 +74,7 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
     hooks = [hook for edits in cdi for hook in edits.hooks]
     is_mapped = not container.user_namespace and maps_users(container.engine, host)
     namespace = is_mapped or container.user_namespace not in ("", "host")
-    if is_mapped and container.privileged:
-        refusals.append(ToolkitError(INCOMPATIBLE, hint="add --userns=host"))
+    refusals += _find_incompatible(container) if is_mapped else ()
     spec = {
         "process": {
             "env": _with_later(container.variables, variables, lambda entry: entry.partition("=")[0]),
@@ -88,6 +93,13 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
         checks_image=any(is_claim_hook(hook) or is_check_hook(hook) for hook in hooks),
         is_claimed=any(map(is_claim_hook, hooks)),
     )
+
+
+def _find_incompatible(container: Container) -> Iterator[ToolkitError]:
+    asked = [*(f"--{name}=host" for name in container.host_namespaces), *["--privileged"] * container.privileged]
+    for option, why in INCOMPATIBLE.items():
+        if option in asked:
+            yield ToolkitError(f"docker refuses {option}: {why}", hint="add --userns=host")
 
 
 def _capabilities(container: Container) -> list[str]:

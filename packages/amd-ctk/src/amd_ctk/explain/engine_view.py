@@ -46,6 +46,8 @@ class RuntimeView(Value):
 
     is_amd_runtime: bool
     problem: str = ""
+    # "" where the engine's files do not say it.
+    name: str = ""
     # Why the engine does not start the container at all.
     refusal: ToolkitError | None = None
 
@@ -57,16 +59,15 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     names, amd_names, default = _read_runtimes(container, host)
     chosen = container.runtime or default
     if chosen in amd_names or is_amd_runtime(chosen):
-        return RuntimeView(is_amd_runtime=True)
+        return RuntimeView(is_amd_runtime=True, name=chosen)
     if chosen == "amd":
         return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine))
     if chosen and chosen not in names and not _may_be_runtime(container.engine, chosen, host):
         problem = f"{container.engine} has no runtime {chosen!r}"
         return RuntimeView(is_amd_runtime=False, refusal=ToolkitError(problem, hint="add --runtime=amd"))
     name = chosen or USUAL_RUNTIME.get(container.engine, "runc")
-    return RuntimeView(
-        is_amd_runtime=False, problem=f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
-    )
+    problem = f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
+    return RuntimeView(is_amd_runtime=False, problem=problem, name=chosen)
 
 
 def without_runtime(engine: str) -> ToolkitError:

@@ -53,6 +53,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     container = translate_gpus(container, host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
+    container = container.replace(runtime=view.name)
     problems = [*container.problems]
     if view.is_amd_runtime:
         explanation = explain_spec(built.spec, host, container=container)

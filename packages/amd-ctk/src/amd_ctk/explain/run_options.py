@@ -21,13 +21,12 @@ FLAG, VALUE = False, True
 OPTIONS = (
     ("read", EITHER, FLAG, "privileged"),
     ("read", EITHER, VALUE, "cap-add device device-cgroup-rule env=e env-file gpus group-add runtime user=u userns"),
-    ("read", PODMAN, FLAG, "env-host unsetenv-all"),
+    ("read", PODMAN, FLAG, "env-host rootfs unsetenv-all"),
     ("read", PODMAN, VALUE, "gidmap uidmap unsetenv"),
     ("nodes", EITHER, VALUE, "mount volume=v"),
     ("noted", EITHER, VALUE, "annotation volumes-from"),
     # Spellings that --help leaves out.
     ("noted", EITHER, VALUE, "dns-opt net-alias signature-policy"),
-    ("noted", PODMAN, FLAG, "rootfs"),
     ("noted", PODMAN, VALUE, "cert-dir cgroup-conf cgroups env-merge group-entry pod pod-id-file preserve-fd"),
     ("noted", PODMAN, VALUE, "preserve-fds rdt-class secret subgidname subuidname"),
     # Options of Podman itself, which it also takes behind `run`: here, and in the last rows.

@@ -73,6 +73,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
     engine = os.path.basename(words[0])
     before, behind = _split_command(engine, words[1:])
     options, image = read_run_options(engine, behind)
+    is_rootfs = is_on(options, "rootfs")
     is_podman = engine == PODMAN
     if is_podman:
         options = _separate(options)
@@ -99,9 +100,11 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         user=options.get("user", [""])[-1],
         groups=tuple(options.get("group-add", [])),
         user_namespace=_user_namespace(options),
-        image=image,
+        host_namespaces=tuple(_find_shared(options)),
+        # A directory has no variables of its own.
+        image="" if is_rootfs else image,
         unread=tuple(_find_unread(options)),
-        refusals=tuple(_find_refused(engine, options, image)),
+        refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
         notes=(PERHAPS_ELSEWHERE,) if is_elsewhere(engine, before, environment) else (),
     )
 
@@ -153,6 +156,13 @@ def _user_namespace(options: Mapping[str, list[str]]) -> str:
         return "--uidmap"
     mode = options.get("userns", [""])[-1]
     return f"--userns={mode}" if mode and mode != "host" else mode
+
+
+def _find_shared(options: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield the namespaces that a container shares with the host; the last value of an option counts."""
+    for name, option in (("pid", "pid"), ("network", "net"), ("network", "network"), ("ipc", "ipc")):
+        if options.get(option, [""])[-1] in ("host", "name=host"):
+            yield name
 
 
 def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> Iterator[ToolkitError]:

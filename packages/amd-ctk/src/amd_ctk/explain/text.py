@@ -91,7 +91,8 @@ def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
 def _names_inside(gpu: GpuLocation, plan: Plan) -> str:
     """Return the nodes of a GPU under their names in the container, "no node" where a rule alone gives it."""
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
-    listed = {device.get("minor"): device.get("path") for device in devices if device.get("major") == DRM_MAJOR}
+    # Those that the runtime made for user namespaces stand behind the host's, and a privileged container has both.
+    listed = {device.get("minor"): device.get("path") for device in devices[::-1] if device.get("major") == DRM_MAJOR}
     # For a user namespace the runtime binds them, and the spec lists none.
     paths = listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
     names = [paths[minor] for minor in (gpu.render_minor, gpu.card_minor) if minor in paths]

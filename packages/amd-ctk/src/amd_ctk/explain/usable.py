@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
 from typing import Any
 
+from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.host_nodes import DRI
@@ -59,12 +62,11 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     if gone := _find_gone(devices, host):
         fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"
         problems.append(f"{gone[0]} leads nowhere, because its GPU is gone: {fix}")
-    closed = _find_closed(devices, container, plan)
-    unknown = _names_of_image(container) if closed else []
+    is_bound = _binds_nodes(container, plan.spec)
+    closed = _find_closed_on_host(devices, container, host) if is_bound else _find_closed(devices, container, plan)
+    unknown = _names_of_image(container) if closed and not is_bound else []
     if closed and not unknown:
-        # The runtime keeps a node that the engine passes as it is.
-        fix = f"leave out --device {closed[0].path}" if plan.nodes else closed_fix(closed[0])
-        problems.append(f"{closed_words(closed[0], _read_user(container, plan))}: {fix}")
+        problems.append(_closed_problem(closed[0], container, plan, is_bound=is_bound))
     refused = [device["path"] for device in devices if not _may_use(device, plan.spec)]
     if refused:
         problems.append(f"the device cgroup denies reading and writing {refused[0]}: give it the access rw")
@@ -116,6 +118,47 @@ def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: 
     ]
     user = _read_user(container, plan)
     return [node for node in nodes if not mode_allows(node, user)]
+
+
+def _binds_nodes(container: Container, spec: dict[str, Any]) -> bool:
+    """Return whether a container's nodes are the host's, with its modes; crun makes nodes where root calls it."""
+    mapped = {"type": "user"} in spec["linux"]["namespaces"]
+    is_made_by_runc = container.runtime == "runc" or (container.engine == DOCKER and "crun" not in container.runtime)
+    return container.is_rootless or (mapped and is_made_by_runc)
+
+
+def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container, host: Host) -> list[NodeAccess]:
+    """Return the nodes of the host that are closed to a container with a user namespace, under their names inside."""
+    user, found = _read_caller(container), []
+    for device in devices:
+        path = f"{DRI}/renderD{device['minor']}" if device["major"] == DRM_MAJOR else KFD_PATH
+        if status := host.stat(path):
+            mode = stat.S_IMODE(status.st_mode)
+            node = NodeAccess(path=device["path"], mode=mode, uid=status.st_uid, gid=status.st_gid)
+            # A list of users may open a node too, whatever its group.
+            is_listed = container.is_rootless and node.gid not in os.getgroups()
+            if not (mode_allows(node, user) or (is_listed and os.access(host.path(path), os.R_OK | os.W_OK))):
+                found.append(node)
+    return found
+
+
+def _read_caller(container: Container) -> ProcessUser:
+    """Return as whom a user namespace opens the host's nodes: without root as its caller, whose groups crun keeps."""
+    if not container.is_rootless:
+        return ProcessUser(uid=NOBODY, gid=NOBODY)
+    is_kept = KEEP_GROUPS in container.groups and container.runtime != "runc"
+    return ProcessUser(uid=os.getuid(), gid=os.getgid(), groups=tuple(os.getgroups()) if is_kept else ())
+
+
+def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bound: bool) -> str:
+    if is_bound and container.is_rootless:
+        group = "" if node.gid in os.getgroups() else f"be in group {node.gid} of this host, and "
+        return f"{closed_words(node, _read_caller(container))}: {group}use crun with --group-add keep-groups"
+    # The runtime keeps a node that the engine passes as it is.
+    fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
+    if is_bound:
+        return f"in a user namespace nobody may open {node.path}, which is {node.mode:04o} {node.uid}:{node.gid}: {fix}"
+    return f"{closed_words(node, _read_user(container, plan))}: {fix}"
 
 
 def _read_user(container: Container, plan: Plan) -> ProcessUser:

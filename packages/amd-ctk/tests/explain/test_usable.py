@@ -1,0 +1,103 @@
+"""In a user namespace nodes are often the host's, and open to whom the host's mode opens them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.run_words import parse_run
+
+AMD = "/usr/bin/amd-container-runtime"
+USER = 40001
+NODES = ("--device=/dev/kfd", "--device=/dev/dri/renderD128")
+# Of the user.
+FIX = "use crun with --group-add keep-groups"
+
+
+@pytest.fixture
+def closed(host):
+    """Return a host whose nodes are closed to all but the group that owns them."""
+    made = host()
+    for path in ("/dev/kfd", "/dev/dri/renderD128"):
+        os.chmod(made.path(path), 0o660)
+    Path(made.path("/etc/docker")).mkdir(parents=True)
+    settings = {"userns-remap": "default", "runtimes": {"amd": {"path": AMD}, "crun": {"path": "/usr/bin/crun"}}}
+    Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps(settings))
+    return made
+
+
+@pytest.fixture
+def rootless(closed, monkeypatch):
+    """Return a function that explains a command of Podman for a user, who is in the nodes' group or not."""
+    group = os.stat(closed.path("/dev/kfd")).st_gid
+
+    def explain(*words, is_member=True, is_listed=False):
+        monkeypatch.setattr(os, "geteuid", lambda: USER)
+        monkeypatch.setattr(os, "getuid", lambda: USER)
+        monkeypatch.setattr(os, "getgid", lambda: USER)
+        monkeypatch.setattr(os, "getgroups", lambda: [USER, group] if is_member else [USER])
+        monkeypatch.setattr(os, "access", lambda *_: is_listed)
+        asked = parse_run(["podman", *words[:-1], "run", *NODES, *words[-1:], "rocm"], {"HOME": "/home/u1"})
+        return explain_container(asked, closed)
+
+    return explain
+
+
+def numbers(explanation):
+    return [gpu.number for gpu in explanation.usable]
+
+
+def test_rootless_container_opens_nodes_of_a_group_where_crun_keeps_the_groups(rootless):
+    kept, lost = rootless("--group-add=keep-groups"), rootless("--rm")
+
+    assert (numbers(kept), kept.problems) == ([3], ())
+    assert (numbers(lost), lost.lacks_gpus) == ([], True)
+    assert [problem.partition(": ")[2] for problem in lost.problems] == [FIX]
+    assert lost.problems[0].startswith("user 40001 with groups 40001 may not open /dev/kfd, which is 0660 ")
+
+
+def test_runc_keeps_no_groups(rootless):
+    explanation = rootless("--runtime=runc", "--group-add=keep-groups")
+
+    assert [problem.partition(": ")[2] for problem in explanation.problems] == [FIX]
+
+
+def test_user_outside_of_the_group_is_told_to_join_it(rootless, closed):
+    explanation = rootless("--group-add=keep-groups", is_member=False)
+
+    group = os.stat(closed.path("/dev/kfd")).st_gid
+    assert [problem.partition(": ")[2] for problem in explanation.problems] == [
+        f"be in group {group} of this host, and {FIX}"
+    ]
+
+
+def test_user_whom_a_list_of_the_node_names_opens_it_without_the_group(rootless):
+    assert numbers(rootless("--rm", is_member=False, is_listed=True)) == [3]
+
+
+def test_container_of_a_daemon_that_maps_users_opens_no_node_of_a_group(closed):
+    explanation = explain_container(parse_run(["docker", "run", *NODES, "rocm"], {}), closed)
+
+    owner = os.stat(closed.path("/dev/kfd"))
+    assert list(explanation.problems) == [
+        f"in a user namespace nobody may open /dev/kfd, which is 0660 {owner.st_uid}:{owner.st_gid}: use --runtime=amd"
+    ]
+    assert explanation.lacks_gpus
+
+
+@pytest.mark.parametrize("options", [("--userns=host",), ("--runtime=crun",)])
+def test_nodes_that_are_made_for_the_container_are_open(closed, options):
+    explanation = explain_container(parse_run(["docker", "run", *options, *NODES, "rocm"], {}), closed)
+
+    assert (numbers(explanation), explanation.problems) == ([3], ())
+
+
+def test_a_node_that_the_engine_passes_stays_as_it_is_under_the_amd_runtime(closed):
+    asked = ("--runtime=amd", "-eAMD_VISIBLE_DEVICES=0", *NODES)
+    explanation = explain_container(parse_run(["docker", "run", *asked, "rocm"], {}), closed)
+
+    assert [problem.partition(": ")[2] for problem in explanation.problems] == ["leave out --device /dev/kfd"]
