@@ -69,17 +69,12 @@ class Service:
         """Reserve GPUs for later, for the `seconds` of the request; return their numbers."""
         return self._require(job.replace(verb=protocol.RESERVE)).numbers
 
-    def keep(self, name: str, owner: int | None, seconds: int) -> float:
-        """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
-        return self._require(protocol.Request(verb=protocol.KEEP, name=name, owner=owner, seconds=seconds)).seconds
+    def change(self, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
+        """Change a job or reservation as a `verb` of the service says; root names the `owner` of another user's.
 
-    def end(self, name: str, owner: int | None) -> None:
-        """End a reservation or a running job, as the end of its time does."""
-        self._require(protocol.Request(verb=protocol.END, name=name, owner=owner))
-
-    def release(self, name: str, owner: int | None) -> None:
-        """Release a reservation; root names the `owner` of another user's."""
-        self._require(protocol.Request(verb=protocol.RELEASE, name=name, owner=owner))
+        `seconds` is for how long from now. Return in how many it ends then, 0 where it has no end.
+        """
+        return self._require(protocol.Request(verb=verb, name=name, owner=owner, seconds=seconds)).seconds
 
     def cancel(self, name: str, owner: int | None) -> bool:
         """Remove a waiting job, that of `owner` if one is named; NotDone if the service knows no such job.

@@ -37,6 +37,8 @@ SUFFIX = ".json"
 STARTS = "starts"
 LARGEST_STARTS = 1 << 20
 DIRECTORY = "waiting"
+# What a job keeps that asks again, after it lost its connection; the rest is in its new request.
+KEPT = ("number", "since")
 # There is no file, or it is none that this toolkit wrote. Anything else, as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 

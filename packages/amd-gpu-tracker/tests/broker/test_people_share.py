@@ -368,7 +368,7 @@ def test_a_command_with_sudo_says_who_typed_it(host, person, monkeypatch):
 
     told = r"^the reservation debug belongs to user 40001 \(run the command without sudo\)$"
     with pytest.raises(ToolkitError, match=told):
-        Service(host).release("debug", None)
+        Service(host).change("release", "debug", None)
 
 
 def test_root_is_told_of_all_owners_of_a_name_and_uses_the_own_reservation(person):

@@ -60,5 +60,5 @@ def end(
     from amd_gpu_tracker.service import Service
     from amdgpu_discovery.people import find_user
 
-    Service(host_to_change(context)).end(name, find_user(user))
+    Service(host_to_change(context)).change("end", name, find_user(user))
     print(f"Ending {name}", file=sys.stderr)

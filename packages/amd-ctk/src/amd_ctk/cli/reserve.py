@@ -75,5 +75,5 @@ def release(
     from amd_gpu_tracker.service import Service
     from amdgpu_discovery.people import find_user
 
-    Service(host_to_change(context)).release(name, find_user(user))
+    Service(host_to_change(context)).change("release", name, find_user(user))
     print(f"The reservation {name} has ended")

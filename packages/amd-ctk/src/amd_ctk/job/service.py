@@ -58,7 +58,7 @@ def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, .
 def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
     """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
     try:
-        return Service(host).keep(name, owner, seconds)
+        return Service(host).change("keep", name, owner, seconds=seconds)
     except ServiceMissing:
         if os.geteuid():
             raise

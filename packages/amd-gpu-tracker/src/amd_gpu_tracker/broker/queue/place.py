@@ -12,7 +12,7 @@ from amd_gpu_tracker.broker.requests.connection import Connection
 from amd_gpu_tracker.broker.requests.people import format_held
 from amd_gpu_tracker.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
 from amd_gpu_tracker.records.job_ids import name_of
-from amd_gpu_tracker.tickets import Ticket
+from amd_gpu_tracker.tickets import KEPT, Ticket
 from amd_gpu_tracker.times import format_past, format_seconds
 
 # How long a place is kept free for a client that lost its connection, before others go first.
@@ -44,7 +44,7 @@ class Place:
         """Let a client wait here, for the first time or after it lost its connection."""
         self.client = client
         self.said = ""
-        self.asked = asked.replace(number=self.asked.number, since=self.asked.since)
+        self.asked = asked.replace(**{name: getattr(self.asked, name) for name in KEPT})
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up no other job."""
