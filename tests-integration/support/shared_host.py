@@ -111,9 +111,9 @@ class Broker:
     def wake(self) -> None:
         end_look(self.socket)
 
-    def has_children(self) -> bool:
-        """Return whether it has begun something that goes on, as a look at what is idle."""
-        return self.pid in Processes().parents().values()
+    def children(self) -> list[ProcessId]:
+        """Return the processes that it has begun and that go on, as a look at what is idle."""
+        return [pid for pid, parent in Processes().parents().items() if parent == self.pid]
 
     def lines(self) -> list[str]:
         with open(self.log, encoding="utf-8") as file:
