@@ -145,6 +145,7 @@ def test_what_is_explained_is_what_a_start_does(tmp_path, batch):
 
 
 IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container web"
+IN_USE_BY_C1 = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by container c1"
 IN_USE_BY_JOB = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by job job"
 RESERVED_ONLY = (
     "containers get only reserved GPUs on this host (start it with 'amd-ctk run --gpus=free:1 -- docker run ...')"
@@ -294,3 +295,14 @@ def answer_of(machine: Machine, told: object) -> object:
         return told
     paths = {device["path"] for device in told["linux"].get("devices", ())}
     return [gpu.number for gpu in locate_gpus(machine.host) if f"/dev/dri/renderD{gpu.render_minor}" in paths]
+
+
+@pytest.mark.parametrize(("root", "refused"), [("/run/docker/runtime-runc/moby", []), ("/run/other", [IN_USE_BY_C1])])
+def test_a_container_that_runs_is_not_in_its_own_way(tmp_path, root, refused):
+    machine = Machine(tmp_path / "machine")
+    exclusive(machine)
+    machine.run_container("c1", [1], root="/run/docker/runtime-runc/moby")
+
+    plan = preview_start(machine.spec_of("1", ""), machine.host, Settings(), container_id="c1", root=root)
+
+    assert [str(refusal) for refusal in plan.refusals] == refused

@@ -276,6 +276,14 @@ def test_a_privileged_container_that_asks_for_nothing_claims_nothing(engine):
     assert engine.users() == {0: [container], 1: [], 2: [], 3: []}
 
 
+def test_a_running_container_is_explained_with_the_exclusive_gpu_that_it_has(engine):
+    container = engine.run("0")
+
+    said = run_amd_ctk(engine.host.root, "explain", "--container", container)
+
+    assert said.startswith("AMD_VISIBLE_DEVICES=0  GPU 0\nGPU  in the container ")
+
+
 def test_a_failing_exec_releases_nothing(engine):
     container = engine.run("0")
 

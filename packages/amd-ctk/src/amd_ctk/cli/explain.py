@@ -136,8 +136,8 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
     from amd_ctk.explain.running import add_image, read_bundle, read_running
 
     if container:
-        container_id, spec = read_running(host, container)
-        return explain_spec(spec, host, container_id=container_id)
+        running, spec = read_running(host, container)
+        return explain_spec(spec, host, container_id=running.container_id, root=running.root)
     if bundle:
         return explain_spec(read_bundle(bundle), host)
     return explain_container(add_image(_read_words(host, words) if words else described), host)

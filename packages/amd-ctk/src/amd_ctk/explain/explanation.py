@@ -72,13 +72,13 @@ def explain_container(container: Container, host: Host) -> Explanation:
 
 
 def explain_spec(
-    spec: dict[str, Any], host: Host, *, container_id: str = "", container: Container | None = None
+    spec: dict[str, Any], host: Host, *, container_id: str = "", root: str = "", container: Container | None = None
 ) -> Explanation:
     """Return what the runtime would do with a container of this spec; SettingsError, SpecError.
 
-    `container` is what an engine made the spec of, where that is known.
+    `container` is what an engine made the spec of, where that is known; id and `root` are those of one that runs.
     """
-    plan = preview_start(spec, host, read_settings(host), container_id=container_id)
+    plan = preview_start(spec, host, read_settings(host), container_id=container_id, root=root)
     return _explain(plan, spec, host, container)
 
 

@@ -57,15 +57,20 @@ class Plan(Value):
         return sorted((*self.granted.gpus, *self.given), key=lambda gpu: gpu.number)
 
 
-def preview_start(spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "") -> Plan:
-    """Return what the runtime would do with a container of this spec, which is not changed; SpecError, FileError."""
+def preview_start(
+    spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "", root: str = ""
+) -> Plan:
+    """Return what the runtime would do with a container of this spec, which is not changed; SpecError, FileError.
+
+    The GPUs of a container of this id and `--root` of its runtime are its own.
+    """
     # As it would be written.
     edited = _copy(spec)
     remove_edits(edited)
     decided = StartPlan(request=requested_gpus(spec, settings) if is_permitted(spec, settings) else None)
     try:
         decided = plan_start(spec, host, settings, skip_drained=skip_drained, refuse_old_numbers=refuse_old_numbers)
-        return _preview(decided, edited, host, settings, container_id)
+        return _preview(decided, host, settings, starting(container_id, edited, root))
     except SpecError:
         raise
     except ToolkitError as error:
@@ -81,8 +86,9 @@ def _copy(spec: dict[str, Any]) -> dict[str, Any]:
         raise FileError("the container's config.json is nested too deeply") from error
 
 
-def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Settings, container_id: str) -> Plan:
-    claim = _find_claim(decided, starting(container_id, spec), host, settings)
+def _preview(decided: StartPlan, host: Host, settings: Settings, container: StartingContainer) -> Plan:
+    spec = container.spec
+    claim = _find_claim(decided, container, host, settings)
     if claim and decided.needs_tracker:
         claim.preview()
         decided = decided.with_gpus(claim.gpus)
@@ -112,9 +118,9 @@ def _preview(decided: StartPlan, spec: dict[str, Any], host: Host, settings: Set
     )
 
 
-def starting(container_id: str, spec: dict[str, Any]) -> StartingContainer:
+def starting(container_id: str, spec: dict[str, Any], root: str = "") -> StartingContainer:
     """Return a container as the GPU Tracker sees one that starts."""
-    return StartingContainer(container_id=container_id or "(this one)", spec=spec, bundle="")
+    return StartingContainer(container_id=container_id or "(this one)", spec=spec, bundle="", root=root)
 
 
 def find_refusals(claim: ContainerClaim | None) -> tuple[ToolkitError, ...]:

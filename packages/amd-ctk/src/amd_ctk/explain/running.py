@@ -129,12 +129,12 @@ def read_bundle(directory: str) -> dict[str, Any]:
     )
 
 
-def read_running(host: Host, name: str) -> tuple[str, dict[str, Any]]:
-    """Return the id and the spec of a running container by its id or its engine's name for it; ExplainError."""
+def read_running(host: Host, name: str) -> tuple[RunningContainer, dict[str, Any]]:
+    """Return a running container and its spec by its id or its engine's name for it; ExplainError."""
     asked = ask_engines(name)
     found = find_running(host, name, asked.told)
     if found and found.bundle:
-        return found.container_id, read_bundle(found.bundle)
+        return found, read_bundle(found.bundle)
     root = "" if os.geteuid() == 0 else "; run it with sudo"
     late = f"; {asked.late}" if asked.late else ""
     raise ExplainError(
