@@ -129,6 +129,23 @@ def test_a_list_without_end_costs_little(expression):
         expand(expression)
 
 
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("expression", ["/dev/a[0-999999999][", "/dev/a[0-999999999][x]"])
+def test_a_list_of_no_names_costs_little(expression):
+    assert expand(expression) == []
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("expression", ["[0-999999999]" * 14, "[0]" * 3000])
+def test_a_name_with_many_brackets_is_refused(expression):
+    said = "in Slurm's configuration has more than 4 brackets"
+
+    with pytest.raises(SlurmError, match=said):
+        expand(expression)
+    with pytest.raises(SlurmError, match=said):
+        matches(f"login,{expression}", "1" * 64)
+
+
 def test_a_file_without_end_is_not_read(tmp_path):
     with open(tmp_path / "gres.conf", "wb") as file:
         file.truncate(2**20 + 1)

@@ -5,6 +5,8 @@ Source: gres.conf(5), slurm.conf(5), and what slurmd 22.05, 24.11 and 26.05 made
 
 from __future__ import annotations
 
+from itertools import islice
+
 from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.unknown_gpus import shown
@@ -25,6 +27,8 @@ LONGEST_FILE = 2**20
 MOST_DEVICES = 1024
 # Of a number in a name; longer ones would cost time.
 MOST_DIGITS = 9
+# In one name; each more multiplies what it costs to compare it.
+MOST_BRACKETS = 4
 
 HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
 
@@ -84,7 +88,7 @@ def find_types(lines: Sequence[dict[str, str]], node: str) -> list[str]:
 
 
 def matches(expression: str, name: str) -> bool:
-    """Return whether a list of names as Slurm writes them (`n[01-16,20],login`) holds a name."""
+    """Return whether a list of names as Slurm writes them (`n[01-16,20],login`) holds a name; SlurmError."""
     return any(_matches_one(item, name) for item in _split(expression))
 
 
@@ -113,14 +117,16 @@ def _entries_of(lines: Sequence[dict[str, str]], node: str) -> list[dict[str, st
 
 
 def _split(expression: str) -> Iterator[str]:
-    """Yield the items of a list; the commas in brackets are theirs."""
+    """Yield the items of a list; the commas in brackets are theirs. SlurmError where one has too many brackets."""
     start = depth = 0
-    for position, character in enumerate(expression):
+    for position, character in enumerate(f"{expression},"):
         depth += {"[": 1, "]": -1}.get(character, 0)
-        if character == "," and depth == 0:
+        if position == len(expression) or (character == "," and depth == 0):
+            if expression.count("[", start, position) > MOST_BRACKETS:
+                item = shown(expression[start:position])
+                raise SlurmError(f"{item} in Slurm's configuration has more than {MOST_BRACKETS} brackets", hint=HINT)
             yield expression[start:position]
             start = position + 1
-    yield expression[start:]
 
 
 def _matches_one(item: str, name: str) -> bool:
@@ -148,9 +154,11 @@ def _expand_one(item: str) -> Iterator[str]:
         yield item
         return
     inside, _, behind = rest.partition("]")
-    for first, last in _ranges(inside):
+    # Once, and not for every number: they may be none.
+    ends = list(islice(_expand_one(behind), MOST_DEVICES + 1))
+    for first, last in _ranges(inside) if ends else ():
         for number in range(int(first), int(last) + 1):
-            for end in _expand_one(behind):
+            for end in ends:
                 yield f"{before}{number:0{len(first)}d}{end}"
 
 
