@@ -60,11 +60,11 @@ class TrackedGpus:
         return say_withheld(self._host, gpus)
 
     def sick(self, gpus: Iterable[GpuLocation]) -> tuple[int, ...]:
-        """Return the numbers of those of `gpus` that are withheld because they are sick."""
-        from amd_gpu_tracker.records.drains import read_drains
+        """Return the numbers of those of `gpus` that are withheld because they are sick, and not drained."""
+        from amd_gpu_tracker.records.drains import by_key, read_drains
 
-        keys = {each.key for each in read_drains(self._host) if each.is_sick}
-        return tuple(gpu.number for gpu in gpus if gpu.key in keys)
+        drains = by_key(read_drains(self._host))
+        return tuple(gpu.number for gpu in gpus if gpu.key in drains and drains[gpu.key].is_sick)
 
     def would_drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
         """Return the numbers of the GPUs that `Tracker.drain` would drain or change; RequestError."""

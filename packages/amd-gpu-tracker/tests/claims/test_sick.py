@@ -142,6 +142,25 @@ def test_sick_and_drained_are_kept_apart(machine, tracker, sicken):
     ]
 
 
+def test_a_gpu_that_is_drained_and_sick_is_drained_for_all(machine, tracker, sicken):
+    tracker.drain("1", reason="fan swap")
+    sicken(1)
+    both = tracker.states()[1]
+    gpus = locate_gpus(machine.host)
+
+    assert (both.state, both.reason) == ("drained", f"fan swap; sick: {WHY}")
+    assert (tracker.gpus.sick(gpus), tracker.gpus.withheld(gpus)) == ((), {1: "GPU 1 is drained: fan swap"})
+    with pytest.raises(GpusRefused, match="GPU 1 is drained: fan swap"):
+        tracker.reserve("a", "1")
+    with pytest.raises(GpusRefused, match="3 of 4 GPUs are free \\(1 drained: fan swap\\)"):
+        tracker.reserve("a", "free:4")
+
+    # It works again, which root has not seen yet; the next look sees it.
+    sicken(1)
+    assert tracker.states(with_errors=False)[1].reason == f"fan swap; sick: {WHY}"
+    assert tracker.states()[1].reason == "fan swap"
+
+
 def test_where_the_administrator_allows_it_sick_gpus_are_given_to_who_names_them(machine, tracker, sicken):
     sicken(1)
     tracker.states()

@@ -98,8 +98,8 @@ def keep_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gi
 def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Candidate:
     if candidate.obstacle:
         return candidate
-    reasons = "; ".join(verdict.health.reasons)
-    if verdict.health.verdict == SICK:
+    reasons, is_drained = "; ".join(verdict.health.reasons), drain is not None and not drain.is_sick
+    if verdict.health.verdict == SICK and not is_drained:
         return candidate.replace(obstacle=f"sick: {reasons}")
     if drain is not None:
         what = "sick" if drain.is_sick else "drained"

@@ -106,7 +106,7 @@ class _States:
             model=model_of(gpu),
             state=state,
             reason=reason,
-            since=noted.since if (noted := sick or drain) else containers[0].since if containers else None,
+            since=noted.since if (noted := drain or sick) else containers[0].since if containers else None,
             processes=processes,
             person=person,
             what=what,

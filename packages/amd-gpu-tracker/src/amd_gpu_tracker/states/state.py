@@ -97,14 +97,15 @@ def decide_state(
 ) -> tuple[str, str]:
     """Return the state of a GPU that is there, and the reason; `use` says who uses it.
 
-    `sick` is what root noted of it, which counts until root has seen it well.
+    `sick` is what root noted of it, which counts until root has seen it well. A GPU that is drained and sick is drained
+    everywhere, and the reason has both.
     """
-    if health.verdict == SICK:
-        return SICK, "; ".join(health.reasons)
-    if sick:
-        return SICK, sick.reason
+    trouble = "; ".join(health.reasons) if health.verdict == SICK else sick.reason if sick else ""
     if drain:
-        return (DRAINING if is_reserved or is_used else DRAINED), drain.reason
+        reason = "; ".join(filter(None, (drain.reason, trouble and f"sick: {trouble}")))
+        return (DRAINING if is_reserved or is_used else DRAINED), reason
+    if trouble:
+        return SICK, trouble
     if health.verdict == SUSPECT:
         return SUSPECT, "; ".join(health.reasons)
     if is_reserved:
