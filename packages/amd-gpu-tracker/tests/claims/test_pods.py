@@ -119,7 +119,7 @@ def test_a_users_own_engine_joins_no_pod(host, tmp_path):
             start(host, "helper", path, 0, run_directory=str(tmp_path))
 
 
-def test_a_container_that_was_adopted_is_in_its_pod_too(machine):
+def test_a_container_that_was_adopted_is_in_the_pod_in_which_it_runs(machine):
     def claim_in(ipc, name):
         holder = machine.holder(name, creator=machine.start_process())
         gpus = locate_gpus(machine.host)[:1]
@@ -129,8 +129,11 @@ def test_a_container_that_was_adopted_is_in_its_pod_too(machine):
     minor = locate_gpus(machine.host)[0].render_minor
     rule = {"allow": True, "type": "c", "major": 226, "minor": minor, "access": "rw"}
     with sandbox() as first, sandbox() as second:
-        namespaces = [{"type": "pid"}, {"type": "ipc", "path": first}]
-        machine.run_untracked("server", linux={"namespaces": namespaces, "resources": {"devices": [rule]}})
+        # The first container of its pod has ended, and a process of another pod has that one's id.
+        namespaces = [{"type": "pid"}, {"type": "ipc", "path": second}]
+        init = machine.run_untracked("server", linux={"namespaces": namespaces, "resources": {"devices": [rule]}})
+        (machine.proc / str(init) / "ns").mkdir()
+        (machine.proc / str(init) / "ns" / "ipc").symlink_to(first)
         machine.tracker.reset()
         machine.tracker.set_accessibility("0", exclusive=True)
 

@@ -128,7 +128,8 @@ def _adopt_one(
         wanted=wanted,
         ways=(BY_ADOPTION,),
         is_privileged=privileged,
-        ipc=joined_ipc(spec),
+        # Where it is: by now the path in its spec may lead to another process with the same id.
+        ipc=f"{processes.directory}/{container.init.pid}/ns/ipc" if joined_ipc(spec) else "",
     )
     started = container.init.started + boot_offset()
     state.write_lease(new_lease(in_pod(state, state.read_policy(), claim), processes).replace(since=started))
