@@ -345,6 +345,29 @@ def test_a_user_is_ignored_and_no_longer(command):
     )
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "status", "status --json", "enable"])
+def test_output_to_a_full_disk_is_a_failure_without_a_trace(untracked, words):
+    environment = {**ENVIRONMENT, "AMD_CTK_HOST_ROOT": untracked.host.root}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        answer = subprocess.run(
+            [PROGRAM, *words.split()], env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    said = "the output cannot be written: the disk is full"
+    assert (answer.returncode, answer.stderr.splitlines()[-1], "Traceback" in answer.stderr) == (1, said, False)
+
+
+def test_what_is_said_beside_an_answer_may_be_lost(untracked):
+    environment = {**ENVIRONMENT, "AMD_CTK_HOST_ROOT": untracked.host.root}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        answer = subprocess.run(
+            [PROGRAM, "enable"], env=environment, stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+
+    assert (answer.returncode, answer.stdout) == (0, "GPU Tracker has been enabled\n")
+    assert untracked.tracker.is_enabled()
+
+
 @pytest.mark.parametrize("uid", ["-1", "4294967295", "alice", "9" * 5000])
 def test_what_is_no_number_of_a_user_is_not_ignored(command, uid):
     code, shown, complaint = command("ignore", "--", uid)

@@ -54,15 +54,31 @@ def test_an_error_leaves_its_trace():
     assert (code, trace.splitlines()[-1]) == (1, "ZeroDivisionError: division by zero")
 
 
-def test_output_that_cannot_be_written_is_told_as_python_does():
-    code = "def run():\n print('lost'); sys.exit(0)\nrun_and_leave(run)"
+@pytest.mark.parametrize("printed", ["'lost'", "'lost', flush=True", "'lost' * 100_000"])
+@pytest.mark.parametrize("code", [0, 3])
+def test_output_without_a_reader_ends_the_program_quietly(printed, code):
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w", encoding="utf-8") as pipe:
-        answer = ended(code, stdout=pipe)
+        answer = ended(f"def run():\n print({printed}); sys.exit({code})\nrun_and_leave(run)", stdout=pipe)
 
-    assert answer[0] == 120
-    assert answer[2].splitlines()[-1] == "BrokenPipeError: [Errno 32] Broken pipe"
+    assert answer == (1, None, "")
+
+
+@pytest.mark.parametrize("printed", ["'lost'", "'lost', flush=True", "'lost' * 100_000"])
+def test_a_full_disk_behind_the_output_is_named(printed):
+    code = f"def run():\n print({printed}); sys.exit(0)\nrun_and_leave(run)"
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        answer = ended(code, stdout=full)
+
+        assert answer == (1, None, "the output cannot be written: the disk is full\n")
+        assert run_python(code, stdout=full, stderr=full).returncode == 1
+
+
+def test_a_file_that_is_missing_is_a_bug_and_leaves_its_trace():
+    code, _, trace = ended("run_and_leave(lambda: open('/nowhere/x'))")
+
+    assert (code, trace.splitlines()[-1].partition(":")[0]) == (1, "FileNotFoundError")
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])

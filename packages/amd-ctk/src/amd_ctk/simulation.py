@@ -8,7 +8,6 @@ import sys
 from contextlib import suppress
 
 from amd_ctk.job.start import become, end_by, require_program
-from amd_ctk.stderr import say_last
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
 from amdgpu_discovery.simulate.build import build_host
@@ -16,6 +15,7 @@ from amdgpu_discovery.simulate.laid import lay_over, numbers_of_nodes
 from amdgpu_discovery.simulate.namespace import enter_namespace
 from amdgpu_discovery.simulate.profile_json import load_profile
 from amdgpu_discovery.simulate.running import running_simulation
+from amdgpu_discovery.standard_output import print_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words
             os.chdir(os.getcwd())
         become(words, {})
     except ToolkitError as error:
-        say_last(str(error))
+        print_error(str(error))
         os._exit(error.exit_code)
     except OSError as error:
-        say_last(f"the simulated host cannot be laid over this machine: {reason(error)}")
+        print_error(f"the simulated host cannot be laid over this machine: {reason(error)}")
         os._exit(1)
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -18,16 +18,6 @@ def say(sentence: str) -> None:
         return
 
 
-def say_last(sentence: str) -> None:
-    """Print a sentence before the program ends with an exit code of its own."""
-    try:
-        if sys.stderr is not None:
-            print(sentence, file=sys.stderr, flush=True)
-    except OSError:
-        # Or the interpreter would try again on its way out, and end with 120.
-        sys.stderr = None
-
-
 def _is_ready(descriptor: int) -> bool:
     # Lists, which seldom have anything to say, do not load it.
     import select

@@ -20,7 +20,11 @@ from support.ready_interpreter import ReadyInterpreter
 
 COMMAND_LINES = [*map(" ".join, PRINTER_BY_WORDS), "--version"]
 DIRECTLY = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
-TYPER = "from amd_ctk.cli.root import app; app(prog_name='amd-ctk')"
+TYPER = """\
+from amd_ctk.cli.root import app
+from amdgpu_discovery.standard_output import run_and_leave
+run_and_leave(lambda: app(prog_name='amd-ctk'))
+"""
 CLOSED = 'exec >&-; exec "$@"'
 FULL = 'exec >/dev/full; exec "$@"'
 
@@ -29,7 +33,7 @@ FULL = 'exec >/dev/full; exec "$@"'
 def through_typer(tmp_path_factory):
     """Return a program that is amd-ctk through Typer, whatever the command line."""
     program = tmp_path_factory.mktemp("typer") / "amd-ctk"
-    program.write_text(f"#!{sys.executable}\n{TYPER}\n", encoding="utf-8")
+    program.write_text(f"#!{sys.executable}\n{TYPER}", encoding="utf-8")
     program.chmod(0o755)
     return str(program)
 

@@ -20,8 +20,8 @@ from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
-from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.standard_output import prepare_streams, run_and_leave
+from amdgpu_discovery.plain_text import printable, printable_lines
+from amdgpu_discovery.standard_output import prepare_streams, print_error, run_and_leave
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.requests.people import FindTerms
@@ -556,7 +556,7 @@ def begin(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
     elif context.invoked_subcommand not in LOOKING and not host_of(context).is_this_machine:
-        print(SIMULATED_NOTICE.format(root=host_of(context).root), file=sys.stderr, flush=True)
+        print_error(SIMULATED_NOTICE.format(root=host_of(context).root))
 
 
 def host_of(context: typer.Context) -> Host:
@@ -567,7 +567,7 @@ def host_of(context: typer.Context) -> Host:
 
 def say(sentence: str) -> None:
     """Say what the guide does not have on standard error; ids of containers may hold anything."""
-    print(printable(sentence), file=sys.stderr)
+    print_error(printable(sentence))
 
 
 def say_refresh(host: Host) -> None:
@@ -587,7 +587,7 @@ def run_command_line() -> None:
     try:
         alone()()
     except ToolkitError as error:
-        print(error, file=sys.stderr)
+        print_error(printable_lines(str(error)))
         sys.exit(error.exit_code)
 
 

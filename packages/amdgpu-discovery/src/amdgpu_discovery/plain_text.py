@@ -13,6 +13,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
+def printable_lines(text: str) -> str:
+    """Return text of several lines, each without control characters."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def one_line(text: str) -> str:
     """Return text as one line of a length that can be read."""
     plain = printable(text[: LONGEST_LINE + 1])

@@ -11,6 +11,7 @@ from amdgpu_discovery.plain_text import printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import NoReturn
 
 # What editors and build logs call themselves, where nothing can be drawn: terminfo(5) has them without cursor movement.
 WITHOUT_CURSOR = ("dumb", "unknown")
@@ -47,28 +48,51 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def run_and_leave(run: Callable[[], object]) -> None:
-    """Run a command line, and end the process with the exit code of its SystemExit.
+    """Run a command line, and end the process with the exit code of its SystemExit, 1 if its output cannot be written.
 
     At its end Python goes through all modules and looks for garbage among all objects, although the kernel takes the
     memory back anyway. That is a fifth of the time of a `gpu list`, and nothing here waits for it: files and locks are
     closed by those who opened them.
     """
     try:
-        run()
-    except SystemExit as ended:
-        # A code that is no number is a sentence, which Python prints.
-        if isinstance(ended.code, int) and _write_all():
-            os._exit(ended.code)
-        raise
+        try:
+            run()
+        except SystemExit as ended:
+            # A code that is no number is a sentence, which Python prints.
+            if not isinstance(ended.code, int):
+                raise
+            _leave(ended.code)
+    except OSError as error:
+        # Errors of named files are ToolkitErrors; what is left is standard output, and os.getcwd().
+        if error.filename is not None:
+            raise
+        _give_up(error)
 
 
-def _write_all() -> bool:
-    """Write what was printed; where that fails Python tries again at its end, says so and ends with 120."""
+def print_error(sentence: str) -> None:
+    """Print a sentence on standard error, which decides nothing: it may be closed, full, or without a reader."""
     try:
-        for stream in (sys.stdout, sys.stderr):
-            # Python has none where the descriptor is closed.
-            if stream is not None:
-                stream.flush()
-    except (OSError, ValueError):
-        return False
-    return True
+        if sys.stderr is not None:
+            print(sentence, file=sys.stderr, flush=True)
+    except OSError:
+        # Or the interpreter would try again on its way out, and end with 120.
+        sys.stderr = None
+
+
+def _leave(code: int) -> None:
+    """Write what was printed, and end the process."""
+    # Python has none where the descriptor is closed.
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    os._exit(code)
+
+
+def _give_up(error: OSError) -> NoReturn:
+    """Say why the answer cannot be written, and end the process."""
+    from amdgpu_discovery.errors import reason
+
+    if isinstance(error, FileNotFoundError):
+        print_error("the current directory does not exist (change to another one)")
+    elif not isinstance(error, BrokenPipeError):
+        print_error(f"the output cannot be written: {reason(error)}")
+    os._exit(1)

@@ -12,10 +12,11 @@ from functools import partial
 from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
 from amd_ctk.parameters import PLACE, lines_from, parse_lines, read_parameters
-from amd_ctk.stderr import say, say_last
+from amd_ctk.stderr import say
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.standard_output import print_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class _Jobs:
             # Words that are wrong for one line alone are an error of its job.
             run_job(self._host, plan())
         except ToolkitError as error:
-            say_last(printable(str(error)))
+            print_error(printable(str(error)))
             os._exit(error.exit_code)
         except BaseException:
             sys.excepthook(*sys.exc_info())
