@@ -72,6 +72,29 @@ def test_a_grace_that_no_policy_may_have_is_refused(machine, seconds):
     assert machine.tracker.settings.restart_grace() == 15
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tracker: tracker.settings.ignore_user(True),
+        lambda tracker: tracker.settings.ignore_user(1.5),
+        lambda tracker: tracker.settings.set_restart_grace(1.5),
+        lambda tracker: tracker.settings.require_reservation(required="no"),
+        lambda tracker: tracker.settings.set_exclusive_to_pods(shared=None),
+        lambda tracker: tracker.set_accessibility("1", exclusive="no"),
+        lambda tracker: tracker.drain("1", reason=["fan swap"]),
+        lambda tracker: tracker.drain("1", until=True),
+    ],
+)
+def test_a_program_with_a_wrong_type_writes_nothing_that_nobody_reads(machine, change):
+    before = machine.tracker.status()
+
+    with pytest.raises(ValueError, match=r"not |number"):
+        change(machine.tracker)
+
+    assert machine.tracker.status() == before
+    assert machine.tracker.settings.ignored_users() == ()
+
+
 @pytest.mark.parametrize("uid", [-1, 4294967295])
 def test_what_is_no_number_of_a_user_is_not_ignored(machine, uid):
     with pytest.raises(RequestError, match=f"{uid} is not the number of a user"):

@@ -82,10 +82,14 @@ def this_boot() -> str:
 
 
 def write_drains(host: Host, drains: Iterable[Drain]) -> None:
-    """Replace the file, and wait for the disk. The caller holds the tracker's lock."""
+    """Replace the file, and wait for the disk. The caller holds the tracker's lock.
+
+    ValueError, and nothing is written, where it could not be read.
+    """
+    content = dumps({"version": VERSION, "gpus": [with_unknown(drain) for drain in drains]}) + b"\n"
+    _parse(loads(content))
     make_directory(host.path(POLICY_DIRECTORY))
-    gpus = [with_unknown(drain) for drain in drains]
-    replace_file(host.path(DRAINS_FILE), dumps({"version": VERSION, "gpus": gpus}) + b"\n", mode=0o644, durable=True)
+    replace_file(host.path(DRAINS_FILE), content, mode=0o644, durable=True)
 
 
 def move_drains(host: Host, keys: Mapping[str, str]) -> None:

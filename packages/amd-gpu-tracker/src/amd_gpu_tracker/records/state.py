@@ -124,9 +124,11 @@ class State:
         return former
 
     def write_policy(self, policy: Policy) -> None:
-        """Replace the policy, and wait for the disk."""
+        """Replace the policy, and wait for the disk. ValueError, and nothing is written, where it could not be read."""
+        content = format_policy(policy)
+        parse_policy(content)
         make_directory(directory_of(self.policy_path))
-        replace_file(self.policy_path, format_policy(policy), mode=0o644, durable=True)
+        replace_file(self.policy_path, content, mode=0o644, durable=True)
 
     def prepare(self) -> None:
         """Make the directories that locks and leases need; NotPermitted to those who may not."""

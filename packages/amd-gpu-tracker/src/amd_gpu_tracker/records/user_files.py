@@ -161,17 +161,24 @@ def _lease_names(directory: int) -> Iterator[str]:
 def read_ignored_users(host: Host) -> frozenset[int]:
     """Return the numbers of the users who are ignored; StateError where the file says something else."""
     path = host.path(IGNORED_USERS_FILE)
-    words = (read_if_there(path) or b"").split()
-    if not all(word.isdigit() and len(word) <= len(str(LARGEST_UID)) for word in words):
+    try:
+        return _parse_users(read_if_there(path) or b"")
+    except ValueError as error:
         raise StateError(
-            f"{path} cannot be understood: it has a line that is not a user's number",
-            hint="fix it, or delete it to ignore no user",
-        )
-    return frozenset(map(int, words))
+            f"{path} cannot be understood: {error}", hint="fix it, or delete it to ignore no user"
+        ) from error
 
 
 def write_ignored_users(host: Host, uids: Iterable[int]) -> None:
-    """Replace the list, and wait for the disk."""
+    """Replace the list, and wait for the disk. ValueError, and nothing is written, where it could not be read."""
+    content = "".join(f"{uid}\n" for uid in sorted(uids)).encode()
+    _parse_users(content)
     make_directory(host.path(POLICY_DIRECTORY))
-    content = "".join(f"{uid}\n" for uid in sorted(uids))
-    replace_file(host.path(IGNORED_USERS_FILE), content.encode(), mode=0o644, durable=True)
+    replace_file(host.path(IGNORED_USERS_FILE), content, mode=0o644, durable=True)
+
+
+def _parse_users(content: bytes) -> frozenset[int]:
+    words = content.split()
+    if not all(word.isdigit() and len(word) <= len(str(LARGEST_UID)) for word in words):
+        raise ValueError("it has a line that is not a user's number")
+    return frozenset(map(int, words))
