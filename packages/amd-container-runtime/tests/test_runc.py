@@ -275,7 +275,7 @@ def test_a_machine_without_any_runtime_is_told_what_to_install(directory):
         find_low_level_runtime("", directory("first"), ourselves="/nowhere")
 
     assert str(refusal.value) == (
-        "neither runc nor crun is installed, so the container cannot start (install runc with 'sudo apt install runc')"
+        "neither runc nor crun is installed, so the container cannot start (install runc or crun)"
     )
     assert refusal.value.exit_code == 7
 

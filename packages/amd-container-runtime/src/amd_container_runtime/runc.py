@@ -122,7 +122,7 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
         )
     raise NoLowLevelRuntime(
         "neither runc nor crun is installed, so the container cannot start",
-        hint="install runc with 'sudo apt install runc'",
+        hint="install runc or crun",
     )
 
 

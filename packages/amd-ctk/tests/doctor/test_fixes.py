@@ -589,9 +589,10 @@ ROWS = [
         becomes="",
     ),
     Row("low-level-runtime", HOSTS["low-level-runtime"]),
-    Row(
+    of_facts(
         "low-level-runtime",
-        lambda machine: setattr(machine, "change", toolkit(has_low_level=False, runtime_program="/usr/bin/x")),
+        toolkit(has_low_level=False, runtime_program="/usr/bin/x"),
+        "each distribution has a command of its own for it",
     ),
     Row("settings", HOSTS["settings"], write(CONFIG, 'unknown-gpus = "error"\n'), why=MEANT, becomes="note"),
     Row("settings", write(CONFIG, 'device-mode = "host"\n')),
@@ -748,7 +749,6 @@ EFFECTS = {
         path if path.startswith(str(machine.programs)) else machine.host.path(path), int(mode, 8)
     ),
     "rmdir": lambda machine, path: os.rmdir(machine.host.path(path)),
-    "apt": lambda machine, *_: setattr(machine, "change", lambda facts: facts),
     "apt-get": lambda machine, *_: machine.write(
         "/var/lib/dpkg/status", "Package: amdgpu-dkms\nStatus: install ok installed\n"
     ),

@@ -71,7 +71,7 @@ def check_low_level_runtime(facts: Facts) -> Finding | None:
         return ok("a low-level runtime is installed")
     if not toolkit.runtime_program:
         return None
-    return bad("neither runc nor crun is installed", fix="sudo apt install runc")
+    return bad("neither runc nor crun is installed", fix="install runc or crun")
 
 
 @check(why="with invalid settings no container with GPUs starts", see="reference/config.md")
