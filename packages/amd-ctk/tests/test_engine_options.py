@@ -139,7 +139,9 @@ def test_podman_gets_the_runtime_that_it_has(host, engine, asked):
     engine("podman", "/usr/bin/amd-container-runtime")
 
     assert named("podman --log-level debug run image", host) == ("--runtime=amd",)
-    assert asked() == ["--log-level debug --runtime=amd info --format {{.Host.OCIRuntime.Path}}"]
+    assert asked() == [
+        "--log-level debug --runtime=amd info --format {{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_a_docker_that_is_podman_is_asked_as_podman(host, engine, asked):
     engine("docker", "/usr/bin/amd-container-runtime", first=is_podman)
 
     assert named("docker run image", host) == ("--runtime=amd",)
-    assert asked()[1:] == ["--runtime=amd info --format {{.Host.OCIRuntime.Path}}"]
+    assert asked()[1:] == ["--runtime=amd info --format {{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}"]
 
 
 def test_podman_without_the_runtime_gets_cdi_devices_or_is_refused(host, engine):
@@ -205,9 +207,14 @@ def test_a_default_runtime_of_podman_needs_no_option(host, engine):
         "docker run --device amd.com/gpu=0 image",
         "docker run -v /dev/dri:/dev/dri image",
         "docker run --privileged image",
+        "docker -cfar run image",
+        "docker -Htcp://far run image",
+        "docker -DH=tcp://far run image",
         "docker --context=far run image",
         "docker -H ssh://far run image",
         "podman --remote run image",
+        "podman -cfar run image",
+        "podman --url=ssh://far run image",
         "podman --runtime=/opt/amd-container-runtime run image",
         "docker run --rm",
         "docker exec web run",
@@ -229,6 +236,30 @@ def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, name, v
     engine("docker", json.dumps(WITHOUT))
 
     assert named("docker run image", host, **{name: value}) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ("podman --url=unix:///run/p.sock", {}),
+        ("podman", {"CONTAINER_HOST": "unix:///run/p.sock"}),
+        ("podman --remote", {"CONTAINER_HOST": "unix:///run/p.sock"}),
+        ("podman --remote=false", {"CONTAINER_HOST": "ssh://far"}),
+        ("podman", {"DOCKER_HOST": "tcp://far"}),
+    ],
+)
+def test_a_socket_of_podman_is_on_this_machine(host, engine, command, environment):
+    engine("podman", "/usr/bin/crun", first=UNKNOWN)
+    with_spec(host)
+
+    assert named(f"{command} run image", host, **environment) == ("--device=amd.com/gpu=1", "--device=amd.com/gpu=2")
+
+
+def test_a_service_of_podman_that_gives_no_gpu_is_refused_with_what_helps(host, engine):
+    engine("podman", "/usr/bin/crun true", first=UNKNOWN)
+
+    with pytest.raises(NoGpusByEngine, match="run 'sudo amd-ctk cdi generate': Podman's service takes no --runtime"):
+        named("podman --url=unix:///run/p.sock run image", host)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
+from amd_ctk.engine_address import is_elsewhere
 from amd_ctk.engine_words import (
     ENGINE_VALUES,
     PODMAN,
     environment_of,
     find_engine,
     find_run,
-    is_elsewhere,
     values_before,
     without_prefixes,
 )
@@ -33,6 +33,8 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 RUNTIME = "--runtime=amd"
+# Only Podman that starts containers itself knows --runtime.
+FOR_SERVICE = "run 'sudo amd-ctk cdi generate': Podman's service takes no --runtime"
 # Under these no container gets a GPU by a variable.
 PLAIN_RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 
@@ -112,7 +114,7 @@ def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions
 
 
 def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
-    program = ("info", "--format", "{{.Host.OCIRuntime.Path}}")
+    program = ("info", "--format", "{{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}")
     # Podman lists no runtimes, and ends at a name that it does not know.
     with_ours = ask([*command, RUNTIME, *program], seconds=SECONDS)
     if with_ours.succeeded:
@@ -122,17 +124,18 @@ def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions
     default = ask([*command, *program], seconds=SECONDS)
     if not default.succeeded:
         return _not_known(default, command)
-    if is_amd_runtime(default.output.strip()):
+    path, _, is_service = default.output.strip().partition(" ")
+    if is_amd_runtime(path):
         return EngineOptions()
-    return _by_cdi(engine, host, reads_specs=True)
+    return _by_cdi(engine, host, hint=FOR_SERVICE if is_service == "true" else "")
 
 
-def _by_cdi(engine: str, host: Host, *, reads_specs: bool) -> EngineOptions:
+def _by_cdi(engine: str, host: Host, *, reads_specs: bool = True, hint: str = "") -> EngineOptions:
     names = (device.name for device in resolve_devices(read_spec_files(host)) if reads_specs)
     if any(name.startswith(f"{KIND}=") for name in names):
         return EngineOptions(has_cdi=True)
     refusal = without_runtime(engine)
-    raise NoGpusByEngine(refusal.message, hint=refusal.hint)
+    raise NoGpusByEngine(refusal.message, hint=hint or refusal.hint)
 
 
 def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:

@@ -1,7 +1,4 @@
-"""Where `run` stands in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options.
-
-One of these is the address of the engine, which may be on another machine.
-"""
+"""Where `run` stands in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 DOCKER = "docker"
 PODMAN = "podman"
@@ -47,11 +44,6 @@ BY_ENGINE = {
         )
     ),
 }
-# What leads to an engine of another machine, of which nothing is known here.
-ELSEWHERE = frozenset(("--context", "-c", "--connection", "--remote", "-r", "--url"))
-ELSEWHERE_VARIABLES = ("CONTAINER_HOST", "CONTAINER_CONNECTION")
-# The context of Docker that is this machine, unless DOCKER_HOST says otherwise.
-USUAL_CONTEXT = "default"
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
@@ -59,30 +51,6 @@ SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
 # Of sudo; their value is the next word.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
 PREFIXES = (SUDO, "env")
-# Of an address: what this machine calls itself, "" among it, as in tcp://:2375.
-THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
-
-
-class EngineAddress(Value):
-    """Where an engine listens, without a user's name; "" where that is not said."""
-
-    text: str = ""
-    is_other_machine: bool = False
-
-
-def parse_address(text: str) -> EngineAddress:
-    """Return what an address of -H and of DOCKER_HOST says; one without a scheme is of TCP."""
-    scheme, separator, rest = text.strip().partition("://")
-    if not separator:
-        scheme, rest = "tcp", scheme
-    if scheme in ("unix", "fd"):
-        return EngineAddress(text=f"{scheme}://{rest}")
-    # A password may have any of these.
-    address = rest.rpartition("@")[2].partition("/")[0]
-    if not address:
-        return EngineAddress()
-    machine = address.rpartition(":")[0] if ":" in address and not address.endswith("]") else address
-    return EngineAddress(text=f"{scheme}://{address}", is_other_machine=machine not in THIS_MACHINE)
 
 
 def takes_next_word(word: str) -> bool:
@@ -105,34 +73,31 @@ def _ends_open(letters: str) -> bool:
     return f"-{letters[-1]}" in ENGINE_VALUES and all(f"-{letter}" not in ENGINE_VALUES for letter in letters[:-1])
 
 
+def own_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options in front of an engine's command with their values, "" for none, and joined letters apart."""
+    position = 0
+    while position < len(words):
+        word, following = words[position], " ".join(words[position + 1 : position + 2])
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            yield name, value if equals or not takes_next_word(word) else following
+        elif word.startswith("-"):
+            yield from _own_letters(word[1:], following)
+        position += 2 if takes_next_word(word) else 1
+
+
+def _own_letters(letters: str, following: str) -> Iterator[tuple[str, str]]:
+    for end, letter in enumerate(letters, 1):
+        value = letters[end:]
+        if value.startswith("=") or f"-{letter}" in ENGINE_VALUES:
+            yield f"-{letter}", value[1:] if value.startswith("=") else value or following
+            return
+        yield f"-{letter}", ""
+
+
 def values_before(words: Sequence[str], option: str) -> list[str]:
     """Return the values of an option in front of an engine's command."""
-    pairs = zip(words, [*words[1:], ""], strict=False)
-    return [
-        following if word == option else word.partition("=")[2]
-        for word, following in pairs
-        if word == option or word.startswith(f"{option}=")
-    ]
-
-
-def is_elsewhere(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether an engine's own options or variables lead to another machine, or to an unknown one."""
-    if any(environment.get(name) for name in ELSEWHERE_VARIABLES):
-        return True
-    if engine == DOCKER:
-        return _is_elsewhere_for_docker(before, environment)
-    return any(word.partition("=")[0] in ELSEWHERE for word in before)
-
-
-def _is_elsewhere_for_docker(before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    chosen = [context for option in ("--context", "-c") for context in values_before(before, option) if context]
-    if any(context != USUAL_CONTEXT for context in chosen):
-        return True
-    given = [address for option in ("-H", "--host") for address in values_before(before, option) if address]
-    # They count more than DOCKER_CONTEXT, and the usual context leads to them.
-    if addresses := given or [address for address in (environment.get("DOCKER_HOST"),) if address]:
-        return any(parse_address(address).is_other_machine for address in addresses)
-    return not chosen and environment.get("DOCKER_CONTEXT", "") not in ("", USUAL_CONTEXT)
+    return [value for name, value in own_options(words) if name == option]
 
 
 def find_engine(words: Sequence[str]) -> int:

@@ -210,7 +210,7 @@ def test_a_password_ends_at_the_last_at_sign(address):
 def test_the_address_of_an_engine_is_told_without_its_user(monkeypatch, address):
     monkeypatch.setenv("DOCKER_HOST", address.format(CANARY))
 
-    endpoint = find_endpoint({}, may_ask=False)
+    endpoint = find_endpoint()
 
     assert (CANARY in endpoint.address, endpoint.is_other_machine) == (False, True)
     assert "10.0.0.1" in endpoint.address

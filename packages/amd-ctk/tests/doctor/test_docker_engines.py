@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 
 import pytest
 
@@ -18,6 +19,20 @@ def rootless(machine):
     machine.docker["SecurityOptions"] = ["name=seccomp,profile=builtin", "name=rootless"]
     machine.write("/etc/docker/daemon.json", WITH_AMD)
     return machine
+
+
+@pytest.fixture
+def chosen(tmp_path, monkeypatch):
+    """Return a function that makes a context of Docker with an address, and chooses it."""
+
+    def choose(name, address):
+        directory = tmp_path / "docker/contexts/meta" / sha256(name.encode()).hexdigest()
+        directory.mkdir(parents=True)
+        (directory / "meta.json").write_text(json.dumps({"Endpoints": {"docker": {"Host": address}}}))
+        (tmp_path / "docker/config.json").write_text(json.dumps({"currentContext": name}))
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+
+    return choose
 
 
 def finding_of(machine, check):
@@ -72,6 +87,14 @@ def test_a_broken_file_of_rootless_docker_is_named(machine):
     assert fix == f"sudo dockerd --validate --config-file {OWN_FILE}, and correct it"
 
 
+def test_the_file_of_rootless_docker_is_where_its_user_has_settings(machine):
+    made = rootless(machine())
+    made.write("/settings/docker/daemon.json", WITH_AMD)
+    made.user = USER.replace(chosen_settings="/settings")
+
+    assert finding_of(made, "docker")[2] == "systemctl --user restart docker"
+
+
 def test_a_file_of_a_user_that_never_ends_is_not_read(machine):
     made = rootless(machine())
     (made.root / "home/u1/.config/docker").mkdir(parents=True)
@@ -109,9 +132,9 @@ def test_an_engine_on_another_machine_that_is_silent_is_not_judged(machine, monk
     assert finding_of(made, "docker-context")[0] == "note"
 
 
-def test_a_context_of_another_machine_is_named(machine):
-    info = json.dumps({"ServerVersion": "28.5.2", "ClientInfo": {"Context": "far"}})
-    made = answer_with(machine(), f"case $1 in info) echo '{info}';; context) echo ssh://far.example;; esac")
+def test_a_context_of_another_machine_is_named(machine, chosen):
+    made = machine()
+    chosen("far", "ssh://far.example")
 
     assert made.examine(only=["docker"]) == []
     assert "'docker' talks to ssh://far.example, " in finding_of(made, "docker-context")[1]
@@ -176,19 +199,18 @@ def test_a_dead_address_is_named_and_no_service_is_started(machine, monkeypatch)
 @pytest.mark.parametrize(
     ("variable", "undo"), [("", "docker context use default"), ("old", "unset DOCKER_CONTEXT")], ids=["chosen", "set"]
 )
-def test_a_context_that_leads_to_a_dead_address_is_named(machine, monkeypatch, variable, undo):
-    info = json.dumps({"ServerVersion": "", "ClientInfo": {"Context": "old"}})
-    script = f"case $1 in info) echo '{info}'; exit 1;; context) echo unix:///nowhere.sock;; esac"
-    made = answer_with(machine(), script)
+def test_a_context_that_leads_to_a_dead_address_is_named(machine, monkeypatch, chosen, variable, undo):
+    made = answer_with(machine(), CANNOT_CONNECT)
+    chosen("old", "unix:///nowhere.sock")
     monkeypatch.setenv("DOCKER_CONTEXT", variable)
 
     assert finding_of(made, "docker")[2] == f"an engine at unix:///nowhere.sock, or: {undo}"
 
 
-def test_a_context_that_was_removed_is_named(machine):
+def test_a_context_that_was_removed_is_named(machine, chosen):
     # What Docker 28.2 says of one whose directory is gone.
-    script = "case $2 in show) echo far;; *) echo 'Failed to initialize: context not found' >&2; exit 1;; esac"
-    made = answer_with(machine(), script)
+    made = answer_with(machine(), "echo 'Failed to initialize: context not found' >&2; exit 1")
+    chosen("far", "")
 
     assert finding_of(made, "docker") == (
         "not checked",

@@ -139,7 +139,10 @@ def test_options_of_the_engine_stand_before_the_command(option):
     [
         ("docker --context far", {}),
         ("docker -H tcp://far", {}),
+        ("docker -cfar", {}),
+        ("docker -Htcp://far", {}),
         ("podman --remote", {}),
+        ("podman", {"CONTAINER_CONNECTION": "far"}),
         ("docker", {"DOCKER_HOST": "ssh://far"}),
     ],
 )
@@ -155,10 +158,25 @@ def test_a_command_for_another_machine_is_explained_as_one_for_this(command, env
         ("docker", {"DOCKER_HOST": "unix:///run/docker.sock"}),
         ("docker", {"DOCKER_CONTEXT": "default"}),
         ("docker --context default", {}),
+        ("docker -H=unix:///run/docker.sock", {}),
+        ("podman", {"CONTAINER_HOST": "unix:///run/podman.sock"}),
+        ("nerdctl -H /run/containerd.sock", {"DOCKER_HOST": "ssh://far"}),
     ],
 )
 def test_a_socket_and_the_usual_context_are_on_this_machine(command, environment):
     assert parse_run([*command.split(), "run", "image"], environment).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        ("podman --url unix:///run/p.sock run --runtime=amd image", {}),
+        ("podman --runtime=crun run image", {"CONTAINER_HOST": "unix:///run/p.sock"}),
+    ],
+)
+def test_a_service_of_podman_takes_no_runtime(command, environment):
+    with pytest.raises(ExplainError, match=r"^podman run: unknown flag: --runtime \(a service of Podman takes no"):
+        parse_run(command.split(), environment)
 
 
 @pytest.mark.parametrize(

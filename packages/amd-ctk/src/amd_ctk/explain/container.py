@@ -66,9 +66,13 @@ class Container(Value):
 
 def find_own_settings(environment: Mapping[str, str]) -> str:
     """Return where who calls an engine with this environment has settings; "" for root, and where that is not said."""
+    return settings_of(environment) if os.geteuid() else ""
+
+
+def settings_of(environment: Mapping[str, str]) -> str:
+    """Return where engines without root, and other programs, have the settings of a user with this environment."""
     home = environment.get("HOME", "")
-    usual = f"{home}/.config" if home else ""
-    return (environment.get("XDG_CONFIG_HOME") or usual) if os.geteuid() else ""
+    return environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
 
 
 def _join_as_docker(container: Container) -> list[str]:

@@ -9,7 +9,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import DOCKER, PODMAN, is_elsewhere, options_before_run, unknown_option, values_before
+from amd_ctk.engine_address import find_service, is_elsewhere
+from amd_ctk.engine_words import DOCKER, PODMAN, options_before_run, unknown_option, values_before
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
@@ -53,6 +54,7 @@ VALUES = {
     },
 }
 PERHAPS_ELSEWHERE = "the command may go to an engine on another machine; this is what one on this host would do"
+OF_SERVICE = "a service of Podman takes no runtime: use --device amd.com/gpu=0"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
 LARGEST_ID = 2**31 - 1
 NUMBER = re.compile("-?[0-9]+")
@@ -75,8 +77,12 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
     options, image = read_run_options(engine, behind)
     is_rootfs = is_on(options, "rootfs")
     is_podman = engine == PODMAN
+    # `podman --runtime=crun run` is its only way.
+    runtime = options.get("runtime", values_before(before, "--runtime") or [""])[-1]
     if is_podman:
         options = _separate(options)
+        if runtime and find_service(before, environment) is not None:
+            raise ExplainError("podman run: unknown flag: --runtime", hint=OF_SERVICE)
     from_files = (entry for path in options.get("env-file", []) for entry in read_env_file(path, engine=engine))
     given = (
         (one for entry in options.get("env", []) for one in podman_variables(entry, environment))
@@ -92,8 +98,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         devices=tuple(options.get("device", [])),
         device_rules=tuple(options.get("device-cgroup-rule", [])),
         gpus=tuple(options.get("gpus", [])),
-        # `podman --runtime=crun run` is its only way.
-        runtime=options.get("runtime", values_before(before, "--runtime") or [""])[-1],
+        runtime=runtime,
         own_settings=find_own_settings(environment),
         privileged=is_on(options, "privileged"),
         capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),

@@ -63,10 +63,14 @@ def test_a_user_who_calls_has_a_runtime_directory_of_choice(called_by):
 
 
 def test_a_user_who_calls_has_settings_of_choice(called_by, monkeypatch):
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
 
     assert called_by(NOBODY.pw_uid).settings == f"{NOBODY.pw_dir}/.config"
-    assert called_by(NOBODY.pw_uid, XDG_CONFIG_HOME="/settings").settings == "/settings"
+    assert called_by(NOBODY.pw_uid, HOME="/scratch/n").settings == "/scratch/n/.config"
+    assert called_by(NOBODY.pw_uid).data == "/scratch/n/.local/share"
+    chosen = called_by(NOBODY.pw_uid, XDG_CONFIG_HOME="/settings", XDG_DATA_HOME="/data")
+    assert (chosen.settings, chosen.data) == ("/settings", "/data")
     assert called_by(0, SUDO_UID=str(NOBODY.pw_uid), XDG_CONFIG_HOME="/root/x").settings == f"{NOBODY.pw_dir}/.config"
 
 

@@ -13,10 +13,10 @@ from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import LARGEST, find_missing, read_document, why_not
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
-from amd_ctk.engine_words import parse_address
+from amd_ctk.engine_address import EngineAddress, find_context, parse_address, read_context
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
-from amd_ctk.json_parts import list_at, object_at, objects_at, texts_at
+from amd_ctk.json_parts import list_at, object_at, objects_at
 from amd_ctk.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -28,8 +28,8 @@ LARGEST_OF_ROOT = 4 * 1024 * 1024
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 CONFIGURE = "sudo amd-ctk runtime configure"
-# What rootless Docker reads in its user's home directory.
-ROOTLESS_FILE = ".config/docker/daemon.json"
+# What rootless Docker reads below its user's settings.
+ROOTLESS_FILE = "docker/daemon.json"
 # Why an engine does not answer: this user may not ask it, it takes too long, or nothing is there.
 REFUSED = "refused"
 LATE = "late"
@@ -48,28 +48,20 @@ class Endpoint(Value):
     is_other_machine: bool = False
 
 
-def find_endpoint(info: dict[str, Any], *, may_ask: bool) -> Endpoint:
-    """Return the endpoint of what `docker info` says, {} where it says nothing; then `docker` is asked if it may be."""
-    if os.environ.get(ADDRESS):
-        return _parse_endpoint(os.environ[ADDRESS], f"unset {ADDRESS}")
-    context = _find_context(info) if info or may_ask else ""
-    if context in ("", "default"):
+def find_endpoint() -> Endpoint:
+    """Return where `docker` finds its engine, as this program's environment and the user's files have it."""
+    if address := os.environ.get(ADDRESS):
+        return _parse_endpoint(parse_address(address[:LONGEST]), f"unset {ADDRESS}")
+    context = find_context((), os.environ)
+    if not context:
         return Endpoint()
-    words = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}", "--", context]
     undo = f"unset {CONTEXT}" if os.environ.get(CONTEXT) else "docker context use default"
-    return _parse_endpoint(ask(words, seconds=SECONDS).output, undo)
+    # That of a context that was removed is not known.
+    return _parse_endpoint(read_context(context, (), os.environ) or EngineAddress(), undo)
 
 
-def _find_context(info: dict[str, Any]) -> str:
-    if not info:
-        # That is a context that was removed.
-        return ask(["docker", "context", "show"], seconds=SECONDS).output.strip()[:LONGEST]
-    return texts_at(info, "ClientInfo").get("Context", "")
-
-
-def _parse_endpoint(endpoint: str, undo: str) -> Endpoint:
-    address = parse_address(endpoint[:LONGEST])
-    return Endpoint(address=address.text, undo=undo, is_other_machine=address.is_other_machine)
+def _parse_endpoint(address: EngineAddress, undo: str) -> Endpoint:
+    return Endpoint(address=address.text[:LONGEST], undo=undo, is_other_machine=address.is_other_machine)
 
 
 class DockerFacts(Value):
@@ -131,7 +123,7 @@ class DockerFacts(Value):
     @property
     def configure_command(self) -> str:
         """Return the command that registers the AMD runtime with this engine."""
-        own_file = self.file_path or f"~/{ROOTLESS_FILE}"
+        own_file = self.file_path or f"~/.config/{ROOTLESS_FILE}"
         return f"amd-ctk runtime configure --config-path={own_file}" if self.is_rootless else CONFIGURE
 
     @property
@@ -154,7 +146,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if not answer.is_installed:
         return _read_file(host)
     info = parse_object(answer.output)
-    endpoint = find_endpoint(info, may_ask=not answer.is_late)
+    endpoint = find_endpoint()
     if not info.get("ServerVersion"):
         return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer, info))
     if endpoint.is_other_machine:
@@ -212,7 +204,7 @@ def _read_file(host: Host) -> DockerFacts:
 
 def _read_user_file(host: Host, user: User | None) -> DockerFacts:
     # Without a user the owner of the engine is unknown.
-    return _read(host, f"{user.home}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
+    return _read(host, f"{user.settings}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
 
 
 def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, largest: int = LARGEST) -> DockerFacts:

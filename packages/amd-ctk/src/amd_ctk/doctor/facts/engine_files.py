@@ -23,7 +23,7 @@ from amdgpu_discovery.value import Value
 LARGEST = 128 * 1024
 RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"
-STORAGE = ".local/share/containers"
+STORAGE = "containers"
 
 
 class EngineFileFacts(Value):
@@ -127,7 +127,7 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
     """
     if shutil.which("podman") is None:
         return PodmanFacts()
-    if user and not is_meant and host.stat(f"{user.home}/{STORAGE}") is None:
+    if user and not is_meant and host.stat(f"{user.data}/{STORAGE}") is None:
         user = None
     read = EngineFiles(host, PODMAN, podman_files(host, user.settings if user else ""))
     files = read.facts()

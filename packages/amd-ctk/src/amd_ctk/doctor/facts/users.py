@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from shlex import quote
 
+from amd_ctk.explain.container import settings_of
 from amd_ctk.sharing.permissions import read_permissions
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.requests.people import GROUP_SIGN
@@ -26,13 +27,19 @@ class User(Value):
     groups: tuple[int, ...]
     home: str
     runtime_directory: str
-    # XDG_CONFIG_HOME, "" where it is not set or not known.
+    # XDG_CONFIG_HOME and XDG_DATA_HOME, "" where they are not set or not known.
     chosen_settings: str = ""
+    chosen_data: str = ""
 
     @property
     def settings(self) -> str:
         """Return where programs keep this user's settings."""
-        return self.chosen_settings or f"{self.home}/.config"
+        return settings_of({"HOME": self.home, "XDG_CONFIG_HOME": self.chosen_settings})
+
+    @property
+    def data(self) -> str:
+        """Return where programs keep this user's data."""
+        return self.chosen_data or f"{self.home}/.local/share"
 
 
 def find_user() -> User | None:
@@ -51,9 +58,10 @@ def find_user() -> User | None:
         name=entry.pw_name,
         uid=uid,
         groups=tuple(sorted(os.getgrouplist(entry.pw_name, entry.pw_gid))),
-        home=entry.pw_dir,
+        home=own.get("HOME") or entry.pw_dir,
         runtime_directory=own.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}",
         chosen_settings=own.get("XDG_CONFIG_HOME", ""),
+        chosen_data=own.get("XDG_DATA_HOME", ""),
     )
 
 
