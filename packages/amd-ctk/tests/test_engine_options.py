@@ -232,10 +232,13 @@ def test_commands_that_ask_themselves_or_go_elsewhere_are_left_alone(host, engin
 @pytest.mark.parametrize(
     ("name", "value"), [("DOCKER_HOST", "tcp://far"), ("DOCKER_CONTEXT", "far"), ("CONTAINER_HOST", "ssh://far")]
 )
-def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, name, value):
+def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, capfd, name, value):
     engine("docker", json.dumps(WITHOUT))
 
     assert named("docker run image", host, **{name: value}) == ()
+    assert capfd.readouterr().err == (
+        "the command may go to an engine on another machine: if the container has no GPU, add --runtime=amd\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,10 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     except ExplainError:
         # The engine refuses it in its own words.
         return EngineOptions()
-    if _asks_itself(options) or is_elsewhere(engine, before, environment):
+    if _asks_itself(options):
+        return EngineOptions()
+    if is_elsewhere(engine, before, environment):
+        say(f"the command may go to an engine on another machine: if the container has no GPU, add {RUNTIME}")
         return EngineOptions()
     if chosen := options.get("runtime") or values_before(before, "--runtime"):
         if chosen[-1] in PLAIN_RUNTIMES:

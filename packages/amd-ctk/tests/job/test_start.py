@@ -112,7 +112,12 @@ def test_an_engine_behind_another_word_is_not_told(words, engine):
     [
         "docker run image sh -c docker run image",
         f"env X=1 docker run {TOKEN} image",
-        "sudo docker compose up",
+        "docker compose ps",
+        "docker compose run -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION web",
+        "nerdctl exec web run",
+        "ctr images ls",
+        "buildah build .",
+        "apptainer run image.sif",
         "grep docker run.log",
         "docker",
         "",
@@ -120,6 +125,39 @@ def test_an_engine_behind_another_word_is_not_told(words, engine):
 )
 def test_other_commands_are_not_warned_of(words):
     assert not_told(words.split(" ")) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        ("nerdctl -n k8s.io run image", "nerdctl"),
+        ("sudo ctr run image web", "ctr"),
+        ("buildah run web", "buildah"),
+        ("podman-remote run image", "podman-remote"),
+    ],
+)
+def test_an_engine_whose_options_are_not_read_is_not_told_in_silence(words, engine):
+    assert not_told(words.split()) == (
+        f"{engine} is not told about the GPUs, so its container has none (pass on AMD_VISIBLE_DEVICES and"
+        " AMD_CTK_RESERVATION, with the AMD runtime)"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["docker compose up -d", "sudo docker compose --file=gpus.yaml run web", "podman-compose up", "docker-compose up"],
+)
+def test_a_compose_file_that_does_not_pass_the_gpus_on_is_named(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpus.yaml").write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES]}}")
+    assert not_told(words.split()) == (
+        "the Compose file does not pass the GPUs on (list AMD_VISIBLE_DEVICES and AMD_CTK_RESERVATION under"
+        " 'environment:')"
+    )
+
+    for name in ("compose.yaml", "gpus.yaml"):
+        (tmp_path / name).write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES, AMD_CTK_RESERVATION]}}")
+    assert not_told(words.split()) == ""
 
 
 def test_many_words_are_looked_through_at_once():

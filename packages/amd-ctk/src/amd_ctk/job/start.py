@@ -12,11 +12,12 @@ import stat
 import sys
 from contextlib import suppress
 
-from amd_ctk.engine_words import ENGINES, find_run
+from amd_ctk.engine_words import ENGINES, find_run, options_before_run, without_prefixes
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation, WaitRefused
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -33,6 +34,13 @@ LONGEST_DEFAULT_NAME = 40
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
 # Of an engine's own options in front of its command; a job may have a hundred thousand words.
 MOST_ENGINE_WORDS = 64
+# Engines whose options are not read.
+OTHER_ENGINES = ("nerdctl", "ctr", "buildah", "podman-remote")
+OF_COMPOSE = ("docker-compose", "podman-compose")
+WITH_COMPOSE = ("docker", "podman", "nerdctl")
+COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+# What of Compose makes containers.
+START = frozenset(("up", "run", "create"))
 
 
 class CannotRun(ToolkitError):
@@ -146,7 +154,7 @@ def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
 
 
 def not_told(words: Sequence[str]) -> str:
-    """Return a warning where an engine stands behind another program, as `sudo`, and is not told about the GPUs."""
+    """Return a warning where an engine is not told about the GPUs: behind another program as `sudo`, or not known."""
     if find_run(words) is not None or Reservation.VARIABLE in " ".join(words):
         return ""
     # A script may be one word: sh -c 'exec docker run ...'.
@@ -160,7 +168,29 @@ def not_told(words: Sequence[str]) -> str:
                 f"'{command}' is not the first word of the command, so its container is not given the GPUs"
                 f" (write '{command} {' '.join(PASSED_ON)}')"
             )
-    return ""
+    return _not_told_others(without_prefixes(words).words[:MOST_ENGINE_WORDS])
+
+
+def _not_told_others(words: Sequence[str]) -> str:
+    """Return a warning for a command of an engine whose options are not read, "" for any other command."""
+    name = os.path.basename(next(iter(words), ""))
+    variables = f"{VISIBLE_DEVICES} and {Reservation.VARIABLE}"
+    if name in OF_COMPOSE or (name in WITH_COMPOSE and "compose" in words):
+        if START.isdisjoint(words) or any(map(_names_token, (*words, *COMPOSE_FILES))):
+            return ""
+        return f"the Compose file does not pass the GPUs on (list {variables} under 'environment:')"
+    if name not in OTHER_ENGINES or options_before_run(words[1:])[1] is None:
+        return ""
+    return f"{name} is not told about the GPUs, so its container has none (pass on {variables}, with the AMD runtime)"
+
+
+def _names_token(word: str) -> bool:
+    """Return whether a word is a file, perhaps behind `--file=`, that passes the token on."""
+    try:
+        content = read_plain_file(word.partition("=")[2] or word)[0]
+    except (OSError, ValueError):
+        return False
+    return Reservation.VARIABLE.encode() in content
 
 
 def in_unit(words: Sequence[str], properties: Sequence[str]) -> list[str]:
