@@ -111,6 +111,14 @@ def test_without_an_answer_the_file_is_read_here(compose, monkeypatch, version, 
     assert read_service(path, "base", {}, THIS_MACHINE).image == "base"
 
 
+def test_a_docker_that_hangs_is_not_asked_again(compose, monkeypatch, place):
+    monkeypatch.setattr(compose_program, "SECONDS", 0.5)
+    path = compose({"image": "i"}, version="$(exec sleep 600)")
+
+    assert read_service(path, "base", {}, THIS_MACHINE).is_engine_silent
+    assert len(asked(place)) == 1
+
+
 def test_for_another_host_no_program_is_asked(compose, place):
     path = compose({"image": "i"})
 

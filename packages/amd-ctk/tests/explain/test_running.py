@@ -11,10 +11,11 @@ import pytest
 
 from amd_ctk.cli.offers import containers
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
-from amd_ctk.explain import running
-from amd_ctk.explain.container import ExplainError
+from amd_ctk.explain import engine_view, running
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
-from amd_ctk.explain.running import EngineAnswers, Told, ask_engines, read_running
+from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.running import EngineAnswers, Told, add_image, ask_engines, read_running
 from amdgpu_discovery.host import Host
 
 WEB = Told(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
@@ -65,7 +66,27 @@ def test_the_names_that_tab_offers_set_no_podman_up(engines, tmp_path):
 def test_the_version_of_podman_is_known_also_before_its_first_use(engines, tmp_path):
     (tmp_path / "podman").write_text('#!/bin/sh\n[ "$*" = --version ] && echo podman version 5.4.2\n')
 
-    assert find_version("podman", Host("/")) == (5, 4, 2)
+    assert find_version(Container(engine="podman"), Host("/")) == (5, 4, 2)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        Container(engine="docker", gpus=("all",), devices=("amd.com/gpu=0",), image="image"),
+        Container(engine="docker", gpus=("all",), devices=("amd.com/gpu=0",)),
+        Container(engine="podman", devices=("amd.com/gpu=0",), image="image"),
+    ],
+)
+def test_an_engine_that_hangs_is_asked_once(engines, tmp_path, monkeypatch, container):
+    engines.mkdir()
+    for engine in ("docker", "podman"):
+        (tmp_path / engine).write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec sleep 600\n')
+    for module in (running, engine_view):
+        monkeypatch.setattr(module, "SECONDS", 0.5)
+
+    explain_container(add_image(container), Host("/"))
+
+    assert len((tmp_path / "asked").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["other", "--help"])

@@ -37,13 +37,13 @@ def read_service(path: str, name: str, environment: Mapping[str, str], host: Hos
     """Return a service of a Compose file as a container, as the Compose of this machine reads it; ExplainError."""
     _refuse_remotes(path)
     resolved = resolve(path, host)
-    if resolved is not None:
+    if resolved and not resolved.is_late:
         return _describe_resolved(resolved, path, name)
     environment = {**_defaults_beside(path, environment), **environment}
     service = _expand(_find_service(path, name), finder(environment))
     variables = [*_from_files(path, service, environment), *_environment_of(service, environment)]
     notes = (NOT_ASKED.format(path=path),) if host.is_this_machine and is_of_another(path) else ()
-    return _describe(service, variables).replace(notes=notes)
+    return _describe(service, variables).replace(notes=notes, is_engine_silent=resolved is not None)
 
 
 def _refuse_remotes(path: str) -> None:

@@ -33,10 +33,11 @@ REMOTE = re.compile(r"(https?|git|ssh|oci)://|git@|github\.com/|\S*\.git(#|$)")
 
 
 class Resolved(Value):
-    """The services of a Compose file as a version of Compose reads them."""
+    """The services of a Compose file as a version of Compose reads them; none where `docker` answers too late."""
 
     services: dict[str, Any]
     version: tuple[int, ...]
+    is_late: bool = False
 
 
 class AsRead(Value):
@@ -55,7 +56,10 @@ def resolve(path: str, host: Host) -> Resolved | None:
     """
     if not host.is_this_machine or not os.path.exists(path) or is_of_another(path) or shutil.which("docker") is None:
         return None
-    version = parse_version(_ask("version", "--short").output)
+    asked = _ask("version", "--short")
+    if asked.is_late:
+        return Resolved(services={}, version=(), is_late=True)
+    version = parse_version(asked.output)
     if version < FIRST:
         return None
     files = [f"--file={file}" for file in (path, *_overrides(path))]

@@ -43,6 +43,8 @@ class Container(Value):
     # Of "pid", "network" and "ipc", those that it shares with the host.
     host_namespaces: tuple[str, ...] = ()
     image: str = ""
+    # Whether the engine gave no answer: then it is not asked again, because one that hangs is waited for.
+    is_engine_silent: bool = False
     # Whether the environment has what the image sets.
     is_image_known: bool = False
     # Options that can change what the container gets, and are not read.

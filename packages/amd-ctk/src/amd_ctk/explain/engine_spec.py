@@ -135,7 +135,7 @@ def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) 
         nodes = [*(node for node in nodes if node["path"] not in paths), *found]
         rules += [_rule(node, access) for node in found]
     rules += _tried(lambda rule: _parse_rule(rule, engine), container.device_rules, refusals)
-    return (_find_every_node(asked, engine, host), []) if container.privileged else (nodes, rules)
+    return (_find_every_node(asked, container, host), []) if container.privileged else (nodes, rules)
 
 
 def _tried(act: Callable[[str], Made], words: Iterable[str], refusals: list[ToolkitError]) -> Iterator[Made]:
@@ -147,16 +147,17 @@ def _tried(act: Callable[[str], Made], words: Iterable[str], refusals: list[Tool
             refusals.append(error)
 
 
-def _find_every_node(asked: Iterable[str], engine: str, host: Host) -> list[Tree]:
+def _find_every_node(asked: Iterable[str], container: Container, host: Host) -> list[Tree]:
     """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names.
 
     Those that the runtime made for user namespaces are nodes in /dev, too.
     Podman 4 gives a privileged container no node under another name.
     """
+    engine = container.engine
     nodes = [node for path in (KFD_PATH, DRI, PRIVATE_NODES) for node in find_nodes(path, host)]
     mappings = (parse_mapping(device, engine) for device in asked)
     moved = [mapping for mapping in mappings if mapping.source != mapping.target]
-    if moved and engine == PODMAN and () < find_version(engine, host) < (5,):
+    if moved and engine == PODMAN and () < find_version(container, host) < (5,):
         moved = []
     return [*nodes, *(node for mapping in moved for node in find_mapped(mapping, engine, host))]
 
@@ -193,7 +194,7 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
     if not names:
         return []
     # Asked once: an engine that hangs is waited for.
-    version = find_version(container.engine, host)
+    version = find_version(container, host)
     if refusal := find_cdi_refusal(container.engine, version, host):
         refusals.append(refusal)
         return []

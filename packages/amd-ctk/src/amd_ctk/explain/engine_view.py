@@ -154,7 +154,9 @@ def _read_setting(engine: Engine, keys: tuple[str, ...], host: Host) -> object:
 
 def translate_gpus(container: Container, host: Host) -> Container:
     """Return a container as the engine of this machine, or where that is not known a new one, passes `--gpus` on."""
-    version = find_version(container.engine, host) if container.gpus else ()
+    version = find_version(container, host) if container.gpus else ()
+    if container.gpus and not version:
+        container = container.replace(is_engine_silent=True)
     for asked in container.gpus:
         try:
             container = (
@@ -229,9 +231,10 @@ def _resolves_by_cdi(host: Host) -> bool:
     return KIND in kinds and "nvidia.com/gpu" not in kinds
 
 
-def find_version(engine: str, host: Host) -> tuple[int, ...]:
+def find_version(container: Container, host: Host) -> tuple[int, ...]:
     """Return the version of the engine on this machine, () where it is not known or another host is simulated."""
-    if not host.is_this_machine or engine not in VERSION_WORDS:
+    engine = container.engine
+    if not host.is_this_machine or engine not in VERSION_WORDS or container.is_engine_silent:
         return ()
     # At these words alone Podman does not set itself up.
     return parse_version(ask([engine, *VERSION_WORDS[engine]], seconds=SECONDS).output)

@@ -46,7 +46,7 @@ def is_kube_file(path: str) -> bool:
 def read_pod(path: str, name: str, host: Host) -> Container:
     """Return a container of the pod in a file; ExplainError where it has none of this name or Podman refuses it."""
     documents = _read_documents(path)
-    version = find_version(PODMAN, host)
+    version = find_version(Container(engine=PODMAN), host)
     pod = next((pod for pod in map(partial(_find_pod, version=version), documents) if pod), {})
     containers = {str(one.get("name")): one for key in ("initContainers", "containers") for one in objects_at(pod, key)}
     if name not in containers:
@@ -64,6 +64,7 @@ def read_pod(path: str, name: str, host: Host) -> Container:
         user=_user({**shared, **own}),
         groups=tuple(map(str, list_at(shared, "supplementalGroups"))),
         image=str(container.get("image") or ""),
+        is_engine_silent=host.is_this_machine and not version,
         unread=tuple(_find_unread(container, pod)),
     )
 

@@ -104,12 +104,13 @@ def _abbreviates(short: str, container_id: str) -> bool:
 
 def add_image(container: Container) -> Container:
     """Return a container with the environment of its image; as it is where no engine knows that."""
-    if container.engine not in ENGINES or not container.image or container.image.startswith("-"):
+    is_asked = container.engine in ENGINES and not container.is_engine_silent
+    if not is_asked or not container.image or container.image.startswith("-"):
         return container
     words = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
     answer = ask_engine(container.engine, *words)
     if not answer.succeeded:
-        return container
+        return container.replace(is_engine_silent=answer.is_late)
     return container.replace(image_environment=tuple(_parse(answer.output)), is_image_known=True)
 
 
