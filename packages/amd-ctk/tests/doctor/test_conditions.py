@@ -39,7 +39,7 @@ DRAINED = GpuCondition(number=5, state="drained", reason="fan swap")
         (
             (DRAINED, DRAINED.replace(number=7, state="draining", reason="")),
             "gpu-drained",
-            ("note", "GPUs 5, 7 are drained: fan swap", "sudo amd-ctk gpu-tracker undrain 5,7"),
+            ("note", "GPU 5 is drained: fan swap; GPU 7 is draining", "sudo amd-ctk gpu-tracker undrain 5,7"),
         ),
     ],
 )

@@ -6,7 +6,7 @@ from amdgpu_discovery.errors import FileError, ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class PeopleNamed(ToolkitError):
@@ -29,12 +29,22 @@ class GpusRefused(PeopleNamed):
 
     Attributes:
         obstacle: Why so many free GPUs are not enough; "" where too few are free.
+        doubts: The numbers of GPUs that nobody has and that are not given, by why.
     """
 
-    def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = (), obstacle: str = "") -> None:
+    def __init__(
+        self,
+        template: str,
+        *,
+        hint: str = "",
+        people: tuple[int, ...] = (),
+        obstacle: str = "",
+        doubts: Mapping[str, Sequence[int]] = {},
+    ) -> None:
         """Say what is refused, and what to do next."""
         super().__init__(template, hint=hint, people=people)
         self.obstacle = obstacle
+        self.doubts = doubts
 
     def told(self, name_of: Callable[[int], str]) -> GpusRefused:
         """Return the same refusal with people as `name_of` calls them."""

@@ -17,6 +17,7 @@ from amd_gpu_tracker.show.table import format_status
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate.breaking import break_gpu
 from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run, users, wait_until
 
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'sudo amd-ctk users allow 40002')"
@@ -108,6 +109,15 @@ def test_drained_gpus_are_named_and_not_counted_as_free(host, person):
     assert person(BOB, run("b", "free:1")).line() == (
         "waiting for 1 GPU: 0 free of 8, GPUs 5 6 drained; GPUs 0-4 7: 40001's a since 12:00"
     )
+
+
+@pytest.mark.parametrize("gpus", ["free:8", "auto:8"])
+def test_suspect_gpus_are_named_and_not_counted_as_free(host, person, gpus):
+    break_gpu(host, 5, "ras")
+    asked = run("wide", gpus)
+
+    assert person(ALICE, asked.replace(verb=PREVIEW)).line() == "waiting for 8 GPUs: 7 free of 8, GPU 5 suspect"
+    assert person(ALICE, asked).line() == "waiting for 8 GPUs: 7 free of 8, GPU 5 suspect"
 
 
 def test_who_waits_is_told_whose_jobs_are_before(person):

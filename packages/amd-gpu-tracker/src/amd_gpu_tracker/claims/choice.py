@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, find_apart, find_blocking_user, why_not
+from amd_gpu_tracker.claims.choosing import (
+    IN_USE,
+    Candidate,
+    choose,
+    find_apart,
+    find_blocking_user,
+    find_doubts,
+    why_not,
+)
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of
 from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
@@ -90,6 +98,7 @@ def decide_choice(
         hint=_hint(candidates, choice),
         people=people_of(lease for candidate in candidates for lease in candidate.users),
         obstacle=find_apart(candidates, choice),
+        doubts=find_doubts(candidates),
     )
 
 

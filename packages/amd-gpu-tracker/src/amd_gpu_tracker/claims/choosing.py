@@ -75,6 +75,16 @@ def find_apart(candidates: Sequence[Candidate], choice: Choice) -> str:
     return f"{reachable} of them in one XGMI hive" if reachable < len(free) else ""
 
 
+def find_doubts(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
+    """Return the numbers of the GPUs that are not free although nobody has them, by why, as it stays for a while."""
+    doubts: dict[str, list[int]] = {}
+    for candidate in candidates:
+        if candidate.doubt and not (candidate.users or candidate.shares or candidate.obstacle):
+            why = "used without a reservation" if candidate.is_used_unreserved else "suspect"
+            doubts.setdefault(why, []).append(candidate.gpu.number)
+    return doubts
+
+
 def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int | None:
     """Return a user whose rootless containers alone keep a GPU from being free; None if there is none."""
     if choice.word == AUTO:

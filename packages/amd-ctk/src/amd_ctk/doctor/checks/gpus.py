@@ -241,10 +241,15 @@ def _find(facts: Facts, *states: str) -> list[GpuCondition]:
 
 
 def _words(gpus: list[GpuCondition]) -> str:
-    """Return one sentence about all of them, with the reason of the first."""
-    numbers = ", ".join(str(gpu.number) for gpu in gpus)
-    subject = f"GPU {numbers} is" if len(gpus) == 1 else f"GPUs {numbers} are"
-    return f"{subject} {gpus[0].state}{f': {gpus[0].reason}' if gpus[0].reason else ''}"
+    """Return a sentence about all that are as they are for the same reason, and the next about others."""
+    alike = {(gpu.state, gpu.reason): "" for gpu in gpus}
+    for gpu in gpus:
+        numbers = alike[gpu.state, gpu.reason]
+        alike[gpu.state, gpu.reason] = f"{numbers}, {gpu.number}" if numbers else str(gpu.number)
+    return "; ".join(
+        f"{f'GPUs {numbers} are' if ',' in numbers else f'GPU {numbers} is'} {state}{f': {reason}' if reason else ''}"
+        for (state, reason), numbers in alike.items()
+    )
 
 
 def _command(verb: str, gpus: list[GpuCondition]) -> str:

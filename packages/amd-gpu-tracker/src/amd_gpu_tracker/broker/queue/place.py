@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from amd_gpu_tracker.broker.queue.lease_view import LeaseView
 from amd_gpu_tracker.broker.queue.order import latest_start
-from amd_gpu_tracker.broker.requests.asked import Asked, numbers_in
+from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
 from amd_gpu_tracker.broker.requests.connection import Connection
 from amd_gpu_tracker.broker.requests.people import format_held
 from amd_gpu_tracker.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.tickets import KEPT, Ticket
 from amd_gpu_tracker.times import format_past, format_seconds
+from amdgpu_discovery.errors import ToolkitError
 
 # How long a place is kept free for a client that lost its connection, before others go first.
 ABSENCE_SECONDS = 3.0
@@ -33,8 +35,9 @@ class Place:
         self.absent_since = self._now()
         # Whether it held up no other job at the last look.
         self.is_passed_over = False
-        # What can be done about it that there are no GPUs for it.
+        # What can be done about it that there are no GPUs for it, and which are not given, by why, as it was last told.
         self.hint = ""
+        self.doubts: Mapping[str, Sequence[int]] = {}
         self.said_at = 0.0
         # When it has its GPUs at the latest, in seconds since boot, as it was told; None where that is not known.
         self.latest: float | None = None
@@ -45,6 +48,12 @@ class Place:
         self.client = client
         self.said = ""
         self.asked = asked.replace(**{name: getattr(self.asked, name) for name in KEPT})
+
+    def hear(self, refusal: ToolkitError) -> None:
+        """Keep what a refusal says to who waits."""
+        self.hint, self.doubts = "", {}
+        if isinstance(refusal, GpusRefused):
+            self.hint, self.doubts = refusal.obstacle or refusal.hint, refusal.doubts
 
     def is_absent(self) -> bool:
         """Return whether its client is away for so long that it holds up no other job."""
@@ -101,10 +110,11 @@ class Place:
         hint = "" if before else self.hint
         if view.is_over(self.asked):
             hint = format_held(self.asked.permission, view.held(self.asked))
-        withheld = {"drained": view.drained, "sick": view.sick}
+        doubts = {why: as_bits(numbers) & view.free for why, numbers in self.doubts.items()}
+        withheld = {"drained": view.drained, "sick": view.sick, **doubts}
         return waiting_for(
             self.asked.count,
-            free=(view.free & self.asked.fitting).bit_count(),
+            free=(view.free & self.asked.fitting & ~sum(doubts.values())).bit_count(),
             withheld={why: numbers_in(gpus & self.asked.fitting) for why, gpus in withheld.items()},
             fitting=self.asked.fitting.bit_count(),
             host_total=view.host_total,

@@ -134,9 +134,11 @@ class Queue:
         given: list[Answer] = []
 
         def try_now(other: Place) -> bool:
-            with suppress(GpusRefused, LockTimeout):
+            try:
                 # The others were asked when something changed last.
                 given.extend([preview()] if other is place else ())
+            except (GpusRefused, LockTimeout) as error:
+                place.hear(error)
             return bool(given)
 
         places, _ = self._serve({**self._places, place.asked.number: place}, order, view, try_now, lambda: view)
@@ -220,7 +222,7 @@ class Queue:
         try:
             grant = self._grants.give(place.asked, is_waiting=True)
         except (GpusRefused, LockTimeout) as error:
-            place.hint = (error.obstacle or error.hint) if isinstance(error, GpusRefused) else ""
+            place.hear(error)
             return False
         except ToolkitError as error:
             self.refuse(place, error)
