@@ -645,3 +645,17 @@ def test_a_gpu_that_is_not_well_is_noted_for_who_gets_it(host, amd_ctk, said, no
 
     assert note in amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=2").stdout.splitlines()
     assert note not in amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=0,1").stdout.splitlines()
+
+
+def test_all_names_the_gpus_that_it_leaves_out(host, amd_ctk):
+    host()
+    amd_ctk("gpu-tracker", "enable")
+    amd_ctk("gpu-tracker", "drain", "0,2")
+
+    whole = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=all").stdout.splitlines()
+    named = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=all,0").stdout.splitlines()
+
+    left_out = "AMD_VISIBLE_DEVICES=all  GPUs 1 and 3, without GPUs 0 and 2 (drained, sick or integrated)"
+    assert whole[0] == left_out
+    assert [line.split()[0] for line in whole if "/dev/dri/" in line] == ["3", "1"]
+    assert named[0] == "AMD_VISIBLE_DEVICES=all,0  GPUs 0, 1 and 3, without GPU 2 (drained, sick or integrated)"

@@ -86,7 +86,16 @@ def _describe_visible(value: str, plan: Plan, located: Sequence[GpuLocation]) ->
         return f"is ignored: {' and '.join(SWARM_PREFIX + kind for kind in plan.granted.kinds)} counts"
     if may_be_choice(value):
         return _describe_choice(plan)
+    given, left_out = plan.granted.gpus, _find_left_out(value, plan, located)
+    if left_out:
+        return f"{name_gpus(given)}, without {name_gpus(left_out)} (drained, sick or integrated)"
     return _name_what_resolves(value, located)
+
+
+def _find_left_out(value: str, plan: Plan, located: Sequence[GpuLocation]) -> list[GpuLocation]:
+    """Return the GPUs that `all` means and does not give."""
+    given = {gpu.number for gpu in plan.granted.gpus}
+    return [gpu for gpu in _resolve(value, located)[0] if given and gpu.number not in given]
 
 
 def _describe_choice(plan: Plan) -> str:
