@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from amd_ctk.engine_words import DOCKER, PODMAN, own_options
 from amd_ctk.json_parts import texts_at
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
 # The context of Docker that is this machine, unless DOCKER_HOST says otherwise.
 USUAL_CONTEXT = "default"
+# Of a user's own Docker, as dockerd-rootless.sh has it.
+OF_USER = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
 # Of Podman's options, those that name a connection, and those that have it look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
@@ -95,11 +98,21 @@ def read_context(name: str, before: Sequence[str], environment: Mapping[str, str
     return parse_address(host) if host else None
 
 
+def leads_to_rootless(before: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether `docker` leads to the daemon of a user, by the path of its socket."""
+    address = _find_docker_address(before, environment).text
+    own = environment.get("XDG_RUNTIME_DIR")
+    return bool(OF_USER.fullmatch(address)) or (bool(own) and address == f"unix://{own}/docker.sock")
+
+
 def _is_elsewhere_for_docker(before: Sequence[str], environment: Mapping[str, str]) -> bool:
+    return _find_docker_address(before, environment).is_other_machine
+
+
+def _find_docker_address(before: Sequence[str], environment: Mapping[str, str]) -> EngineAddress:
     if context := find_context(before, environment):
-        address = read_context(context, before, environment)
-        return address is None or address.is_other_machine
-    return parse_address(_find_docker_host(before, environment) or "").is_other_machine
+        return read_context(context, before, environment) or UNKNOWN
+    return parse_address(_find_docker_host(before, environment) or "")
 
 
 def _find_docker_host(before: Sequence[str], environment: Mapping[str, str]) -> str | None:

@@ -101,3 +101,33 @@ def test_a_node_that_the_engine_passes_stays_as_it_is_under_the_amd_runtime(clos
     explanation = explain_container(parse_run(["docker", "run", *asked, "rocm"], {}), closed)
 
     assert [problem.partition(": ")[2] for problem in explanation.problems] == ["leave out --device /dev/kfd"]
+
+
+@pytest.mark.parametrize(
+    ("before", "environment"),
+    [
+        ((), {"DOCKER_HOST": "unix:///run/user/40001/docker.sock"}),
+        (("-H", "unix:///tmp/own/docker.sock"), {"XDG_RUNTIME_DIR": "/tmp/own"}),
+    ],
+)
+def test_docker_of_a_user_has_settings_of_its_own_and_keeps_no_groups(closed, monkeypatch, before, environment):
+    monkeypatch.setattr(os, "geteuid", lambda: USER)
+    monkeypatch.setattr(os, "getuid", lambda: USER)
+    monkeypatch.setattr(os, "getgid", lambda: USER)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    settings = Path(closed.path("/home/u1/.config/docker/daemon.json"))
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"runtimes": {"mine": {"path": AMD}}}))
+
+    def explain(*words):
+        asked = parse_run(["docker", *before, "run", *words, "rocm"], {"HOME": "/home/u1", **environment})
+        return explain_container(asked, closed)
+
+    given, asked, amd = explain(*NODES), explain("--runtime=mine", "-eAMD_VISIBLE_DEVICES=0"), explain("--runtime=amd")
+
+    assert [problem.partition(": ")[2] for problem in given.problems] == ['use a udev rule that sets MODE="0666"']
+    assert ([gpu.number for gpu in asked.plan.granted.gpus], asked.lacks_gpus) == ([0], True)
+    command = "amd-ctk runtime configure --config-path=/home/u1/.config/docker/daemon.json"
+    assert [str(refusal) for refusal in amd.plan.refusals] == [
+        f"docker has no runtime amd (run '{command}' and 'systemctl --user restart docker')"
+    ]

@@ -31,7 +31,7 @@ class Container(Value):
     gpus: tuple[str, ...] = ()
     # "" for the engine's default.
     runtime: str = ""
-    # The directory of the caller's own settings, which Podman reads where it runs without root; "" for root.
+    # The directory of the caller's own settings, which engines read that run without root; "" for those of root.
     own_settings: str = ""
     privileged: bool = False
     # What `--cap-add` adds, without CAP_.
@@ -57,8 +57,8 @@ class Container(Value):
 
     @property
     def is_rootless(self) -> bool:
-        """Return whether Podman starts it for a user without root."""
-        return self.engine == PODMAN and bool(self.own_settings)
+        """Return whether its engine runs without root."""
+        return bool(self.own_settings)
 
     @property
     def variables(self) -> list[str]:

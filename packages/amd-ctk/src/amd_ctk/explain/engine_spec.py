@@ -72,7 +72,7 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
     added = [{key: node[key] for key in node if key != "access"} for edits in cdi for node in edits.nodes]
     variables = [entry for edits in cdi for entry in edits.environment]
     hooks = [hook for edits in cdi for hook in edits.hooks]
-    is_mapped = not container.user_namespace and maps_users(container.engine, host)
+    is_mapped = not container.user_namespace and maps_users(container, host)
     namespace = is_mapped or container.user_namespace not in ("", "host")
     refusals += _find_incompatible(container) if is_mapped else ()
     spec = {
@@ -195,7 +195,7 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
         return []
     # Asked once: an engine that hangs is waited for.
     version = find_version(container, host)
-    if refusal := find_cdi_refusal(container.engine, version, host):
+    if refusal := find_cdi_refusal(container, version, host):
         refusals.append(refusal)
         return []
     latest = latest_version(container.engine.capitalize(), version) if version else ""

@@ -23,6 +23,7 @@ CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/con
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 # Below a user's own settings; root may read them too.
 OWN_CONF = "containers/containers.conf"
+OWN_DAEMON_JSON = "docker/daemon.json"
 MOST_DROP_INS = 32
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 # Which Podman looks for without being told where.
@@ -61,7 +62,7 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     if chosen in amd_names or is_amd_runtime(chosen):
         return RuntimeView(is_amd_runtime=True, name=chosen)
     if chosen == "amd":
-        return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine))
+        return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine, container.own_settings))
     if chosen and chosen not in names and not _may_be_runtime(container.engine, chosen, host):
         problem = f"{container.engine} has no runtime {chosen!r}"
         return RuntimeView(is_amd_runtime=False, refusal=ToolkitError(problem, hint="add --runtime=amd"))
@@ -70,9 +71,20 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     return RuntimeView(is_amd_runtime=False, problem=problem, name=chosen)
 
 
-def without_runtime(engine: str) -> ToolkitError:
+def without_runtime(engine: str, own_settings: str = "") -> ToolkitError:
     """Return why a container under --runtime=amd does not start where its engine has no such runtime."""
-    return ToolkitError(f"{engine} has no runtime amd", hint=CONFIGURE.get(engine, CONFIGURE["docker"]))
+    usual = CONFIGURE.get(engine, CONFIGURE["docker"])
+    hint = _configure_own(own_settings) if own_settings and engine == DOCKER else usual
+    return ToolkitError(f"{engine} has no runtime amd", hint=hint)
+
+
+def _configure_own(own_settings: str, option: str = "") -> str:
+    command = f"amd-ctk runtime configure --config-path={_docker_file(own_settings)}{option}"
+    return f"run '{command}' and 'systemctl --user restart docker'"
+
+
+def _docker_file(own_settings: str) -> str:
+    return f"{own_settings}/{OWN_DAEMON_JSON}" if own_settings else docker.DOCKER.config_path
 
 
 def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
@@ -89,7 +101,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
 
     is_podman = container.engine == PODMAN
     known = podman.PODMAN if is_podman else docker.DOCKER
-    paths = podman_files(host, container.own_settings) if is_podman else [known.config_path]
+    paths = podman_files(host, container.own_settings) if is_podman else [_docker_file(container.own_settings)]
     programs: dict[str, str] = {}
     default = ""
     for path in paths:
@@ -123,30 +135,32 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], s
         return {}, ""
 
 
-def find_cdi_refusal(engine: str, version: tuple[int, ...], host: Host) -> ToolkitError | None:
-    """Return why an engine of a version refuses every CDI device, None where it takes them; Podman always does."""
-    if engine != DOCKER:
+def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host) -> ToolkitError | None:
+    """Return why the engine, of a version, refuses every CDI device, None where it takes them; Podman always does."""
+    if container.engine != DOCKER:
         return None
+    own = container.own_settings
     # Where the engine is not known it is taken for a new one.
-    setting = _read_setting(docker.DOCKER, docker.LAYOUT.cdi or (), host)
+    setting = _read_setting(_docker_file(own), docker.LAYOUT.cdi or (), host)
     if docker.has_cdi_on(version or docker.FIRST_GPUS_BY_CDI, setting if isinstance(setting, bool) else None):
         return None
     if () < version < docker.FIRST_WITH_CDI:
         return ToolkitError(f"Docker {_dotted(version)} has no CDI", hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
-    return ToolkitError(
-        "Docker's CDI is off", hint="run 'sudo amd-ctk runtime configure --cdi' and 'sudo systemctl restart docker'"
-    )
+    usual = "run 'sudo amd-ctk runtime configure --cdi' and 'sudo systemctl restart docker'"
+    return ToolkitError("Docker's CDI is off", hint=_configure_own(own, " --cdi") if own else usual)
 
 
-def maps_users(engine: str, host: Host) -> bool:
-    """Return whether the daemon gives containers a user namespace unless they ask for the host's."""
-    setting = _read_setting(docker.DOCKER, ("userns-remap",), host) if engine == DOCKER else None
+def maps_users(container: Container, host: Host) -> bool:
+    """Return whether root's daemon gives containers a user namespace unless they ask for the host's."""
+    if container.engine != DOCKER or container.is_rootless:
+        return False
+    setting = _read_setting(_docker_file(""), ("userns-remap",), host)
     return isinstance(setting, str) and bool(setting)
 
 
-def _read_setting(engine: Engine, keys: tuple[str, ...], host: Host) -> object:
+def _read_setting(path: str, keys: tuple[str, ...], host: Host) -> object:
     try:
-        found: object = engine.read(host.read(engine.config_path).decode()).get(keys)
+        found: object = docker.DOCKER.read(host.read(path).decode()).get(keys)
     except (OSError, ValueError, ToolkitError):
         return None
     return found
@@ -185,11 +199,15 @@ def _translate_for_podman(container: Container, asked: str, version: tuple[int, 
 
 def _translate_for_docker(container: Container, asked: str, version: tuple[int, ...], host: Host) -> Container:
     request = parse_gpus(asked)
-    _require_driver(request, asked, version, host)
+    _require_driver(container, request, asked, version, host)
     if request.driver == CDI_DRIVER:
         return _with_devices(container, asked, request.devices, "since Docker 25")
     devices = _devices_of(request)
-    if version >= docker.FIRST_GPUS_BY_CDI and not find_cdi_refusal(DOCKER, version, host) and _resolves_by_cdi(host):
+    if (
+        version >= docker.FIRST_GPUS_BY_CDI
+        and not find_cdi_refusal(container, version, host)
+        and _resolves_by_cdi(host)
+    ):
         names = [f"{KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(",")]
         return _with_devices(container, asked, names, f"in Docker {_dotted(version)}")
     notes = [f"--gpus {asked} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
@@ -209,10 +227,12 @@ def _noted(container: Container, *notes: str) -> Container:
     return container.replace(notes=tuple(dict.fromkeys((*container.notes, *notes))))
 
 
-def _require_driver(request: GpusRequest, asked: str, version: tuple[int, ...], host: Host) -> None:
+def _require_driver(
+    container: Container, request: GpusRequest, asked: str, version: tuple[int, ...], host: Host
+) -> None:
     """Raise ToolkitError where no driver of this Docker serves a request."""
     if request.driver == CDI_DRIVER:
-        if refusal := find_cdi_refusal(DOCKER, version, host):
+        if refusal := find_cdi_refusal(container, version, host):
             raise refusal
         if request.count:
             problem = f"--gpus {asked}: docker refuses it: unexpected count in CDI device request"

@@ -153,7 +153,10 @@ def _read_caller(container: Container) -> ProcessUser:
 def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bound: bool) -> str:
     if is_bound and container.is_rootless:
         group = "" if node.gid in os.getgroups() else f"be in group {node.gid} of this host, and "
-        return f"{closed_words(node, _read_caller(container))}: {group}use crun with --group-add keep-groups"
+        fix = f"{group}use crun with --group-add keep-groups"
+        # Docker keeps no groups.
+        fix = 'use a udev rule that sets MODE="0666"' if container.engine == DOCKER else fix
+        return f"{closed_words(node, _read_caller(container))}: {fix}"
     # The runtime keeps a node that the engine passes as it is.
     fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
     if is_bound:
