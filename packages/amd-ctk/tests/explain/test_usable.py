@@ -10,6 +10,7 @@ import pytest
 
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
+from amd_ctk.explain.text import format_explanation
 
 AMD = "/usr/bin/amd-container-runtime"
 USER = 40001
@@ -96,9 +97,11 @@ def test_nodes_that_are_made_for_the_container_are_open(closed, options):
     assert (numbers(explanation), explanation.problems) == ([3], ())
 
 
-def test_a_node_that_the_engine_passes_stays_as_it_is_under_the_amd_runtime(closed):
-    asked = ("--runtime=amd", "-eAMD_VISIBLE_DEVICES=0", *NODES)
-    explanation = explain_container(parse_run(["docker", "run", *asked, "rocm"], {}), closed)
+@pytest.mark.parametrize("engine", [("docker", "run", "--runtime=amd"), ("podman", f"--runtime={AMD}", "run")])
+def test_a_node_that_the_engine_passes_stays_as_it_is_under_the_amd_runtime(closed, engine):
+    own_ids = ("--uidmap=0:1000:1",) if engine[0] == "podman" else ()
+    asked = (*own_ids, "-eAMD_VISIBLE_DEVICES=0", *NODES)
+    explanation = explain_container(parse_run([*engine, *asked, "rocm"], {}), closed)
 
     assert [problem.partition(": ")[2] for problem in explanation.problems] == ["leave out --device /dev/kfd"]
 
@@ -130,4 +133,19 @@ def test_docker_of_a_user_has_settings_of_its_own_and_keeps_no_groups(closed, mo
     command = "amd-ctk runtime configure --config-path=/home/u1/.config/docker/daemon.json"
     assert [str(refusal) for refusal in amd.plan.refusals] == [
         f"docker has no runtime amd (run '{command}' and 'systemctl --user restart docker')"
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes nodes")
+def test_a_privileged_container_shows_the_nodes_that_programs_look_for(host):
+    made = host()
+    os.makedirs(made.path("/dev/amd-container-toolkit"))
+    for minor in (3, 130):
+        os.mknod(made.path(f"/dev/amd-container-toolkit/226:{minor}"), 0o20666, os.makedev(226, minor))
+    words = ["podman", "run", "--privileged", "--device=/dev/dri/renderD130", "rocm"]
+
+    shown = format_explanation(explain_container(parse_run(words, {}), made))
+
+    assert [line.split()[1:3] for line in shown.splitlines() if line.startswith("0 ")] == [
+        ["/dev/dri/renderD130", "card3"]
     ]

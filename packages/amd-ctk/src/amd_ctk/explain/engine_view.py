@@ -26,6 +26,7 @@ OWN_CONF = "containers/containers.conf"
 OWN_DAEMON_JSON = "docker/daemon.json"
 MOST_DROP_INS = 32
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
+AMD = "amd"
 # Which Podman looks for without being told where.
 RUNTIMES_OF_PODMAN = frozenset(
     ("crun", "crun-wasm", "crun-vm", "kata", "krun", "ocijail", "runc", "runj", "runsc", "youki")
@@ -47,7 +48,7 @@ class RuntimeView(Value):
 
     is_amd_runtime: bool
     problem: str = ""
-    # "" where the engine's files do not say it.
+    # "amd" for ours, "" where the engine's files do not say it.
     name: str = ""
     # Why the engine does not start the container at all.
     refusal: ToolkitError | None = None
@@ -60,8 +61,8 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     names, amd_names, default = _read_runtimes(container, host)
     chosen = container.runtime or default
     if chosen in amd_names or is_amd_runtime(chosen):
-        return RuntimeView(is_amd_runtime=True, name=chosen)
-    if chosen == "amd":
+        return RuntimeView(is_amd_runtime=True, name=AMD)
+    if chosen == AMD:
         return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine, container.own_settings))
     if chosen and chosen not in names and not _may_be_runtime(container.engine, chosen, host):
         problem = f"{container.engine} has no runtime {chosen!r}"

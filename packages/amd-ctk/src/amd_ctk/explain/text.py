@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
@@ -91,12 +92,17 @@ def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
 def _names_inside(gpu: GpuLocation, plan: Plan) -> str:
     """Return the nodes of a GPU under their names in the container, "no node" where a rule alone gives it."""
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
-    # Those that the runtime made for user namespaces stand behind the host's, and a privileged container has both.
-    listed = {device.get("minor"): device.get("path") for device in devices[::-1] if device.get("major") == DRM_MAJOR}
+    # A privileged container also has those that the runtime made for user namespaces: the others count.
+    drm = sorted((device for device in devices if device.get("major") == DRM_MAJOR), key=_is_below_dri)
+    listed = {device.get("minor"): device.get("path") for device in drm}
     # For a user namespace the runtime binds them, and the spec lists none.
     paths = listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
     names = [paths[minor] for minor in (gpu.render_minor, gpu.card_minor) if minor in paths]
     return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"
+
+
+def _is_below_dri(device: dict[str, Any]) -> bool:
+    return str(device.get("path")).startswith(f"{DRI}/")
 
 
 def _hip_index(gpu: GpuLocation, explanation: Explanation) -> int | None:

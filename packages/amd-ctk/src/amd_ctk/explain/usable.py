@@ -10,6 +10,7 @@ from typing import Any
 from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import ACCESS, number_of_id
+from amd_ctk.explain.engine_view import AMD
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
 from amd_ctk.explain.rocm_inside import (
@@ -123,7 +124,9 @@ def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: 
 def _binds_nodes(container: Container, spec: dict[str, Any]) -> bool:
     """Return whether a container's nodes are the host's, with its modes; crun makes nodes where root calls it."""
     mapped = {"type": "user"} in spec["linux"]["namespaces"]
-    is_made_by_runc = container.runtime == "runc" or (container.engine == DOCKER and "crun" not in container.runtime)
+    # Where there is runc, ours calls it.
+    is_named = container.runtime in ("runc", AMD)
+    is_made_by_runc = is_named or (container.engine == DOCKER and "crun" not in container.runtime)
     return container.is_rootless or (mapped and is_made_by_runc)
 
 
