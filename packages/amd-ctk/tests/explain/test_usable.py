@@ -97,6 +97,16 @@ def test_nodes_that_are_made_for_the_container_are_open(closed, options):
     assert (numbers(explanation), explanation.problems) == ([3], ())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to a group")
+@pytest.mark.parametrize(("more", "usable"), [((), []), (("--group-add=992",), [3])])
+def test_crun_makes_nodes_that_open_as_they_do_without_a_user_namespace(closed, more, usable):
+    for path in ("/dev/kfd", "/dev/dri/renderD128"):
+        os.chown(closed.path(path), -1, 992)
+    asked = ("--uidmap=0:300000:65536", "--user=1000", *more, *NODES)
+
+    assert numbers(explain_container(parse_run(["podman", "run", *asked, "rocm"], {}), closed)) == usable
+
+
 @pytest.mark.parametrize("engine", [("docker", "run", "--runtime=amd"), ("podman", f"--runtime={AMD}", "run")])
 def test_a_node_that_the_engine_passes_stays_as_it_is_under_the_amd_runtime(closed, engine):
     own_ids = ("--uidmap=0:1000:1",) if engine[0] == "podman" else ()

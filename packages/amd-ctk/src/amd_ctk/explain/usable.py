@@ -109,8 +109,8 @@ def _may_use(device: dict[str, Any], spec: dict[str, Any]) -> bool:
 
 def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: Plan) -> list[NodeAccess]:
     """Return the nodes that their mode closes to the container's user."""
-    # A user namespace has other numbers, and the groups of a caller are not known.
-    if container.user_namespace not in ("", "host") or KEEP_GROUPS in container.groups:
+    # The groups of a caller are not known. crun makes nodes by the numbers of a user namespace.
+    if KEEP_GROUPS in container.groups:
         return []
     nodes = [
         NodeAccess(path=device["path"], mode=device["fileMode"], uid=device["uid"], gid=device["gid"])
