@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 # Time is measured in benchmarks and never decides a test: a busy machine is not a bug.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+PROCESS = os.getpid()
 
 
 def pytest_sessionstart() -> None:
@@ -22,6 +24,13 @@ def pytest_sessionstart() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Behind sudo, reservations of the tests would be those of the person who typed it.
     os.environ.pop("SUDO_UID", None)
+
+
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """A process that a test has forked ends where it fails: it must not go on with the tests that follow."""
+    if os.getpid() != PROCESS:
+        print(call.excinfo and call.excinfo.getrepr(), file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
