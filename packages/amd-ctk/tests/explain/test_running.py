@@ -131,6 +131,20 @@ def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypat
     )
 
 
+def test_who_has_a_rootless_container_is_told_to_explain_its_command(engines, tmp_path, monkeypatch):
+    engines.mkdir()
+    (tmp_path / "docker").unlink()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    with pytest.raises(ExplainError) as refused:
+        read_running(Host(str(tmp_path)), "web")
+
+    assert str(refused.value) == (
+        "web is a container of rootless Podman, of which only the command can be explained"
+        " (run 'amd-ctk explain -- podman run ARGS...')"
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a directory of root's is needed, which only root can make")
 def test_who_may_not_look_into_a_directory_of_docker_is_told_to_use_sudo(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")

@@ -136,6 +136,10 @@ def read_running(host: Host, name: str) -> tuple[RunningContainer, dict[str, Any
     found = find_running(host, name, asked.told)
     if found and found.bundle:
         return found, read_bundle(found.bundle)
+    # Docker alone says the runtime.
+    if os.geteuid() and any(known.pid and not known.runtime for known in asked.told):
+        problem = f"{name} is a container of rootless Podman, of which only the command can be explained"
+        raise ExplainError(problem, hint="run 'amd-ctk explain -- podman run ARGS...'")
     root = "" if os.geteuid() == 0 else "; run it with sudo"
     late = f"; {asked.late}" if asked.late else ""
     raise ExplainError(
