@@ -61,6 +61,14 @@ def test_cdi_devices_are_listed_with_the_hosts_numbers(job, limited_amd_ctk):
     )
 
 
+@pytest.mark.parametrize(("engine", "is_said"), [("docker", True), ("podman", False)])
+def test_explain_says_that_the_daemon_of_docker_may_use_them(job, limited_amd_ctk, engine, is_said):
+    answer = limited_amd_ctk("explain", engine, "run", "--device=/dev/kfd", "--device=/dev/dri/renderD129", "rocm")
+
+    note = "note: Docker's daemon starts the container, and may use GPUs that are hidden from this process"
+    assert (note in answer.stdout.splitlines()) is is_said
+
+
 def test_where_every_gpu_is_hidden_that_is_the_reason(job, limited_amd_ctk):
     hide_gpus(job, (0, 1, 2, 3))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
@@ -20,6 +21,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.numbering import hidden_numbers
 from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.selection import asks_for_nothing
@@ -64,6 +66,9 @@ def explain_container(container: Container, host: Host) -> Explanation:
     plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))
     listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
     notes = [*container.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
+    if container.engine == DOCKER and hidden_numbers(find_located(host)):
+        # Its daemon is not in the cgroup of who calls it.
+        notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
     asks = _asks(container) or bool(container.gpus) or bool(container.problems)
     lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus or explanation.problems))
     return explanation.replace(
