@@ -1,18 +1,22 @@
-"""amd-ctk keep, where no service listens: root does it itself, and others are told what is missing."""
+"""keep, release and queue end, where no service listens: root does it itself, others are told what is missing."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from amd_ctk.job.service import change
 from amd_gpu_tracker.broker.queue.grants import Grants
 from amd_gpu_tracker.broker.requests.asked import weigh
 from amd_gpu_tracker.broker.requests.peer import Peer
 from amd_gpu_tracker.broker.requests.people import Permission, Terms
 from amd_gpu_tracker.broker.requests.protocol import RESERVE, Request
 from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.errors import ServiceMissing
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.state import State
@@ -64,11 +68,34 @@ def test_what_cannot_be_kept_is_said(served: Host, amd_ctk, words, code, said) -
     assert answer.stderr.splitlines()[-1].startswith(said)
 
 
-def test_only_the_service_ends_a_job(served: Host, amd_ctk) -> None:
-    answer = amd_ctk("queue", "end", "debug", f"--user={ALICE}")
+@pytest.mark.parametrize(
+    ("words", "printed", "said"),
+    [(["queue", "end"], "", ["Ending debug"]), (["release"], "The reservation debug has ended\n", [])],
+)
+def test_root_ends_a_reservation(served: Host, amd_ctk, words, printed, said) -> None:
+    answer = amd_ctk(*words, "debug", f"--user={ALICE}")
 
-    assert (answer.returncode, answer.stdout, answer.stderr.splitlines()[-1]) == (
-        3,
-        "",
-        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')",
-    )
+    assert (answer.returncode, answer.stdout, answer.stderr.splitlines()) == (0, printed, said)
+    assert "debug" not in amd_ctk("queue", "list").stdout
+    assert amd_ctk(*words, "debug").returncode == 11
+
+
+def test_root_ends_a_job(served: Host, amd_ctk) -> None:
+    train = subprocess.Popen(["sleep", "600"])
+    Tracker(served).reserve("train", "1", pid=train.pid)
+
+    released, ended = amd_ctk("release", "train"), amd_ctk("queue", "end", "train")
+
+    assert released.stderr.splitlines() == ["the job train is still running (stop it first)"]
+    assert (ended.returncode, train.wait()) == (0, -signal.SIGTERM)
+    # Nothing else was ended.
+    assert "train" not in amd_ctk("queue", "list").stdout
+    assert "debug" in amd_ctk("queue", "list").stdout
+
+
+@pytest.mark.parametrize("verb", ["keep", "end", "release"])
+def test_who_is_not_root_needs_the_service(served: Host, monkeypatch, verb) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: ALICE)
+
+    with pytest.raises(ServiceMissing):
+        change(served, verb, "debug", None)

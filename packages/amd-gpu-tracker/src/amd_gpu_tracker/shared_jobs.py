@@ -54,6 +54,20 @@ class SharedJobs:
 
         return keep(self._book, name, owner, seconds)[1]
 
+    def end(self, name: str, *, owner: int | None) -> None:
+        """End a reservation or job as the service does, and wait for its end; arguments and errors as `keep`."""
+        from amd_gpu_tracker.broker.queue.endings import end_at_once
+
+        end_at_once(self._book, name, owner)
+
+    def release(self, name: str, *, owner: int | None) -> None:
+        """Release a reservation as the service does; arguments and errors as `keep`, ContainerRunning for a job."""
+        from amd_gpu_tracker.broker.jobs.job_time import find_job
+        from amd_gpu_tracker.broker.queue.grants import Grants
+        from amd_gpu_tracker.node_access.users import NodeUsers
+
+        Grants(self._book, NodeUsers(self._host)).release(find_job(self._book, name, owner))
+
     def ended_by_restart(self) -> list[Ended]:
         """Return the reservations that a restart of this machine ended before their time was over."""
         from amd_gpu_tracker.broker.requests.protocol import find_socket

@@ -57,8 +57,8 @@ def end(
     The end of a reservation ends its commands too. They and jobs get SIGTERM, and SIGKILL 30 seconds later, as at the
     end of a time limit. You can end your own jobs; root can end anyone's.
     """
-    from amd_gpu_tracker.service import Service
+    from amd_ctk.job.service import change
     from amdgpu_discovery.people import find_user
 
-    Service(host_to_change(context)).change("end", name, find_user(user))
+    change(host_to_change(context), "end", name, find_user(user))
     print(f"Ending {name}", file=sys.stderr)

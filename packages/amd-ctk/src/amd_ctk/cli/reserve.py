@@ -55,12 +55,13 @@ def keep(
     that uses its GPUs. You can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep
     anyone's, without a limit. With or without DURATION, its idle time starts again at 0.
     """
-    from amd_ctk.job.service import keep as keep_gpus
+    from amd_ctk.job.service import change
     from amd_gpu_tracker.service import Service
     from amd_gpu_tracker.times import format_seconds, parse_at_most
     from amdgpu_discovery.people import find_user
 
-    seconds = keep_gpus(host_to_change(context), name, find_user(user), parse_at_most(duration, Service.MOST_SECONDS))
+    wanted, host = parse_at_most(duration, Service.MOST_SECONDS), host_to_change(context)
+    seconds = change(host, "keep", name, find_user(user), seconds=wanted)
     print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")
 
 
@@ -72,8 +73,8 @@ def release(
     user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation; only for root.")] = "",
 ) -> None:
     """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
-    from amd_gpu_tracker.service import Service
+    from amd_ctk.job.service import change
     from amdgpu_discovery.people import find_user
 
-    Service(host_to_change(context)).change("release", name, find_user(user))
+    change(host_to_change(context), "release", name, find_user(user))
     print(f"The reservation {name} has ended")

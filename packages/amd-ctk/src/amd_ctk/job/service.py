@@ -55,16 +55,23 @@ def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, .
     return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
 
 
-def keep(host: Host, name: str, owner: int | None, seconds: int) -> float:
-    """Let a reservation or job last for `seconds` from now; return in how many it ends, 0 where it has no end."""
+def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
+    """Change a job or reservation as `Service.change` does with these verbs: keep, end, release; root needs no service.
+
+    Return in how many seconds it ends, 0 where it has no end.
+    """
     try:
-        return Service(host).change("keep", name, owner, seconds=seconds)
+        return Service(host).change(verb, name, owner, seconds=seconds)
     except ServiceMissing:
         if os.geteuid():
             raise
     from amd_gpu_tracker import CommandLock
 
-    return Tracker(host, lock=CommandLock).shared_jobs.keep(name, owner=owner, seconds=seconds)
+    jobs = Tracker(host, lock=CommandLock).shared_jobs
+    if verb == "keep":
+        return jobs.keep(name, owner=owner, seconds=seconds)
+    (jobs.end if verb == "end" else jobs.release)(name, owner=owner)
+    return 0.0
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:

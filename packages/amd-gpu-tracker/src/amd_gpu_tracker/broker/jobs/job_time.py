@@ -62,6 +62,12 @@ def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> str:
     return lease.job
 
 
+def find_job(book: Book, name: str, owner: int | None) -> str:
+    """Return the id of a reservation or job; NotDone. `owner` as for `keep`."""
+    with book.locked():
+        return _find(book, name, owner, 0)[0].job
+
+
 def no_reservation(state: State, job: str, what: str = "reservation", *, by: int = 0) -> ToolkitError:
     """Return the error for a user who has no job or reservation of a name, or where no user has one that root names.
 
