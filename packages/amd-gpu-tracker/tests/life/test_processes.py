@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -62,3 +63,17 @@ def test_variables_are_found_by_their_whole_name(start):
     assert found == {"HOME": "/root", "EMPTY": "", "OTHER": "HOME=no", "HOM": "", "NONE": ""}
     assert Processes().variable(pid, "HOME") == "/root"
     assert Processes().words(pid) == [sys.executable, "-c", "print(flush=True); input()"]
+
+
+def test_a_process_whose_memory_never_answers_is_passed_over(tmp_path):
+    for pid in (10, 11, 12):
+        (tmp_path / str(pid)).mkdir()
+    os.mkfifo(tmp_path / "10" / "environ")
+    (tmp_path / "11" / "environ").write_bytes(b"A=1\0TOKEN=abc\0B=\0")
+    os.mkfifo(tmp_path / "10" / "cmdline")
+    (tmp_path / "11" / "cmdline").write_bytes(b"sleep\x00600\x00")
+    processes = Processes(str(tmp_path))
+
+    assert processes.variable_of([10, 11, 12], "TOKEN") == {10: "", 11: "abc", 12: ""}
+    assert processes.variables(10, ["TOKEN"]) == {"TOKEN": ""}
+    assert processes.words_of([10, 11, 12]) == {10: [], 11: ["sleep", "600"], 12: []}

@@ -9,12 +9,14 @@ from amdgpu_discovery.files import exists, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 # The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
 # its memory.
 LARGEST_WORDS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
+# Many times what reading the memory of thousands of processes takes.
+MEMORY_SECONDS = 2.0
 # What the kernel says of a user who has no number here, and where there is no user, as before a login.
 NO_USERS = (65534, (1 << 32) - 1)
 # Where proc(5) has the start of a process (field 22), counted from its state (field 3).
@@ -82,9 +84,13 @@ class Processes:
         return {ProcessId(pid=pid, start=_start_in(stat)): int(stat[1]) for pid, stat in stats.items()}
 
     def words(self, pid: int) -> list[str]:
-        """Return the command line of the process `pid`, [] where it cannot be read."""
+        """Return the command line of the process `pid` of the caller's user, [] where it cannot be read."""
         words = self._text(pid, "cmdline").split(b"\0")[:-1]
         return [word.decode("utf-8", "surrogateescape") for word in words]
+
+    def words_of(self, pids: Collection[int]) -> dict[int, list[str]]:
+        """Return the command lines of processes of any users, each as `words` does."""
+        return {pid: text.split("\0")[:-1] for pid, text in self._memory_of(pids, "cmdline").items()}
 
     def pids(self) -> list[int]:
         """Return the ids of all processes that are visible."""
@@ -131,15 +137,18 @@ class Processes:
             return ""
 
     def variable(self, pid: int, name: str) -> str:
-        """Return the variable `name` with which the process `pid` was started, "" where it cannot be read."""
-        return self.variables(pid, (name,))[name]
+        """Return the variable `name` with which the process `pid` of the caller's user was started, "" for none."""
+        return _variable_in(self._text(pid, "environ").decode("utf-8", "surrogateescape"), name)
+
+    def variable_of(self, pids: Collection[int], name: str) -> dict[int, str]:
+        """Return the variable `name` of processes of any users, "" where it cannot be read."""
+        texts = self._memory_of(pids, "environ")
+        return {pid: _variable_in(text, name) for pid, text in texts.items()}
 
     def variables(self, pid: int, names: Iterable[str]) -> dict[str, str]:
-        """Return the variables `names` of the process `pid`, each as `variable` does."""
-        # Not as a list: millions of short variables would take far more memory than their text.
-        text = (b"\0" + self._text(pid, "environ")).rpartition(b"\0")[0]
-        values = {name: text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0] for name in names}
-        return {name: value.decode("utf-8", "surrogateescape") for name, value in values.items()}
+        """Return the variables `names` of the process `pid` of any user, "" where they cannot be read."""
+        text = self._memory_of((pid,), "environ")[pid]
+        return {name: _variable_in(text, name) for name in names}
 
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
@@ -179,6 +188,19 @@ class Processes:
         except OSError:
             return b""
 
+    def _memory_of(self, pids: Collection[int], name: str) -> dict[int, str]:
+        """Return what is read from the memory of processes, "" of those that do not let it be read in time.
+
+        A user can have a process whose memory is locked for good: by a file system of FUSE that never answers. Whoever
+        reads it, as `ps` does, waits until a signal ends the reader.
+        """
+        # No start reads it.
+        from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
+
+        paths = {pid: f"{self._proc}/{pid}/{name}" for pid in pids}
+        answers = read_in_child([[path] for path in paths.values()], seconds=MEMORY_SECONDS)
+        return {pid: answers.get(path, FileAnswer()).text for pid, path in paths.items()}
+
     def _ids(self, pid: int, field: bytes) -> list[int]:
         try:
             lines = read_file(f"{self._proc}/{pid}/status").splitlines()
@@ -208,6 +230,12 @@ def options_in(words: list[str], *names: str) -> list[str]:
 def option_in(words: list[str], *names: str) -> str:
     """Return the first value of an option, "" where it is not given."""
     return next(iter(options_in(words, *names)), "")
+
+
+def _variable_in(environ: str, name: str) -> str:
+    # Not as a list: millions of short variables would take far more memory than their text.
+    text = f"\0{environ}".rpartition("\0")[0]
+    return text.partition(f"\0{name}=")[2].partition("\0")[0]
 
 
 def _start_in(stat: list[str]) -> int:

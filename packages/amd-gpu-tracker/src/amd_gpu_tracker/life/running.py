@@ -170,12 +170,11 @@ def find_creations(host: Host, processes: Processes) -> list[Creation]:
 
 def find_strangers(host: Host, processes: Processes) -> dict[int, int]:
     """Return by user how many processes watch over containers that we do not believe or cannot follow."""
+    monitors = [pid for pid in processes.pids() if _program(processes, pid).startswith((SHIM, CONMON))]
+    roots = processes.variable_of([pid for pid in monitors if not processes.is_trusted(pid)], ROOT_VARIABLE)
     strangers: dict[int, int] = {}
-    for pid in processes.pids():
-        is_monitor = _program(processes, pid).startswith((SHIM, CONMON))
-        if is_monitor and not processes.is_trusted(pid) and _serves(processes, pid, host):
-            uid = processes.uid(pid)
-            strangers[uid] = strangers.get(uid, 0) + 1
+    for uid in (processes.uid(pid) for pid, root in roots.items() if (root or "/") == host.root):
+        strangers[uid] = strangers.get(uid, 0) + 1
     return strangers
 
 

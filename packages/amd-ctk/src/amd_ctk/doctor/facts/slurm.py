@@ -80,7 +80,7 @@ def read_jobs(host: Host, proc: str = "/proc") -> JobFacts | None:
 def _containers_of_jobs(processes: Processes) -> dict[int, str]:
     """Return the job that the first process of a container says it is of, by its process id."""
     first = [pid for pid in processes.pids() if processes.ids_inside(pid)[1:][-1:] == [1]]
-    jobs = {pid: processes.variable(pid, JOB_ID) for pid in first}
+    jobs = processes.variable_of(first, JOB_ID)
     return {pid: job for pid, job in jobs.items() if job.isascii() and job.isdecimal() and len(job) < LONGEST_NUMBER}
 
 

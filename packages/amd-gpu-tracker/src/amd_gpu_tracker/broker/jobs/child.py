@@ -15,6 +15,7 @@ from amd_gpu_tracker.broker.jobs.job_processes import open_process
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import Lease, ProcessId
+from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_text import one_line
 
 # Of asm-generic/unistd.h, the same on every architecture.
@@ -22,6 +23,9 @@ PIDFD_GETFD = 438
 STANDARD_ERROR = 2
 # A program that reads nothing keeps what is said to it for no longer.
 SAYING_SECONDS = 5
+FIRST_PROCESS = 1
+# Of a mount namespace: hosts with thousands of containers have less.
+LARGEST_MOUNTS = 16 * 1024 * 1024
 
 
 class Children:
@@ -51,6 +55,12 @@ class Children:
         finally:
             os._exit(0)
 
+    def wait(self, pid: int, seconds: float) -> None:
+        """Wait for the end of one of them, but no longer than some seconds."""
+        opened = os.pidfd_open(pid)
+        select.select([opened], [], [], seconds)
+        os.close(opened)
+
     def collect(self) -> None:
         """Collect those that have ended."""
         for pid in list(self.running):
@@ -76,9 +86,32 @@ def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) 
     try:
         if processes.uid(process.pid) != owner:
             return False
-        return _say(ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, opened, STANDARD_ERROR, 0), sentence)
+        stream = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, opened, STANDARD_ERROR, 0)
+        return _answers(stream, process.pid, processes) and _say(stream, sentence)
     finally:
         os.close(opened)
+
+
+def _answers(stream: int, pid: int, processes: Processes) -> bool:
+    """Return whether a file of a process is on no file system that a user serves by FUSE.
+
+    That may never answer, and no signal ends who waits for it. The kernel is asked for the number of the mount; to look
+    at the file itself is to wait.
+    """
+    try:
+        if not os.readlink(f"/proc/self/fd/{stream}").startswith("/"):
+            return True
+        lines = read_file(f"/proc/self/fdinfo/{stream}").splitlines()
+        number = next(line.split()[1] for line in lines if line.startswith(b"mnt_id:"))
+        # A process with mounts of its own may have kept a file of the host's.
+        for each in (pid, FIRST_PROCESS):
+            mounts = read_file(f"{processes.directory}/{each}/mountinfo", largest=LARGEST_MOUNTS).splitlines()
+            if found := next((line for line in mounts if line.split(b" ", 1)[0] == number), None):
+                kind, _, options = found.rpartition(b" - ")[2].split(b" ", 2)
+                return not kind.startswith(b"fuse") or b"user_id=0" in options.split(b",")
+    except OSError:
+        pass
+    return False
 
 
 def _say(stream: int, sentence: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from amd_gpu_tracker.claims.handover import digest_of
 from amd_gpu_tracker.life.processes import Processes
@@ -47,12 +47,9 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     inside = _descendants({lease.creator, lease.init or lease.creator, *known} & parents.keys(), parents)
     owner = owner_of(lease.container_id)
     scope = scope_of(lease.container_id, lease.creator)
-    marked = {
-        each
-        for each in parents
-        if each not in inside
-        and (_has_token(each.pid, lease, owner, processes) or is_in(f"{processes.directory}/{each.pid}/cgroup", scope))
-    }
+    outside = parents.keys() - inside
+    marked = _with_token(outside, lease, owner, processes)
+    marked |= {each for each in outside if is_in(f"{processes.directory}/{each.pid}/cgroup", scope)}
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
     # Containers of root's engines have leases of their own.
     marked = {each for each in marked - contained if not _is_beside_container(each.pid, processes)}
@@ -66,7 +63,7 @@ def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
     """
     owner, own = owner_of(lease.container_id), processes.namespace
     others = [pid for pid in processes.pids() if processes.link(pid, "ns/pid") not in ("", own)] if owner else []
-    found = [each for each in map(processes.find, others) if each and _has_token(each.pid, lease, owner, processes)]
+    found = _with_token(filter(None, map(processes.find, others)), lease, owner, processes)
     # A process id may be another process's since.
     return min(filter(processes.is_running, found), key=lambda each: each.start, default=None)
 
@@ -128,11 +125,13 @@ def _is_beside_container(pid: int, processes: Processes) -> bool:
     return os.path.samestat(runs, installed) and installed.st_uid == 0
 
 
-def _has_token(pid: int, lease: Lease, owner: int, processes: Processes) -> bool:
-    if not lease.token_digest or not belongs_to(pid, owner, processes):
-        return False
-    token = processes.variable(pid, TOKEN)
-    return bool(token) and digest_of(token) == lease.token_digest
+def _with_token(candidates: Iterable[ProcessId], lease: Lease, owner: int, processes: Processes) -> set[ProcessId]:
+    """Return the processes of the owner of a job that have its token."""
+    if not lease.token_digest:
+        return set()
+    own = {each.pid: each for each in candidates if belongs_to(each.pid, owner, processes)}
+    tokens = processes.variable_of(own, TOKEN)
+    return {own[pid] for pid, token in tokens.items() if token and digest_of(token) == lease.token_digest}
 
 
 def _maker_of_namespace(pid: int, processes: Processes) -> int:

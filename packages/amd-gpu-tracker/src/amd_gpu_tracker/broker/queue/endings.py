@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.jobs.child import Children, say_to_job
+from amd_gpu_tracker.broker.jobs.child import SAYING_SECONDS, Children, say_to_job
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
 from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
 from amd_gpu_tracker.broker.jobs.job_time import end_now, inside
@@ -116,7 +116,8 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
             return
-        os.waitpid(say_to_job(lease, self._why(lease), self._processes, self._children), 0)
+        said = say_to_job(lease, self._why(lease), self._processes, self._children)
+        self._children.wait(said, SAYING_SECONDS)
         self._keep(lease)
         end_job(lease, self._book, self._log_of(lease), grace=self._grace)
         self._give_back(lease)

@@ -1,0 +1,77 @@
+"""Files of a user that never answer: who writes them, or reads a process that has them in memory, waits for good."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import tempfile
+
+import pytest
+
+from support.mute_files import can_mount, lock_memory, mute_file
+from support.shared_host import ALICE, BOB, become, run, users, wait_until
+
+# Where a reader waits, `ps` of the whole machine does, too.
+pytestmark = [
+    pytest.mark.skipif(not can_mount(), reason="no file system of FUSE can be mounted here"),
+    pytest.mark.timeout(60),
+]
+CLONE_NEWPID = 0x20000000
+
+
+@pytest.fixture
+def mute():
+    """Return a file of alice's that nobody can write."""
+    directory = tempfile.mkdtemp(prefix="amd-mute-")
+    os.chmod(directory, 0o755)
+    with mute_file(directory, ALICE) as path:
+        yield path
+    os.rmdir(directory)
+
+
+@pytest.fixture
+def locked(mute):
+    """Have a process of alice's, in a pid namespace of its own, whose memory cannot be read."""
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setsid()
+            # Python has no name for it before 3.12.
+            ctypes.CDLL(None).unshare(CLONE_NEWPID)
+            if not os.fork():
+                become(ALICE)
+                lock_memory(mute)
+            os.wait()
+        finally:
+            os._exit(0)
+    yield
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_a_job_that_cannot_be_told_is_warned_and_ended(host, broker, person, mute):
+    broker.say("fifo", "everyone:time=1h")
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"echo begun; exec sleep 600 2>>{mute}"))
+    assert (alice.line(), alice.line()) == ("got (0,)", "begun")
+
+    broker.pass_time(3000)
+    broker.pass_time(600)
+
+    assert alice.ended_by() == signal.SIGTERM
+    wait_until(lambda: users(host) == {})
+
+
+def test_a_process_whose_memory_is_locked_keeps_no_job_from_its_end_and_nobody_waiting(host, broker, person, locked):
+    broker.say("fifo", "everyone:time=1h")
+    first = person(ALICE, run("first", "0"), command=("true",))
+    second = person(ALICE, run("second", "1"), command=("sleep", "600"))
+    assert (first.line(), second.line()) == ("got (0,)", "got (1,)")
+
+    # A container of alice's may go on with the GPU of the first job.
+    wait_until(lambda: 0 not in users(host))
+    bob = person(BOB, run("b", "0"))
+    assert bob.line() == "got (0,)"
+
+    broker.pass_time(3600)
+    assert second.ended_by() == signal.SIGTERM

@@ -1,0 +1,89 @@
+"""A file system of FUSE that a user serves, and that never answers who writes: no signal ends a writer that waits.
+
+It is mounted as fusermount3 does it for users. Source: linux/fuse.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from support.shared_host import become
+
+LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
+WRITE = 16
+# What takes no answer: FORGET, INTERRUPT, BATCH_FORGET. And what is to wait.
+UNANSWERED = (2, 36, 42, WRITE)
+NOT_THERE = 38
+FILE, SIZE, LONG = 2, 4096, 100_000
+MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
+PR_SET_PDEATHSIG = 1
+
+
+def can_mount() -> bool:
+    """Return whether this process may mount such a file system."""
+    return os.geteuid() == 0 and os.access("/dev/fuse", os.W_OK) and os.system("unshare -m true 2>/dev/null") == 0
+
+
+@contextmanager
+def mute_file(directory: str, uid: int) -> Iterator[str]:
+    """Give the path of a file in a directory that only this user may open, who serves it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    device = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid}".encode()
+    if libc.mount(b"mute", os.fsencode(directory), b"fuse.mute", MS_NOSUID | MS_NODEV, options):
+        raise OSError(ctypes.get_errno(), "mount")
+    server = os.fork()
+    if not server:
+        become(uid)
+        # Whatever becomes of the test: who waits can be ended by nothing else.
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        while True:
+            _serve(device, uid)
+    os.close(device)
+    try:
+        yield f"{directory}/file"
+    finally:
+        # Who waits is let go: nobody has the device any more.
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
+        libc.umount2(os.fsencode(directory), MNT_DETACH)
+
+
+def lock_memory(path: str) -> None:
+    """Have a process whose memory is locked as long as the file system does not answer: never returns."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    opened = os.open(path, os.O_RDWR)
+    # PROT_READ | PROT_WRITE, MAP_SHARED; then MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS in its place.
+    mapped = libc.mmap(None, SIZE, 3, 1, opened, 0)
+    ctypes.memset(mapped, 1, SIZE)
+    libc.mmap(mapped, SIZE, 3, 0x32, -1, 0)
+
+
+def _serve(device: int, uid: int) -> None:
+    request = os.read(device, 1 << 20)
+    _, operation, unique, node = struct.unpack_from("<IIQQ", request)
+    if operation in UNANSWERED:
+        return
+    times = struct.pack("<QII", LONG, 0, 0)
+    answers = {
+        INIT: struct.pack("<4I2H2I8I", 7, 31, 65536, 0, 0, 0, 131072, 1, *[0] * 8),
+        LOOKUP: struct.pack("<QQQQII", FILE, 0, LONG, LONG, 0, 0) + _attributes(FILE, uid),
+        GETATTR: times + _attributes(node, uid),
+        OPEN: struct.pack("<QII", 1, 0, 0),
+        READ: bytes(SIZE),
+    }
+    answer = answers.get(operation)
+    error = -NOT_THERE if answer is None else 0
+    os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
+
+
+def _attributes(node: int, uid: int) -> bytes:
+    mode = 0o100600 if node == FILE else 0o40700
+    return struct.pack("<6Q10I", node, SIZE, 0, 0, 0, 0, 0, 0, 0, mode, 1, uid, uid, 0, SIZE, 0)
