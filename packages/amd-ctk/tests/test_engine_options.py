@@ -180,6 +180,14 @@ def test_a_docker_that_is_podman_is_asked_as_podman(host, engine, asked):
     assert asked()[1:] == ["--runtime=amd info --format {{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}"]
 
 
+def test_podman_docker_is_podman_by_its_script(host, engine):
+    engine("podman", "/usr/bin/amd-container-runtime")
+    engine("docker", "", first='exec podman "$@"\n')
+
+    assert named("docker run --syslog image", host) == ("--runtime=amd",)
+    assert named("docker run image", host, CONTAINER_HOST="ssh://far") == ()
+
+
 def test_podman_without_the_runtime_gets_cdi_devices_or_is_refused(host, engine):
     engine("podman", "/usr/bin/crun", first=UNKNOWN)
 
@@ -230,12 +238,18 @@ def test_commands_that_ask_themselves_or_go_elsewhere_are_left_alone(host, engin
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("DOCKER_HOST", "tcp://far"), ("DOCKER_CONTEXT", "far"), ("CONTAINER_HOST", "ssh://far")]
+    ("program", "name", "value"),
+    [
+        ("docker", "DOCKER_HOST", "tcp://far"),
+        ("docker", "DOCKER_CONTEXT", "far"),
+        ("podman", "CONTAINER_HOST", "ssh://far"),
+    ],
 )
-def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, capfd, name, value):
+def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, capfd, program, name, value):
     engine("docker", json.dumps(WITHOUT))
+    engine("podman", "/usr/bin/crun", first=UNKNOWN)
 
-    assert named("docker run image", host, **{name: value}) == ()
+    assert named(f"{program} run image", host, **{name: value}) == ()
     assert capfd.readouterr().err == (
         "the command may go to an engine on another machine: if the container has no GPU, add --runtime=amd\n"
     )
@@ -271,6 +285,7 @@ def test_a_service_of_podman_that_gives_no_gpu_is_refused_with_what_helps(host, 
         ("docker --context=default", {}),
         ("docker -c default", {"DOCKER_CONTEXT": "far"}),
         ("docker", {"DOCKER_CONTEXT": "default"}),
+        ("docker", {"CONTAINER_HOST": "ssh://far"}),
         ("docker", {"DOCKER_CONTEXT": "far", "DOCKER_HOST": "unix:///run/docker.sock"}),
         ("docker -H unix:///run/docker.sock", {"DOCKER_CONTEXT": "far", "DOCKER_HOST": "tcp://far"}),
     ],

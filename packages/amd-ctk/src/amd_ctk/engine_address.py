@@ -56,8 +56,7 @@ def parse_address(text: str) -> EngineAddress:
 def is_elsewhere(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Return whether an engine's own options, variables or files lead to another machine, or to an unknown one."""
     if engine == DOCKER:
-        # podman-docker has the name of Docker.
-        return _is_elsewhere_for_docker(before, environment) or is_elsewhere(PODMAN, (), environment)
+        return _is_elsewhere_for_docker(before, environment)
     service = find_service(before, environment) if engine == PODMAN else None
     return service is not None and service.is_other_machine
 

@@ -5,7 +5,6 @@ Without the AMD runtime or a CDI device a container of these starts, and has no 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
@@ -14,6 +13,7 @@ from amd_ctk.engine_address import is_elsewhere
 from amd_ctk.engine_words import (
     ENGINE_VALUES,
     PODMAN,
+    engine_of,
     environment_of,
     find_engine,
     find_run,
@@ -66,7 +66,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     if position is None:
         return EngineOptions()
     environment = environment_of(without_prefixes([*prefix, words[0]]), environment)
-    engine, before = os.path.basename(words[0]), _without_group([*words[1:position]])
+    engine, before = engine_of(words[0]), _without_group([*words[1:position]])
     try:
         options = read_options(words)
     except ExplainError:

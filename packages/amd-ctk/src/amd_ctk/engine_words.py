@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 
+from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -44,6 +46,9 @@ BY_ENGINE = {
         )
     ),
 }
+# What the script of podman-docker ends with.
+OF_PODMAN_DOCKER = re.compile(rb'exec \S*podman "\$@"')
+LARGEST_SCRIPT = 16 * 1024
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
@@ -51,6 +56,27 @@ SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
 # Of sudo; their value is the next word.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
 PREFIXES = (SUDO, "env")
+
+
+def engine_of(word: str) -> str:
+    """Return the engine that a command calls: the `docker` of the package podman-docker is Podman."""
+    name = os.path.basename(word)
+    return PODMAN if name == DOCKER and _is_podman(word) else name
+
+
+def _is_podman(word: str) -> bool:
+    """Return whether a command is a link to Podman, or a script that calls it."""
+    # Most commands are no engines.
+    from shutil import which
+
+    path = os.path.realpath(which(word) or word)
+    if os.path.basename(path) == PODMAN:
+        return True
+    try:
+        content = read_plain_file(path, largest=LARGEST_SCRIPT)[0]
+    except OSError:
+        return False
+    return content.startswith(b"#!") and OF_PODMAN_DOCKER.search(content) is not None
 
 
 def takes_next_word(word: str) -> bool:

@@ -182,6 +182,12 @@ def test_docker_that_maps_ids_of_users_and_closed_nodes_are_noted(machine):
     )
 
 
+def test_podman_docker_is_no_docker(machine):
+    made = answer_with(machine(), 'exec podman "$@"')
+
+    assert made.examine(only=["docker", "docker-cdi", "docker-gpus", "docker-context", "rootless"]) == []
+
+
 CANNOT_CONNECT = "echo 'Cannot connect to the Docker daemon' >&2; exit 1"
 
 

@@ -11,10 +11,12 @@ import pytest
 
 from amd_ctk.cli.offers import containers
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
+from amd_ctk.engine_words import engine_of
 from amd_ctk.explain import engine_view, running
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.running import EngineAnswers, Told, add_image, ask_engines, read_running
 from amdgpu_discovery.host import Host
 
@@ -87,6 +89,23 @@ def test_an_engine_that_hangs_is_asked_once(engines, tmp_path, monkeypatch, cont
     explain_container(add_image(container), Host("/"))
 
     assert len((tmp_path / "asked").read_text().splitlines()) == 1
+
+
+def test_podman_docker_is_explained_as_podman_and_sets_none_up(engines, tmp_path):
+    # As the package has it.
+    (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec /usr/bin/podman "$@"\n')
+
+    assert parse_run(["docker", "--syslog", "run", "image"], {}).engine == "podman"
+    assert add_image(parse_run(["docker", "run", "image"], {})).image_environment == ()
+    assert ask_engines("web").told == ()
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_docker_that_is_a_link_to_podman_is_podman(engines, tmp_path):
+    (tmp_path / "docker").unlink()
+    (tmp_path / "docker").symlink_to("podman")
+
+    assert engine_of("docker") == "podman"
 
 
 @pytest.mark.parametrize("name", ["other", "--help"])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from amd_ctk.engine_address import find_service, is_elsewhere, leads_to_rootless
-from amd_ctk.engine_words import DOCKER, PODMAN, options_before_run, unknown_option, values_before
+from amd_ctk.engine_words import DOCKER, PODMAN, engine_of, options_before_run, unknown_option, values_before
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
@@ -72,7 +72,7 @@ def is_engine_command(words: Sequence[str]) -> bool:
 
 def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container:
     """Return the container of `docker run ...`; `environment` is what `-e NAME` takes values from. ExplainError."""
-    engine = os.path.basename(words[0])
+    engine = engine_of(words[0])
     before, behind = _split_command(engine, words[1:])
     options, image = read_run_options(engine, behind)
     is_rootfs = is_on(options, "rootfs")
@@ -122,7 +122,7 @@ def _own_settings(engine: str, before: Sequence[str], environment: Mapping[str, 
 
 def read_options(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the options of `docker run ...` by their long names, and read no file that they name; ExplainError."""
-    engine = os.path.basename(words[0])
+    engine = engine_of(words[0])
     return read_run_options(engine, _split_command(engine, words[1:])[1])[0]
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from amd_ctk.engine_words import ENGINES
+from amd_ctk.engine_words import ENGINES, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.programs import Answer, ask
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
@@ -70,7 +70,7 @@ def is_set_up(engine: str) -> bool:
 
     Podman makes its database at its first call, whatever that is, and keeps to the settings of that call.
     """
-    return engine != "podman" or any(map(os.path.exists, _podman_storage()))
+    return engine_of(engine) != PODMAN or any(map(os.path.exists, _podman_storage()))
 
 
 def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:

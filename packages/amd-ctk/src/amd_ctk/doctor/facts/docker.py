@@ -14,6 +14,7 @@ from amd_ctk.doctor.facts.engine_files import LARGEST, find_missing, read_docume
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
 from amd_ctk.engine_address import EngineAddress, find_context, parse_address, read_context
+from amd_ctk.engine_words import PODMAN, engine_of
 from amd_ctk.engines.docker import DOCKER, has_cdi_on
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.json_parts import list_at, object_at, objects_at
@@ -142,6 +143,9 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
 
     `user` is the one who has a rootless engine, if there is one.
     """
+    if engine_of("docker") == PODMAN:
+        # Asked, it would set itself up.
+        return _read_file(host)
     answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
     if not answer.is_installed:
         return _read_file(host)
