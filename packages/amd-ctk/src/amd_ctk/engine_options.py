@@ -11,13 +11,13 @@ from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engine_address import is_elsewhere
 from amd_ctk.engine_words import (
-    ENGINE_VALUES,
     PODMAN,
     engine_of,
     environment_of,
     find_engine,
     find_run,
     values_before,
+    without_group,
     without_prefixes,
 )
 from amd_ctk.explain.container import ExplainError
@@ -66,7 +66,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     if position is None:
         return EngineOptions()
     environment = environment_of(without_prefixes([*prefix, words[0]]), environment)
-    engine, before = engine_of(words[0]), _without_group([*words[1:position]])
+    engine, before = engine_of(words[0]), without_group([*words[1:position]])
     try:
         options = read_options(words)
     except ExplainError:
@@ -84,12 +84,6 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
         return EngineOptions()
     find = _of_podman if engine == PODMAN else _of_docker
     return find([*prefix, words[0], *before], engine, host)
-
-
-def _without_group(before: Sequence[str]) -> Sequence[str]:
-    """Return an engine's own options without the word in `docker container run`, which may be a value as well."""
-    is_group = before[-1:] == ["container"] and not ENGINE_VALUES.intersection(before[-2:-1])
-    return before[:-1] if is_group else before
 
 
 def _asks_itself(options: dict[str, list[str]]) -> bool:

@@ -126,6 +126,12 @@ def values_before(words: Sequence[str], option: str) -> list[str]:
     return [value for name, value in own_options(words) if name == option]
 
 
+def without_group(before: Sequence[str]) -> Sequence[str]:
+    """Return an engine's own options without the word in `docker container run`, which may be a value as well."""
+    is_group = before[-1:] == ["container"] and not ENGINE_VALUES.intersection(before[-2:-1])
+    return before[:-1] if is_group else before
+
+
 def find_engine(words: Sequence[str]) -> int:
     """Return where the command stands behind `env X=1` or `sudo -E`, which leave the caller's variables to it; or 0."""
     if os.path.basename(words[0]) not in PREFIXES:

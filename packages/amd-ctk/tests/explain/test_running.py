@@ -91,6 +91,18 @@ def test_an_engine_that_hangs_is_asked_once(engines, tmp_path, monkeypatch, cont
     assert len((tmp_path / "asked").read_text().splitlines()) == 1
 
 
+def test_docker_is_asked_with_its_own_options_about_this_machine_only(engines, tmp_path):
+    (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
+
+    for own in ("-H unix:///run/near.sock container", "-H tcp://far"):
+        add_image(parse_run(["docker", *own.split(), "run", "image"], {}))
+
+    assert [line.partition(" --format")[0] for line in (tmp_path / "asked").read_text().splitlines()] == [
+        "-H unix:///run/near.sock image inspect",
+        "image inspect",
+    ]
+
+
 def test_podman_docker_is_explained_as_podman_and_sets_none_up(engines, tmp_path):
     # As the package has it.
     (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec /usr/bin/podman "$@"\n')

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from amd_ctk.explain import running
 from amd_ctk.image import registry, registry_programs
 from amd_ctk.image.bounds import ImageError, Reading
 from amd_ctk.image.reference import find_image, parse_reference
@@ -300,12 +301,22 @@ def test_a_store_that_gives_no_answer_is_said_before_a_registry_is_read(error, s
     assert capfd.readouterr().err == f"{says}reading rocm/app:1 in the registry docker.io\n"
 
 
-def test_a_name_is_found_in_the_store_of_an_engine_first(program):
+def test_a_name_is_found_in_the_store_of_an_engine_first(program, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "containers/storage").mkdir(parents=True)
     program("podman", {"image inspect --format {{.Id}} rocm/pytorch": "0123"})
     program("docker", {}, error="Error: No such image: rocm/pytorch")
 
     assert str(find_image(parse_reference("rocm/pytorch"))) == "podman:rocm/pytorch"
     assert str(find_image(parse_reference("rocm/other"))) == "docker://rocm/other"
+
+
+def test_a_podman_that_was_never_used_is_not_set_up_for_a_name(program, monkeypatch):
+    monkeypatch.setattr(running, "_podman_storage", lambda: iter(["/nowhere"]))
+    program("podman", {"image inspect --format {{.Id}} app": "0123"})
+    program("docker", {}, error="Error: No such image: app")
+
+    assert str(find_image(parse_reference("app"))) == "docker://app"
 
 
 @pytest.mark.parametrize(

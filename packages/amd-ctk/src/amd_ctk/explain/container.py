@@ -15,6 +15,8 @@ class Container(Value):
 
     # Who is told: "docker", "podman" or another engine's name; "" for the AMD runtime itself.
     engine: str = ""
+    # What the command of that engine has in front of `run`, as far as it is asked with it.
+    engine_options: tuple[str, ...] = ()
     # NAME=VALUE, in the order in which they are given; a NAME alone takes the image's variable away.
     environment: tuple[str, ...] = ()
     # What the image sets, as far as that is known.

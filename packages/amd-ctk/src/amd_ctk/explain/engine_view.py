@@ -258,7 +258,7 @@ def find_version(container: Container, host: Host) -> tuple[int, ...]:
     if not host.is_this_machine or engine not in VERSION_WORDS or container.is_engine_silent:
         return ()
     # At these words alone Podman does not set itself up.
-    return parse_version(ask([engine, *VERSION_WORDS[engine]], seconds=SECONDS).output)
+    return parse_version(ask([engine, *container.engine_options, *VERSION_WORDS[engine]], seconds=SECONDS).output)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -10,7 +10,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from amd_ctk.engine_address import find_service, is_elsewhere, leads_to_rootless
-from amd_ctk.engine_words import DOCKER, PODMAN, engine_of, options_before_run, unknown_option, values_before
+from amd_ctk.engine_words import (
+    DOCKER,
+    PODMAN,
+    engine_of,
+    options_before_run,
+    unknown_option,
+    values_before,
+    without_group,
+)
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
@@ -89,8 +97,11 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         if is_podman
         else _given_to_docker(options, environment)
     )
+    perhaps_elsewhere = is_elsewhere(engine, before, environment)
     return Container(
         engine=engine,
+        # At another directory Podman would set itself up.
+        engine_options=tuple(without_group(before)) if engine == DOCKER and not perhaps_elsewhere else (),
         environment=(*from_files, *given),
         unset=tuple(options.get("unsetenv", [])),
         unset_all=is_on(options, "unsetenv-all"),
@@ -110,7 +121,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         image="" if is_rootfs else image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
-        notes=(PERHAPS_ELSEWHERE,) if is_elsewhere(engine, before, environment) else (),
+        notes=(PERHAPS_ELSEWHERE,) if perhaps_elsewhere else (),
     )
 
 

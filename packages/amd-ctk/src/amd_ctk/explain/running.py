@@ -108,7 +108,7 @@ def add_image(container: Container) -> Container:
     if not is_asked or not container.image or container.image.startswith("-"):
         return container
     words = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
-    answer = ask_engine(container.engine, *words)
+    answer = ask_engine(container.engine, *container.engine_options, *words)
     if not answer.succeeded:
         return container.replace(is_engine_silent=answer.is_late)
     return container.replace(image_environment=tuple(_parse(answer.output)), is_image_known=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from amd_ctk.explain.running import is_set_up
 from amd_ctk.image.bounds import STEP, Counter, ImageError, Reading
 from amd_ctk.image.contents import Image, LayerContents
 from amd_ctk.image.deep import ELF, Programs
@@ -59,7 +60,7 @@ def find_image(reference: Reference) -> Reference:
     if reference.transport:
         return reference
     for engine in ENGINES:
-        if _has(engine, reference.name):
+        if is_set_up(engine) and _has(engine, reference.name):
             return reference.replace(transport=engine)
     registry = parse_registry_name(reference.name).registry
     if not reference.name.startswith(f"{registry}/"):
