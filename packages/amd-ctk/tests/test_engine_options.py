@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,19 @@ def test_docker_without_runtime_and_cdi_is_refused(host, engine, info, has_spec)
 
     assert str(refused.value) == (
         "docker has no runtime amd (run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker')"
+    )
+
+
+def test_rootless_docker_without_the_runtime_is_configured_by_its_user(host, engine, monkeypatch):
+    engine("docker", json.dumps(WITHOUT))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    with pytest.raises(NoGpusByEngine) as refused:
+        named("docker -H unix:///run/user/1000/docker.sock run image", host, HOME="/home/u1")
+
+    assert str(refused.value) == (
+        "docker has no runtime amd (run 'amd-ctk runtime configure"
+        " --config-path=/home/u1/.config/docker/daemon.json' and 'systemctl --user restart docker')"
     )
 
 

@@ -20,7 +20,7 @@ from amd_ctk.engine_words import (
     without_group,
     without_prefixes,
 )
-from amd_ctk.explain.container import ExplainError
+from amd_ctk.explain.container import ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
 from amd_ctk.explain.run_words import read_options
@@ -82,8 +82,9 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
             problem = f"the container runs under {chosen[-1]}, which gives it no GPU"
             raise NoGpusByEngine(problem, hint=f"write {RUNTIME}")
         return EngineOptions()
-    find = _of_podman if engine == PODMAN else _of_docker
-    return find([*prefix, words[0], *before], engine, host)
+    command = [*prefix, words[0], *before]
+    refusal = without_runtime(engine, find_own_settings(environment, engine, before))
+    return _of_podman(command, host) if engine == PODMAN else _of_docker(command, host, refusal)
 
 
 def _asks_itself(options: dict[str, list[str]]) -> bool:
@@ -93,12 +94,12 @@ def _asks_itself(options: dict[str, list[str]]) -> bool:
     return has_names or is_on(options, "privileged") or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
 
 
-def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
+def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> EngineOptions:
     answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
     engine_info = parse_object(answer.output)
     if _is_of_podman(engine_info):
         # podman-docker has the name of Docker, and describes itself as Podman does.
-        return _of_podman(command, PODMAN, host)
+        return _of_podman(command, host)
     runtimes = engine_info.get("Runtimes")
     if not isinstance(runtimes, dict):
         return _not_known(answer, command)
@@ -107,10 +108,10 @@ def _of_docker(command: Sequence[str], engine: str, host: Host) -> EngineOptions
         return EngineOptions()
     if ours:
         return EngineOptions(fixed=(f"--runtime={ours[0]}",))
-    return _by_cdi(engine, host, reads_specs=bool(engine_info.get("CDISpecDirs")))
+    return _by_cdi(host, refusal, reads_specs=bool(engine_info.get("CDISpecDirs")))
 
 
-def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions:
+def _of_podman(command: Sequence[str], host: Host) -> EngineOptions:
     program = ("info", "--format", "{{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}")
     # Podman lists no runtimes, and ends at a name that it does not know.
     with_ours = ask([*command, RUNTIME, *program], seconds=SECONDS)
@@ -124,15 +125,15 @@ def _of_podman(command: Sequence[str], engine: str, host: Host) -> EngineOptions
     path, _, is_service = default.output.strip().partition(" ")
     if is_amd_runtime(path):
         return EngineOptions()
-    return _by_cdi(engine, host, hint=FOR_SERVICE if is_service == "true" else "")
+    refusal = without_runtime(PODMAN)
+    return _by_cdi(host, ToolkitError(refusal.message, hint=FOR_SERVICE) if is_service == "true" else refusal)
 
 
-def _by_cdi(engine: str, host: Host, *, reads_specs: bool = True, hint: str = "") -> EngineOptions:
+def _by_cdi(host: Host, refusal: ToolkitError, *, reads_specs: bool = True) -> EngineOptions:
     names = (device.name for device in resolve_devices(read_spec_files(host)) if reads_specs)
     if any(name.startswith(f"{KIND}=") for name in names):
         return EngineOptions(has_cdi=True)
-    refusal = without_runtime(engine)
-    raise NoGpusByEngine(refusal.message, hint=hint or refusal.hint)
+    raise NoGpusByEngine(refusal.message, hint=refusal.hint)
 
 
 def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:

@@ -31,6 +31,8 @@ DOCKER = Engine(
     check_unknown="unknown flag: --validate",
     new_text="{}\n",
 )
+# What rootless Docker reads, below its user's settings.
+ROOTLESS_FILE = "docker/daemon.json"
 # The first Docker that reads CDI specs, and the first that does so unless daemon.json says otherwise.
 FIRST_WITH_CDI = (25,)
 FIRST_WITH_CDI_ON = (28, 2)

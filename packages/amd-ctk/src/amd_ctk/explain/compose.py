@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.compose_program import (
     Resolved,
     as_list,
@@ -15,7 +16,7 @@ from amd_ctk.explain.compose_program import (
     resolve,
 )
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
-from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
 from amd_ctk.json_parts import object_at
 from amd_device_spec.cdi_text import BrokenText, parse_spec
@@ -36,14 +37,15 @@ NOT_ASKED = "{path} belongs to another user, so it was read without asking Docke
 def read_service(path: str, name: str, environment: Mapping[str, str], host: Host) -> Container:
     """Return a service of a Compose file as a container, as the Compose of this machine reads it; ExplainError."""
     _refuse_remotes(path)
+    own = find_own_settings(environment, DOCKER)
     resolved = resolve(path, host)
     if resolved and not resolved.is_late:
-        return _describe_resolved(resolved, path, name)
+        return _describe_resolved(resolved, path, name).replace(own_settings=own)
     environment = {**_defaults_beside(path, environment), **environment}
     service = _expand(_find_service(path, name), finder(environment))
     variables = [*_from_files(path, service, environment), *_environment_of(service, environment)]
     notes = (NOT_ASKED.format(path=path),) if host.is_this_machine and is_of_another(path) else ()
-    return _describe(service, variables).replace(notes=notes, is_engine_silent=resolved is not None)
+    return _describe(service, variables).replace(notes=notes, own_settings=own, is_engine_silent=resolved is not None)
 
 
 def _refuse_remotes(path: str) -> None:

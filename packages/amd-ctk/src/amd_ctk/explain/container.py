@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from amd_ctk.engine_words import PODMAN
+from amd_ctk.engine_address import leads_to_rootless
+from amd_ctk.engine_words import DOCKER, PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -68,9 +69,13 @@ class Container(Value):
         return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
 
 
-def find_own_settings(environment: Mapping[str, str]) -> str:
-    """Return where who calls an engine with this environment has settings; "" for root, and where that is not said."""
-    return settings_of(environment) if os.geteuid() else ""
+def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, before: Sequence[str] = ()) -> str:
+    """Return where an engine that runs without root has its caller's settings; "" for one of root, or if not said.
+
+    `before` are the words in front of the command.
+    """
+    is_rootless = engine == PODMAN or (engine == DOCKER and leads_to_rootless(before, environment))
+    return settings_of(environment) if is_rootless and os.geteuid() else ""
 
 
 def settings_of(environment: Mapping[str, str]) -> str:

@@ -23,7 +23,6 @@ CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/con
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 # Below a user's own settings; root may read them too.
 OWN_CONF = "containers/containers.conf"
-OWN_DAEMON_JSON = "docker/daemon.json"
 MOST_DROP_INS = 32
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 AMD = "amd"
@@ -85,7 +84,7 @@ def _configure_own(own_settings: str, option: str = "") -> str:
 
 
 def _docker_file(own_settings: str) -> str:
-    return f"{own_settings}/{OWN_DAEMON_JSON}" if own_settings else docker.DOCKER.config_path
+    return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else docker.DOCKER.config_path
 
 
 def _may_be_runtime(engine: str, name: str, host: Host) -> bool:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_address import find_service, is_elsewhere, leads_to_rootless
+from amd_ctk.engine_address import find_service, is_elsewhere
 from amd_ctk.engine_words import (
     DOCKER,
     PODMAN,
@@ -110,7 +110,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         device_rules=tuple(options.get("device-cgroup-rule", [])),
         gpus=tuple(options.get("gpus", [])),
         runtime=runtime,
-        own_settings=_own_settings(engine, before, environment),
+        own_settings=find_own_settings(environment, engine, before),
         privileged=is_on(options, "privileged"),
         capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),
         user=options.get("user", [""])[-1],
@@ -123,12 +123,6 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
         notes=(PERHAPS_ELSEWHERE,) if perhaps_elsewhere else (),
     )
-
-
-def _own_settings(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return where an engine that runs without root has its settings, "" for one of root."""
-    is_rootless = engine == PODMAN or (engine == DOCKER and leads_to_rootless(before, environment))
-    return find_own_settings(environment) if is_rootless else ""
 
 
 def read_options(words: Sequence[str]) -> dict[str, list[str]]:

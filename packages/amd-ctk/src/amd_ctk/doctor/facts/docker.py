@@ -15,7 +15,7 @@ from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
 from amd_ctk.engine_address import EngineAddress, find_context, parse_address, read_context
 from amd_ctk.engine_words import PODMAN, engine_of
-from amd_ctk.engines.docker import DOCKER, has_cdi_on
+from amd_ctk.engines.docker import DOCKER, ROOTLESS_FILE, has_cdi_on
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.json_parts import list_at, object_at, objects_at
 from amd_ctk.programs import Answer, ask, parse_object, parse_version
@@ -29,8 +29,6 @@ LARGEST_OF_ROOT = 4 * 1024 * 1024
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 CONFIGURE = "sudo amd-ctk runtime configure"
-# What rootless Docker reads below its user's settings.
-ROOTLESS_FILE = "docker/daemon.json"
 # Why an engine does not answer: this user may not ask it, it takes too long, or nothing is there.
 REFUSED = "refused"
 LATE = "late"
