@@ -13,7 +13,7 @@ from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.text import format_explanation
 
 AMD = "/usr/bin/amd-container-runtime"
-USER = 40001
+USER, RENDER = 40001, 992
 NODES = ("--device=/dev/kfd", "--device=/dev/dri/renderD128")
 # Of the user.
 FIX = "use crun with --group-add keep-groups"
@@ -25,6 +25,8 @@ def closed(host):
     made = host()
     for path in ("/dev/kfd", "/dev/dri/renderD128"):
         os.chmod(made.path(path), 0o660)
+        if os.geteuid() == 0:
+            os.chown(made.path(path), -1, RENDER)
     Path(made.path("/etc/docker")).mkdir(parents=True)
     settings = {"userns-remap": "default", "runtimes": {"amd": {"path": AMD}, "crun": {"path": "/usr/bin/crun"}}}
     Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps(settings))
@@ -42,7 +44,9 @@ def rootless(closed, monkeypatch):
         monkeypatch.setattr(os, "getgid", lambda: USER)
         monkeypatch.setattr(os, "getgroups", lambda: [USER, group] if is_member else [USER])
         monkeypatch.setattr(os, "access", lambda *_: is_listed)
-        asked = parse_run(["podman", *words[:-1], "run", *NODES, *words[-1:], "rocm"], {"HOME": "/home/u1"})
+        front = [word for word in words if word.startswith("--runtime")]
+        behind = [word for word in words if word not in front]
+        asked = parse_run(["podman", *front, "run", *NODES, *behind, "rocm"], {"HOME": "/home/u1"})
         return explain_container(asked, closed)
 
     return explain
@@ -80,6 +84,25 @@ def test_user_whom_a_list_of_the_node_names_opens_it_without_the_group(rootless)
     assert numbers(rootless("--rm", is_member=False, is_listed=True)) == [3]
 
 
+def test_list_of_the_node_names_the_caller_and_no_other_user_of_the_container(rootless):
+    explanation = rootless("--user=1000", is_member=False, is_listed=True)
+
+    assert numbers(explanation) == []
+    assert explanation.problems[0].startswith("user 1000 of a rootless container may not open /dev/kfd, which is 0660 ")
+    assert numbers(rootless("--user=1000", "--userns=keep-id", is_member=False, is_listed=True)) == [3]
+    assert numbers(rootless("--user=1000", "--group-add=keep-groups")) == [3]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to root")
+@pytest.mark.parametrize(("user", "fix"), [("0", "start it with 'amd-ctk run --'"), ("1000", "leave out --user")])
+def test_nodes_of_root_are_open_to_who_reserves_their_gpu(rootless, closed, user, fix):
+    os.chown(closed.path("/dev/kfd"), 0, 0)
+
+    explanation = rootless(f"--user={user}", "--group-add=keep-groups", is_member=False)
+
+    assert [problem.partition(": ")[2] for problem in explanation.problems] == [fix]
+
+
 def test_container_of_a_daemon_that_maps_users_opens_no_node_of_a_group(closed):
     explanation = explain_container(parse_run(["docker", "run", *NODES, "rocm"], {}), closed)
 
@@ -100,8 +123,6 @@ def test_nodes_that_are_made_for_the_container_are_open(closed, options):
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to a group")
 @pytest.mark.parametrize(("more", "usable"), [((), []), (("--group-add=992",), [3])])
 def test_crun_makes_nodes_that_open_as_they_do_without_a_user_namespace(closed, more, usable):
-    for path in ("/dev/kfd", "/dev/dri/renderD128"):
-        os.chown(closed.path(path), -1, 992)
     asked = ("--uidmap=0:300000:65536", "--user=1000", *more, *NODES)
 
     assert numbers(explain_container(parse_run(["podman", "run", *asked, "rocm"], {}), closed)) == usable

@@ -139,7 +139,7 @@ def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container
             mode = stat.S_IMODE(status.st_mode)
             node = NodeAccess(path=device["path"], mode=mode, uid=status.st_uid, gid=status.st_gid)
             # A list of users may open a node too, whatever its group.
-            is_listed = container.is_rootless and node.gid not in os.getgroups()
+            is_listed = container.is_rootless and user.uid != NOBODY and node.gid not in os.getgroups()
             if not (mode_allows(node, user) or (is_listed and os.access(host.path(path), os.R_OK | os.W_OK))):
                 found.append(node)
     return found
@@ -150,21 +150,46 @@ def _read_caller(container: Container) -> ProcessUser:
     if not container.is_rootless:
         return ProcessUser(uid=NOBODY, gid=NOBODY)
     is_kept = KEEP_GROUPS in container.groups and container.runtime != "runc"
-    return ProcessUser(uid=os.getuid(), gid=os.getgid(), groups=tuple(os.getgroups()) if is_kept else ())
+    groups = tuple(os.getgroups()) if is_kept else ()
+    is_caller = _is_caller(container)
+    return ProcessUser(
+        uid=os.getuid() if is_caller else NOBODY, gid=os.getgid() if is_caller else NOBODY, groups=groups
+    )
+
+
+def _is_caller(container: Container) -> bool:
+    """Return whether the user of a rootless container is its caller, and not one of the ids given to containers."""
+    root = _number_of(container.user.partition(":")[0]) == 0
+    return root or container.user_namespace.startswith("--userns=keep-id")
+
+
+def _closed_to_other(node: NodeAccess, container: Container) -> str:
+    owner = f"{node.mode:04o} {node.uid}:{node.gid}"
+    return f"user {container.user} of a rootless container may not open {node.path}, which is {owner}"
 
 
 def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bound: bool) -> str:
     if is_bound and container.is_rootless:
-        group = "" if node.gid in os.getgroups() else f"be in group {node.gid} of this host, and "
-        fix = f"{group}use crun with --group-add keep-groups"
-        # Docker keeps no groups.
-        fix = 'use a udev rule that sets MODE="0666"' if container.engine == DOCKER else fix
-        return f"{closed_words(node, _read_caller(container))}: {fix}"
+        words = (
+            closed_words(node, _read_caller(container)) if _is_caller(container) else _closed_to_other(node, container)
+        )
+        return f"{words}: {_fix_without_root(node, container)}"
     # The runtime keeps a node that the engine passes as it is.
     fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
     if is_bound:
         return f"in a user namespace nobody may open {node.path}, which is {node.mode:04o} {node.uid}:{node.gid}: {fix}"
     return f"{closed_words(node, _read_user(container, plan))}: {fix}"
+
+
+def _fix_without_root(node: NodeAccess, container: Container) -> str:
+    if node.gid == 0:
+        # Root owns them where only who reserved a GPU may open it.
+        return "start it with 'amd-ctk run --'" if _is_caller(container) else "leave out --user"
+    if container.engine == DOCKER:
+        # It keeps no groups.
+        return 'use a udev rule that sets MODE="0666"'
+    group = "" if node.gid in os.getgroups() else f"be in group {node.gid} of this host, and "
+    return f"{group}use crun with --group-add keep-groups"
 
 
 def _read_user(container: Container, plan: Plan) -> ProcessUser:
