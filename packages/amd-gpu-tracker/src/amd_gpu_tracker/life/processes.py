@@ -89,7 +89,7 @@ class Processes:
         return [word.decode("utf-8", "surrogateescape") for word in words]
 
     def words_of(self, pids: Collection[int]) -> dict[int, list[str]]:
-        """Return the command lines of processes of any users, each as `words` does."""
+        """Return the command lines of the processes `pids` of any users, each as `words` does."""
         return {pid: text.split("\0")[:-1] for pid, text in self._memory_of(pids, "cmdline").items()}
 
     def pids(self) -> list[int]:
@@ -141,7 +141,7 @@ class Processes:
         return _variable_in(self._text(pid, "environ").decode("utf-8", "surrogateescape"), name)
 
     def variable_of(self, pids: Collection[int], name: str) -> dict[int, str]:
-        """Return the variable `name` of processes of any users, "" where it cannot be read."""
+        """Return the variable `name` of the processes `pids` of any users, "" where it cannot be read."""
         texts = self._memory_of(pids, "environ")
         return {pid: _variable_in(text, name) for pid, text in texts.items()}
 
