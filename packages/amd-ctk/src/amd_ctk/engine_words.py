@@ -69,12 +69,16 @@ def _is_podman(word: str) -> bool:
     # Most commands are no engines.
     from shutil import which
 
-    path = os.path.realpath(which(word) or word)
-    if os.path.basename(path) == PODMAN:
-        return True
+    program = which(word)
+    if program is None:
+        return False
     try:
+        path = os.path.realpath(program)
+        if os.path.basename(path) == PODMAN:
+            return True
         content = read_plain_file(path, largest=LARGEST_SCRIPT)[0]
     except OSError:
+        # Also where PATH names a directory below one that was removed.
         return False
     return content.startswith(b"#!") and OF_PODMAN_DOCKER.search(content) is not None
 

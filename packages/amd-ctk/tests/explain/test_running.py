@@ -120,6 +120,17 @@ def test_a_docker_that_is_a_link_to_podman_is_podman(engines, tmp_path):
     assert engine_of("docker") == "podman"
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "."])
+def test_no_engine_in_a_directory_that_was_removed_is_podman(path, tmp_path, monkeypatch):
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    monkeypatch.setenv("PATH", path)
+    removed.rmdir()
+
+    assert engine_of("docker") == "docker"
+
+
 @pytest.mark.parametrize("name", ["other", "--help"])
 def test_what_no_engine_knows_is_nothing(engines, name):
     engines.mkdir()
