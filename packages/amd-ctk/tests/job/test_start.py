@@ -113,6 +113,8 @@ def test_an_engine_behind_another_word_is_not_told(words, engine):
         "docker run image sh -c docker run image",
         f"env X=1 docker run {TOKEN} image",
         "docker compose ps",
+        "docker compose -f gpus.yaml exec web make run",
+        "docker-compose logs run",
         "docker compose run -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION web",
         "nerdctl exec web run",
         "ctr images ls",
@@ -158,6 +160,16 @@ def test_a_compose_file_that_does_not_pass_the_gpus_on_is_named(words, tmp_path,
     for name in ("compose.yaml", "gpus.yaml"):
         (tmp_path / name).write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES, AMD_CTK_RESERVATION]}}")
     assert not_told(words.split()) == ""
+
+
+@pytest.mark.parametrize("name", ["compose.override.yml", "chosen.yaml"])
+def test_files_of_compose_that_no_word_names_may_pass_the_gpus_on(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COMPOSE_FILE", "compose.yaml:chosen.yaml")
+    (tmp_path / "compose.yaml").write_text("services: {web: {}}")
+    (tmp_path / name).write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES, AMD_CTK_RESERVATION]}}")
+
+    assert not_told(["docker", "compose", "-p", "job", "up"]) == ""
 
 
 def test_many_words_are_looked_through_at_once():

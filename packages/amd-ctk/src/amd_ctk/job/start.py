@@ -6,6 +6,7 @@ For what started this process there is no difference.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import signal
 import stat
@@ -38,9 +39,20 @@ MOST_ENGINE_WORDS = 64
 OTHER_ENGINES = ("nerdctl", "ctr", "buildah", "podman-remote")
 OF_COMPOSE = ("docker-compose", "podman-compose")
 WITH_COMPOSE = ("docker", "podman", "nerdctl")
-COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+COMPOSE_FILES = tuple(
+    f"{name}.{ending}"
+    for name in ("compose", "docker-compose", "compose.override", "docker-compose.override")
+    for ending in ("yaml", "yml")
+)
+# In front of Compose's command, those that have their value in the next word.
+COMPOSE_VALUES = frozenset(
+    (
+        *("-f", "--file", "-p", "--project-name", "--profile", "--env-file"),
+        *("--project-directory", "--ansi", "--parallel", "--progress"),
+    )
+)
 # What of Compose makes containers.
-START = frozenset(("up", "run", "create"))
+START = ("up", "run", "create")
 
 
 class CannotRun(ToolkitError):
@@ -176,12 +188,20 @@ def _not_told_others(words: Sequence[str]) -> str:
     name = os.path.basename(next(iter(words), ""))
     variables = f"{VISIBLE_DEVICES} and {Reservation.VARIABLE}"
     if name in OF_COMPOSE or (name in WITH_COMPOSE and "compose" in words):
-        if START.isdisjoint(words) or any(map(_names_token, (*words, *COMPOSE_FILES))):
+        chosen = os.environ.get("COMPOSE_FILE", "").split(os.pathsep)
+        files = (*words, *chosen, *COMPOSE_FILES)
+        if _command_of_compose(words) not in START or any(map(_names_token, files)):
             return ""
         return f"the Compose file does not pass the GPUs on (list {variables} under 'environment:')"
     if name not in OTHER_ENGINES or options_before_run(words[1:])[1] is None:
         return ""
     return f"{name} is not told about the GPUs, so its container has none (pass on {variables}, with the AMD runtime)"
+
+
+def _command_of_compose(words: Sequence[str]) -> str:
+    behind = words[words.index("compose") :] if "compose" in words else words
+    pairs = itertools.pairwise(behind)
+    return next((word for before, word in pairs if word[:1] != "-" and before not in COMPOSE_VALUES), "")
 
 
 def _names_token(word: str) -> bool:
