@@ -22,6 +22,7 @@ THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
 USUAL_CONTEXT = "default"
 # Of a user's own Docker, as dockerd-rootless.sh has it.
 OF_USER = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
+OF_ROOTS_PODMAN = re.compile(r"unix://(/var)?/run/podman/")
 # Of Podman's options, those that name a connection, and those that have it look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
@@ -97,8 +98,13 @@ def read_context(name: str, before: Sequence[str], environment: Mapping[str, str
     return parse_address(host) if host else None
 
 
-def leads_to_rootless(before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether `docker` leads to the daemon of a user, by the path of its socket."""
+def leads_to_rootless(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether an engine's command leads to one of its user: of Docker and Podman's service by the socket."""
+    if engine == PODMAN:
+        service = find_service(before, environment)
+        return service is None or not OF_ROOTS_PODMAN.match(service.text)
+    if engine != DOCKER:
+        return False
     address = _find_docker_address(before, environment).text
     own = environment.get("XDG_RUNTIME_DIR")
     return bool(OF_USER.fullmatch(address)) or (bool(own) and address == f"unix://{own}/docker.sock")

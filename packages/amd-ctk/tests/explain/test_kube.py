@@ -12,6 +12,7 @@ from amd_ctk.explain import kube
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import find_runtime
 from amd_ctk.explain.kube import is_kube_file, read_pod
+from amd_ctk.explain.run_words import parse_run
 
 POD = """
 # two documents
@@ -175,6 +176,21 @@ def test_only_other_users_than_root_have_own_files(environment, directory, monke
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert find_own_settings(environment) == ""
+
+
+def test_a_service_of_root_has_no_own_files(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    own, roots = ("--url=unix:///run/user/1000/podman/podman.sock",), ("--url=unix:///run/podman/podman.sock",)
+
+    assert find_own_settings({"HOME": "/home/u1"}, "podman", own) == "/home/u1/.config"
+    assert find_own_settings({"HOME": "/home/u1"}, "podman", roots) == ""
+
+
+def test_podman_behind_sudo_is_that_of_root_whatever_sudo_keeps(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert parse_run(["podman", "run", "image"], {"HOME": "/home/u1"}).is_rootless
+    assert not parse_run(["podman", "run", "image"], {"HOME": "/home/u1"}, is_sudo=True).is_rootless
 
 
 def test_podman_4_passes_no_limits_on_and_starts_no_job(pod, monkeypatch):

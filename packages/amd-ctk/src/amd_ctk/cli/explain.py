@@ -150,7 +150,7 @@ def _read_words(host: Host, words: list[str]) -> Container:
 
     command = without_prefixes(words)
     if is_engine_command(command.words):
-        return parse_run(command.words, environment_of(command, os.environ))
+        return parse_run(command.words, environment_of(command, os.environ), is_sudo=command.is_sudo)
     if len(words) != 2:
         raise typer.BadParameter(
             "expected docker run ARGS..., podman run ARGS..., amd-ctk run ARGS..., COMPOSE.yaml SERVICE,"

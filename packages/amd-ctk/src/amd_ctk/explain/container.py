@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from amd_ctk.engine_address import leads_to_rootless
-from amd_ctk.engine_words import DOCKER, PODMAN
+from amd_ctk.engine_words import PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
@@ -74,8 +74,7 @@ def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, befo
 
     `before` are the words in front of the command.
     """
-    is_rootless = engine == PODMAN or (engine == DOCKER and leads_to_rootless(before, environment))
-    return settings_of(environment) if is_rootless and os.geteuid() else ""
+    return settings_of(environment) if os.geteuid() and leads_to_rootless(engine, before, environment) else ""
 
 
 def settings_of(environment: Mapping[str, str]) -> str:

@@ -78,8 +78,11 @@ def is_engine_command(words: Sequence[str]) -> bool:
     return os.path.basename(next(iter(words), "")) in ENGINES
 
 
-def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container:
-    """Return the container of `docker run ...`; `environment` is what `-e NAME` takes values from. ExplainError."""
+def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: bool = False) -> Container:
+    """Return the container of `docker run ...`; `environment` is what `-e NAME` takes values from. ExplainError.
+
+    With `is_sudo` root calls the engine, with the variables that sudo keeps.
+    """
     engine = engine_of(words[0])
     before, behind = _split_command(engine, words[1:])
     options, image = read_run_options(engine, behind)
@@ -110,7 +113,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str]) -> Container
         device_rules=tuple(options.get("device-cgroup-rule", [])),
         gpus=tuple(options.get("gpus", [])),
         runtime=runtime,
-        own_settings=find_own_settings(environment, engine, before),
+        own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         privileged=is_on(options, "privileged"),
         capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),
         user=options.get("user", [""])[-1],
