@@ -70,4 +70,5 @@ def test_a_context_has_an_address_or_is_not_known(home):
     environment = {"HOME": str(home)}
 
     assert read_context("near", (), environment).text == "unix:///run/near.sock"
-    assert read_context("../near", (), environment) is None
+    for unknown in ("../near", "\udcff", "\ud800"):
+        assert read_context(unknown, (), environment) is None

@@ -93,7 +93,9 @@ def read_context(name: str, before: Sequence[str], environment: Mapping[str, str
     # Few use contexts.
     from hashlib import sha256
 
-    found = _read(before, environment, f"contexts/meta/{sha256(name.encode()).hexdigest()}/meta.json")
+    # A word may have bytes of no character.
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
+    found = _read(before, environment, f"contexts/meta/{digest}/meta.json")
     host = texts_at(found, "Endpoints", "docker").get("Host", "")
     return parse_address(host) if host else None
 
