@@ -76,4 +76,12 @@ def test_a_process_whose_memory_never_answers_is_passed_over(tmp_path):
 
     assert processes.variable_of([10, 11, 12], "TOKEN") == {10: "", 11: "abc", 12: ""}
     assert processes.variables(10, ["TOKEN"]) == {"TOKEN": ""}
-    assert processes.words_of([10, 11, 12]) == {10: [], 11: ["sleep", "600"], 12: []}
+    assert processes.first_words([10, 11, 12]) == {10: "", 11: "sleep", 12: ""}
+
+
+def test_variables_are_found_in_a_large_environment(start):
+    large = {f"V{number}": "x" * 100_000 for number in range(4)}
+    pid, _ = start("print(flush=True); input()", **large, TOKEN="caf\udce9 ")
+
+    assert Processes().variable_of([pid], "TOKEN") == {pid: "caf\udce9 "}
+    assert Processes().variables(pid, ("TOKEN", "NONE")) == {"TOKEN": "caf\udce9 ", "NONE": ""}

@@ -18,7 +18,9 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    Read = Callable[[str], str]
 
 # Of one attribute: a page, but for the list of bad pages (34 bytes each) and files that grow on a simulated host.
 LARGEST_ATTRIBUTE = 256 * 1024
@@ -37,14 +39,31 @@ class FileAnswer(Value):
     error: int = 0
 
 
-def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[str, FileAnswer]:
-    """Return what each file says, of at most `seconds` in all; of a group no more is read when one of it hangs."""
+def read_attribute(path: str) -> str:
+    """Return the text of an attribute, of the largest one its beginning; OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while len(content) < LARGEST_ATTRIBUTE and (more := os.read(descriptor, LARGEST_ATTRIBUTE)):
+            content += more
+    finally:
+        os.close(descriptor)
+    return content[:LARGEST_ATTRIBUTE].decode("utf-8", "replace").strip()
+
+
+def read_in_child(
+    groups: Sequence[Sequence[str]], *, seconds: float, read: Read = read_attribute
+) -> dict[str, FileAnswer]:
+    """Return what each file says, of at most `seconds` in all; of a group no more is read when one of it hangs.
+
+    `read` reads one of them, in the child, and returns what is of interest; OSError.
+    """
     answers: dict[str, FileAnswer] = {}
     left = [list(group) for group in groups if group]
     until = time.monotonic() + seconds
     while left:
         known = len(answers)
-        hanging = _read_with_one_child([path for group in left for path in group], answers, until)
+        hanging = _read_with_one_child([path for group in left for path in group], answers, until, read)
         if hanging is None and len(answers) == known:
             # The child ended before it read anything.
             break
@@ -59,13 +78,13 @@ def read_in_child(groups: Sequence[Sequence[str]], *, seconds: float) -> dict[st
     return answers
 
 
-def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], until: float) -> str | None:
+def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], until: float, read: Read) -> str | None:
     """Add the answers of one child; return the path at which it hangs, None where it is done."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _answer(paths, writer)
+        _answer(paths, writer, read)
     os.close(writer)
     try:
         return _collect(reader, pid, paths, answers, until)
@@ -98,7 +117,7 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def _answer(paths: Sequence[str], writer: int) -> None:
+def _answer(paths: Sequence[str], writer: int, read: Read) -> None:
     """Write a line of JSON for each file, and end; the process of the caller must not go on here."""
     try:
         # Ctrl-C and the like are for the caller, who ends this process by a signal that cannot be blocked.
@@ -107,23 +126,16 @@ def _answer(paths: Sequence[str], writer: int) -> None:
         os.closerange(3, writer)
         os.closerange(writer + 1, MOST_DESCRIPTORS)
         for path in paths:
-            os.write(writer, dumps(_read(path)) + b"\n")
+            os.write(writer, dumps(_read(path, read)) + b"\n")
     finally:
         os._exit(0)
 
 
-def _read(path: str) -> list[object]:
+def _read(path: str, read: Read) -> list[object]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            content = b""
-            while len(content) < LARGEST_ATTRIBUTE and (more := os.read(descriptor, LARGEST_ATTRIBUTE)):
-                content += more
-        finally:
-            os.close(descriptor)
+        return [0, read(path)]
     except OSError as error:
         return [error.errno or errno.EIO, ""]
-    return [0, content[:LARGEST_ATTRIBUTE].decode("utf-8", "replace").strip()]
 
 
 def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, FileAnswer], until: float) -> str | None:

@@ -143,7 +143,7 @@ def test_a_gpu_that_sleeps_is_not_asked(host_with):
 def starved(monkeypatch):
     """Let the child that reads have work to do for ever, as on a machine with more work than it can do."""
 
-    def work(_):
+    def work(*_):
         while True:
             pass
 

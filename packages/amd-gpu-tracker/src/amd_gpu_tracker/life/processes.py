@@ -88,9 +88,9 @@ class Processes:
         words = self._text(pid, "cmdline").split(b"\0")[:-1]
         return [word.decode("utf-8", "surrogateescape") for word in words]
 
-    def words_of(self, pids: Collection[int]) -> dict[int, list[str]]:
-        """Return the command lines of the processes `pids` of any users, each as `words` does."""
-        return {pid: text.split("\0")[:-1] for pid, text in self._memory_of(pids, "cmdline").items()}
+    def first_words(self, pids: Collection[int]) -> dict[int, str]:
+        """Return the first word of the command line of the processes `pids` of any users, "" where it is unknown."""
+        return self._memory_of(pids, "cmdline", lambda text: text.partition(b"\0")[0])
 
     def pids(self) -> list[int]:
         """Return the ids of all processes that are visible."""
@@ -138,17 +138,17 @@ class Processes:
 
     def variable(self, pid: int, name: str) -> str:
         """Return the variable `name` with which the process `pid` of the caller's user was started, "" for none."""
-        return _variable_in(self._text(pid, "environ").decode("utf-8", "surrogateescape"), name)
+        return _variable_in(self._text(pid, "environ"), name).decode("utf-8", "surrogateescape")
 
     def variable_of(self, pids: Collection[int], name: str) -> dict[int, str]:
         """Return the variable `name` of the processes `pids` of any users, "" where it cannot be read."""
-        texts = self._memory_of(pids, "environ")
-        return {pid: _variable_in(text, name) for pid, text in texts.items()}
+        return self._memory_of(pids, "environ", lambda text: _variable_in(text, name))
 
     def variables(self, pid: int, names: Iterable[str]) -> dict[str, str]:
         """Return the variables `names` of the process `pid` of any user, "" where they cannot be read."""
-        text = self._memory_of((pid,), "environ")[pid]
-        return {name: _variable_in(text, name) for name in names}
+        names = tuple(names)
+        values = self._memory_of((pid,), "environ", lambda text: b"\0".join(_variable_in(text, name) for name in names))
+        return dict(zip(names, values[pid].split("\0") if values[pid] else [""] * len(names), strict=True))
 
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
@@ -188,8 +188,8 @@ class Processes:
         except OSError:
             return b""
 
-    def _memory_of(self, pids: Collection[int], name: str) -> dict[int, str]:
-        """Return what is read from the memory of processes, "" of those that do not let it be read in time.
+    def _memory_of(self, pids: Collection[int], name: str, find: Callable[[bytes], bytes]) -> dict[int, str]:
+        """Return what is found in the memory of processes, "" of those that do not let it be read in time.
 
         A user can have a process whose memory is locked for good: by a file system of FUSE that never answers. Whoever
         reads it, as `ps` does, waits until a signal ends the reader.
@@ -197,8 +197,11 @@ class Processes:
         # No start reads it.
         from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 
+        def read(path: str) -> str:
+            return find(read_file(path, largest=LARGEST_WORDS)).decode("utf-8", "surrogateescape")
+
         paths = {pid: f"{self._proc}/{pid}/{name}" for pid in pids}
-        answers = read_in_child([[path] for path in paths.values()], seconds=MEMORY_SECONDS)
+        answers = read_in_child([[path] for path in paths.values()], seconds=MEMORY_SECONDS, read=read)
         return {pid: answers.get(path, FileAnswer()).text for pid, path in paths.items()}
 
     def _ids(self, pid: int, field: bytes) -> list[int]:
@@ -232,10 +235,10 @@ def option_in(words: list[str], *names: str) -> str:
     return next(iter(options_in(words, *names)), "")
 
 
-def _variable_in(environ: str, name: str) -> str:
+def _variable_in(environ: bytes, name: str) -> bytes:
     # Not as a list: millions of short variables would take far more memory than their text.
-    text = f"\0{environ}".rpartition("\0")[0]
-    return text.partition(f"\0{name}=")[2].partition("\0")[0]
+    text = (b"\0" + environ).rpartition(b"\0")[0]
+    return text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
 
 
 def _start_in(stat: list[str]) -> int:

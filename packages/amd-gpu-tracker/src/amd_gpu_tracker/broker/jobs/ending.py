@@ -61,8 +61,7 @@ def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
     processes = book.processes
     found = find_processes(lease, processes)
     # An engine's client hands TERM on to its container, which must not be told twice.
-    words = processes.words_of([each.pid for each in found.inside])
-    programs = (os.path.basename(word) for each in words.values() for word in each[:1])
+    programs = map(os.path.basename, processes.first_words([each.pid for each in found.inside]).values())
     known = found.inside if any(name in ENGINES for name in programs) else found.inside | found.contained
     _write_note(book, lease, known)
     termed = _send(known, owner_of(lease.container_id), processes, (signal.SIGTERM, signal.SIGCONT))
