@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -18,8 +19,8 @@ def started():
     """Return a function that starts a process with some standard error, and returns which process it is."""
     running = []
 
-    def start(stderr):
-        running.append(subprocess.Popen(SLEEP, stderr=stderr))
+    def start(stderr, command=SLEEP):
+        running.append(subprocess.Popen(command, stderr=stderr, stdout=subprocess.DEVNULL))
         return Processes().find(running[-1].pid)
 
     yield start
@@ -59,6 +60,29 @@ def test_a_pipe_that_is_full_is_not_waited_for(started):
 
     os.close(reading)
     os.close(writing)
+
+
+def test_of_the_files_of_a_process_in_a_user_namespace_only_those_of_the_host_are_written(tmp_path, started):
+    script = f"mount -t tmpfs none {tmp_path}; exec 2>{tmp_path}/inside; exec sleep 600"
+    with open(tmp_path / "log", "ab") as log:
+        outside = started(log, ("unshare", "--user", "--map-root-user", "--mount", *SLEEP))
+        inside = started(log, ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script))
+    if not _has_become(outside, "sleep"):
+        pytest.skip("no user namespace can be made here")
+    assert _has_become(inside, "sleep")
+
+    assert say_to(outside, os.getuid(), "one", Processes())
+    # Who mounts a file system there may serve it, and never answer.
+    assert not say_to(inside, os.getuid(), "one", Processes())
+
+    assert (tmp_path / "log").read_text() == "one\n"
+
+
+def _has_become(process, program):
+    deadline = time.monotonic() + 10
+    while Processes().words(process.pid)[:1] != [program] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return Processes().words(process.pid)[:1] == [program]
 
 
 def test_another_process_with_the_same_id_and_another_users_are_told_nothing(tmp_path, started):

@@ -103,8 +103,10 @@ def _answers(stream: int, pid: int, processes: Processes) -> bool:
             return True
         lines = read_file(f"/proc/self/fdinfo/{stream}").splitlines()
         number = next(line.split()[1] for line in lines if line.startswith(b"mnt_id:"))
-        # A process with mounts of its own may have kept a file of the host's.
-        for each in (pid, FIRST_PROCESS):
+        # A process with mounts of its own may have kept a file of the host's. What a user mounts in a user namespace
+        # says that root serves it, or may be an overlay of it.
+        has_own = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
+        for each in (FIRST_PROCESS,) if has_own else (pid, FIRST_PROCESS):
             mounts = read_file(f"{processes.directory}/{each}/mountinfo", largest=LARGEST_MOUNTS).splitlines()
             if found := next((line for line in mounts if line.split(b" ", 1)[0] == number), None):
                 kind, _, options = found.rpartition(b" - ")[2].split(b" ", 2)
