@@ -93,6 +93,19 @@ def test_root_ends_a_job(served: Host, amd_ctk) -> None:
     assert "debug" in amd_ctk("queue", "list").stdout
 
 
+def test_root_ends_what_runs_with_the_gpus_of_a_reservation(served: Host, amd_ctk) -> None:
+    train = subprocess.Popen(["sleep", "600"], user=ALICE)
+    grants = Grants(Book(State(served), Processes()), NodeUsers(served))
+    creator = Processes().find(train.pid)
+    assert creator is not None
+    grants.give_inside(f"{ALICE}/train", f"{ALICE}/debug", creator, person=ALICE)
+
+    assert amd_ctk("queue", "end", "debug").returncode == 0
+
+    assert train.wait() == -signal.SIGTERM
+    assert amd_ctk("queue", "list").stdout == "No job waits for GPUs\n"
+
+
 @pytest.mark.parametrize("verb", ["keep", "end", "release"])
 def test_who_is_not_root_needs_the_service(served: Host, monkeypatch, verb) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: ALICE)

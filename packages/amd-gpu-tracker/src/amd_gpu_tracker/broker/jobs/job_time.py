@@ -48,18 +48,22 @@ def keep(
     return lease.job, round(end - now, 3) if end else 0.0
 
 
-def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> str:
-    """Let the time of a reservation or job be over now, and return its id; NotDone. `owner` and `by` as for `keep`."""
-    state = book.state
+def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Lease]:
+    """Let the time of a reservation or job be over now, and return its lease and those that end with it; NotDone.
+
+    `owner` and `by` as for `keep`.
+    """
     with book.locked():
         lease, leases = _find(book, name, owner, by)
         now = book.processes.now()
+        ended = [lease, *inside(lease, leases)]
         # A job that is already ending ends once, however often a user asks.
         if not 0 < _end(lease) <= now:
-            for each in inside(lease, leases):
-                state.write_lease(each.replace(limit=now))
-            state.write_lease(_with_end(lease, now))
-    return lease.job
+            ended = [_with_end(lease, now), *(each.replace(limit=now) for each in ended[1:])]
+            # Who is killed in between leaves nothing that lasts longer than what it is in.
+            for each in reversed(ended):
+                book.state.write_lease(each)
+    return ended
 
 
 def find_job(book: Book, name: str, owner: int | None) -> str:

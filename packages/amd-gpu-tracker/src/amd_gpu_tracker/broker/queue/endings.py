@@ -14,13 +14,12 @@ from functools import partial
 from amd_gpu_tracker.broker.jobs.child import SAYING_SECONDS, Children, say_to_job
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
 from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
-from amd_gpu_tracker.broker.jobs.job_time import end_now, inside
+from amd_gpu_tracker.broker.jobs.job_time import end_now
 from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
 from amd_gpu_tracker.broker.queue.grants import FIRST_PROCESS
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.life.lease_scan import scan_leases
 from amd_gpu_tracker.records.job_ids import ENDING, name_of
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.times import format_seconds
@@ -163,12 +162,10 @@ class Endings:
 
 def end_at_once(book: Book, name: str, owner: int | None) -> None:
     """End a reservation or job where no service does, and return when it has ended. Errors as `end_now`."""
-    job, state, children = end_now(book, name, owner), book.state, Children()
+    ended, children = end_now(book, name, owner), Children()
     endings = Endings(book, lambda *_, **__: None, children)
-    endings.asked.add(job)
-    leases = scan_leases(state, book.processes, state.lease_paths()).living
-    own = [each for each in leases if each.job == job]
-    endings.serve([*own, *(each for lease in own for each in inside(lease, leases))], book.processes.now())
+    endings.asked.add(ended[0].job)
+    endings.serve(ended, book.processes.now())
     for pid in children.running:
         os.waitpid(pid, 0)
 
