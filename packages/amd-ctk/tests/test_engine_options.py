@@ -263,10 +263,17 @@ def test_an_engine_that_the_environment_names_is_elsewhere(host, engine, capfd, 
     engine("docker", json.dumps(WITHOUT))
     engine("podman", "/usr/bin/crun", first=UNKNOWN)
 
+    option = "--runtime=amd" if program == "docker" else "--device amd.com/gpu=NUMBER"
+
     assert named(f"{program} run image", host, **{name: value}) == ()
     assert capfd.readouterr().err == (
-        "the command may go to an engine on another machine: if the container has no GPU, add --runtime=amd\n"
+        f"the command may go to an engine on another machine: if the container has no GPU, add {option}\n"
     )
+
+
+def test_a_command_with_the_runtime_is_told_nothing_of_another_machine(host, capfd):
+    assert named("docker run --runtime=amd image", host, DOCKER_HOST="tcp://far") == ()
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -74,13 +74,16 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
         return EngineOptions()
     if _asks_itself(options):
         return EngineOptions()
+    chosen = (options.get("runtime") or values_before(before, "--runtime") or [""])[-1]
     if is_elsewhere(engine, before, environment):
-        say(f"the command may go to an engine on another machine: if the container has no GPU, add {RUNTIME}")
+        if chosen in ("", *PLAIN_RUNTIMES):
+            # Podman's service takes no --runtime.
+            option = f"--device {KIND}=NUMBER" if engine == PODMAN else RUNTIME
+            say(f"the command may go to an engine on another machine: if the container has no GPU, add {option}")
         return EngineOptions()
-    if chosen := options.get("runtime") or values_before(before, "--runtime"):
-        if chosen[-1] in PLAIN_RUNTIMES:
-            problem = f"the container runs under {chosen[-1]}, which gives it no GPU"
-            raise NoGpusByEngine(problem, hint=f"write {RUNTIME}")
+    if chosen in PLAIN_RUNTIMES:
+        raise NoGpusByEngine(f"the container runs under {chosen}, which gives it no GPU", hint=f"write {RUNTIME}")
+    if chosen:
         return EngineOptions()
     command = [*prefix, words[0], *before]
     refusal = without_runtime(engine, find_own_settings(environment, engine, before))
