@@ -89,8 +89,21 @@ def test_list_of_the_node_names_the_caller_and_no_other_user_of_the_container(ro
 
     assert numbers(explanation) == []
     assert explanation.problems[0].startswith("user 1000 of a rootless container may not open /dev/kfd, which is 0660 ")
-    assert numbers(rootless("--user=1000", "--userns=keep-id", is_member=False, is_listed=True)) == [3]
     assert numbers(rootless("--user=1000", "--group-add=keep-groups")) == [3]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("--userns=keep-id", [3]),
+        (f"--userns=keep-id --user={USER}:0", [3]),
+        ("--userns=keep-id:gid=7,uid=1000 --user=1000", [3]),
+        ("--userns=keep-id --user=1000", []),
+        ("--userns=keep-id --user=0", []),
+    ],
+)
+def test_with_keep_id_the_caller_has_one_number_inside(rootless, words, found):
+    assert numbers(rootless(*words.split(), is_member=False, is_listed=True)) == found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to root")

@@ -159,8 +159,13 @@ def _read_caller(container: Container) -> ProcessUser:
 
 def _is_caller(container: Container) -> bool:
     """Return whether the user of a rootless container is its caller, and not one of the ids given to containers."""
-    root = _number_of(container.user.partition(":")[0]) == 0
-    return root or container.user_namespace.startswith("--userns=keep-id")
+    user = container.user.partition(":")[0]
+    _, is_kept, options = container.user_namespace.partition("--userns=keep-id")
+    if not is_kept:
+        return _number_of(user) == 0
+    # Its root is one of the ids given to containers then.
+    chosen = (option[4:] for option in options[1:].split(",") if option.startswith("uid="))
+    return user in ("", next(chosen, str(os.getuid())))
 
 
 def _closed_to_other(node: NodeAccess, container: Container) -> str:
