@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from amd_ctk.doctor.bundle.read import parse_facts
 from amd_ctk.doctor.bundle.write import format_facts
-from amd_ctk.doctor.facts.gpus import GpuCondition
+from amd_ctk.doctor.facts.gpus import GpuCondition, read_conditions
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.simulate import build_host
 
-SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent ends with an I/O error")
+SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent ends with an I/O error", is_sick=True)
 SUSPECT = GpuCondition(number=3, state="suspect", reason="1 page of its memory is retired")
 LOST = GpuCondition(number=1, state="lost", reason="PCI 0000:63:00.0 left the bus")
 DRAINED = GpuCondition(number=5, state="drained", reason="fan swap")
@@ -52,12 +57,28 @@ def test_a_condition_is_said_with_its_reason_and_what_ends_it(machine, condition
     assert (result.finding.state, result.finding.words, result.finding.fix) == expected
 
 
-def test_a_driver_that_gave_up_a_gpu_is_not_said_to_answer_for_all(machine):
+@pytest.mark.parametrize("state", ["sick", "drained"])
+def test_a_driver_that_gave_up_a_gpu_is_not_said_to_answer_for_all(machine, state):
     made = machine()
 
     assert [each.finding.state for each in made.examine(only=["gpu-state"])] == ["ok"]
-    made.change = lambda facts: facts.replace(conditions=(SICK,))
+    made.change = lambda facts: facts.replace(conditions=(SICK.replace(state=state),))
     assert made.examine(only=["gpu-state"]) == []
+
+
+def test_a_drained_gpu_may_be_sick(tmp_path):
+    host = build_host(tmp_path / "host", "mi210-4")
+    Tracker(host).enable()
+    Tracker(host).drain("1-2", reason="fan swap")
+    address = locate_gpus(host)[1].pci_address
+    # Where a process has nothing mapped, reading its memory ends with EIO.
+    path = host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/gpu_busy_percent")
+    os.symlink("/proc/self/mem", path)
+
+    assert [(each.number, each.state, each.is_sick) for each in read_conditions(host)] == [
+        (1, "drained", True),
+        (2, "drained", False),
+    ]
 
 
 def test_a_bundle_has_the_conditions(machine):

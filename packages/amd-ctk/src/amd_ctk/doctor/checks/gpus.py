@@ -69,7 +69,7 @@ def check_gpu_state(facts: Facts) -> Finding | None:
     if broken:
         return bad(f"a GPU does not answer: {broken[0]}", fix="sudo dmesg | grep amdgpu, then reset it or reboot")
     # How a sick GPU fails is said by `gpu-health`.
-    return None if _find(facts, GpuState.SICK) else ok("the driver answers for every GPU")
+    return None if any(gpu.is_sick for gpu in facts.conditions) else ok("the driver answers for every GPU")
 
 
 @check(why="a container's node is made from the host's", see="reference/messages.md#the-driver-and-its-nodes")

@@ -213,16 +213,24 @@ def _read_vram(host: Host, gpu: Gpu) -> str:
 
 
 class GpuCondition(Value):
-    """A GPU in a state that keeps containers from it, or may, and why it is in it."""
+    """A GPU in a state that keeps containers from it, or may, and why it is in it; one that is drained may be sick."""
 
     number: int
     state: str
     reason: str
+    is_sick: bool = False
 
 
 def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
     """Return the GPUs that are not as usual; none where that cannot be found out, which other checks say. It forks."""
     states: Sequence[GpuState] = read_or(lambda: looking_tracker(host).states(), ())
     return tuple(
-        GpuCondition(number=gpu.tracked_number, state=gpu.state, reason=gpu.reason) for gpu in states if gpu.trouble
+        GpuCondition(
+            number=gpu.tracked_number,
+            state=gpu.state,
+            reason=gpu.reason,
+            is_sick=gpu.SICK in (gpu.state, gpu.health.verdict),
+        )
+        for gpu in states
+        if gpu.trouble
     )
