@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
@@ -46,8 +45,8 @@ BY_ENGINE = {
         )
     ),
 }
-# What the script of podman-docker ends with.
-OF_PODMAN_DOCKER = re.compile(rb'exec \S*podman "\$@"')
+# What the script of podman-docker ends with; no pattern, because 'amd-ctk run' does without re.
+OF_PODMAN_DOCKER = b'podman "$@"'
 LARGEST_SCRIPT = 16 * 1024
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
@@ -80,7 +79,7 @@ def _is_podman(word: str) -> bool:
     except OSError:
         # Also where PATH names a directory below one that was removed.
         return False
-    return content.startswith(b"#!") and OF_PODMAN_DOCKER.search(content) is not None
+    return content.startswith(b"#!") and OF_PODMAN_DOCKER in content
 
 
 def takes_next_word(word: str) -> bool:
