@@ -64,12 +64,20 @@ def test_an_engine_behind_sudo_is_asked_by_root(engine, host, tmp_path):
 
 def test_sudo_that_needs_a_password_is_named(engine, host, capfd):
     engine("docker", json.dumps(DOCKER))
-    engine("sudo", "", first="exit 1\n")
+    engine("sudo", "", first="echo 'sudo: a password is required' >&2; exit 1\n")
 
     assert named("sudo -E docker run image", host) == ()
     assert capfd.readouterr().err == (
         "sudo needs a password to ask the engine: if the container has no GPU, add --runtime=amd\n"
     )
+
+
+def test_an_engine_that_fails_behind_sudo_says_so_itself(engine, host, capfd):
+    engine("docker", "", first="echo 'Cannot connect to the Docker daemon' >&2; exit 1\n")
+    engine("sudo", "", first='shift; exec "$@"\n')
+
+    assert named("sudo -E docker run image", host) == ()
+    assert capfd.readouterr().err == ""
 
 
 def with_spec(host):

@@ -143,7 +143,7 @@ def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
     """Return no option where the engine does not answer; it will say why, unless it is slow only or behind sudo."""
     if answer.is_late:
         say(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
-    elif without_prefixes(command).is_sudo:
+    elif without_prefixes(command).is_sudo and "sudo:" in answer.errors:
         # It has no terminal to ask for a password here.
         say(f"sudo needs a password to ask the engine: if the container has no GPU, add {RUNTIME}")
     return EngineOptions()
