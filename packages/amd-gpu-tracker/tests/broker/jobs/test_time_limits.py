@@ -319,7 +319,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
 ):
     give_grace(broker, 0.1)
     broker.say("fifo", "alice=40001:time=60s", "everyone")
-    detached = f"(setsid {CONTAINER} sh -c 'echo begun; exec sleep 600' &) | head -n 1"
+    detached = f"(setsid {CONTAINER} sh -c 'echo begun; sleep 600; :' &) | head -n 1"
     until_told = f"until [ -e {host.root}/go ]; do sleep 0.1; done"
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"{detached}; {until_told}"))
     assert [alice.line(), alice.line()] == ["got (0,)", "begun"]
