@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from support.mute_files import can_mount, lock_memory, mute_file
-from support.shared_host import ALICE, BOB, become, run, users, wait_until
+from support.shared_host import BOB, become, run, users, wait_until
 
 # Where a reader waits, `ps` of the whole machine does, too.
 pytestmark = [
@@ -18,21 +18,23 @@ pytestmark = [
     pytest.mark.timeout(60),
 ]
 CLONE_NEWPID = 0x20000000
+# Brokers of tests that run at the same time must not wait for these files.
+EVE = 40013
 
 
 @pytest.fixture
 def mute():
-    """Return a file of alice's that nobody can write."""
+    """Return a file of eve's that nobody can write."""
     directory = tempfile.mkdtemp(prefix="amd-mute-")
     os.chmod(directory, 0o755)
-    with mute_file(directory, ALICE) as path:
+    with mute_file(directory, EVE) as path:
         yield path
     os.rmdir(directory)
 
 
 @pytest.fixture
 def locked(mute):
-    """Have a process of alice's, in a pid namespace of its own, whose memory cannot be read."""
+    """Have a process of eve's, in a pid namespace of its own, whose memory cannot be read."""
     pid = os.fork()
     if not pid:
         try:
@@ -40,7 +42,7 @@ def locked(mute):
             # Python has no name for it before 3.12.
             ctypes.CDLL(None).unshare(CLONE_NEWPID)
             if not os.fork():
-                become(ALICE)
+                become(EVE)
                 lock_memory(mute)
             os.wait()
         finally:
@@ -52,23 +54,23 @@ def locked(mute):
 
 def test_a_job_that_cannot_be_told_is_warned_and_ended(host, broker, person, mute):
     broker.say("fifo", "everyone:time=1h")
-    alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"echo begun; exec sleep 600 2>>{mute}"))
-    assert (alice.line(), alice.line()) == ("got (0,)", "begun")
+    eve = person(EVE, run("train", "0"), command=("sh", "-c", f"echo begun; exec sleep 600 2>>{mute}"))
+    assert (eve.line(), eve.line()) == ("got (0,)", "begun")
 
     broker.pass_time(3000)
     broker.pass_time(600)
 
-    assert alice.ended_by() == signal.SIGTERM
+    assert eve.ended_by() == signal.SIGTERM
     wait_until(lambda: users(host) == {})
 
 
 def test_a_process_whose_memory_is_locked_keeps_no_job_from_its_end_and_nobody_waiting(host, broker, person, locked):
     broker.say("fifo", "everyone:time=1h")
-    first = person(ALICE, run("first", "0"), command=("true",))
-    second = person(ALICE, run("second", "1"), command=("sleep", "600"))
+    first = person(EVE, run("first", "0"), command=("true",))
+    second = person(EVE, run("second", "1"), command=("sleep", "600"))
     assert (first.line(), second.line()) == ("got (0,)", "got (1,)")
 
-    # A container of alice's may go on with the GPU of the first job.
+    # A container of eve's may go on with the GPU of the first job.
     wait_until(lambda: 0 not in users(host))
     bob = person(BOB, run("b", "0"))
     assert bob.line() == "got (0,)"

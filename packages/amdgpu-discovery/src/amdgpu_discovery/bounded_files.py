@@ -91,15 +91,15 @@ def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], u
     finally:
         os.close(reader)
         os.kill(pid, signal.SIGKILL)
-        _let_go(pid)
+        _let_go(pid, has_answered=all(path in answers for path in paths))
 
 
-def _let_go(pid: int) -> None:
-    """Let go of a child that was killed, and of earlier ones: one may be in the kernel for ever, so none is waited for.
+def _let_go(pid: int, *, has_answered: bool) -> None:
+    """Let go of a child that was killed, and of earlier ones: one may be in the kernel for ever, and is not waited for.
 
     Threads may be here at the same time, and none but the one that has taken a number may ask for it.
     """
-    pids = [pid]
+    pids = [] if _has_ended(pid, wait=has_answered) else [pid]
     while True:
         try:
             pids.append(LEFT_BEHIND.pop())
@@ -109,9 +109,9 @@ def _let_go(pid: int) -> None:
     LEFT_BEHIND.extend(each for each in pids if not _has_ended(each))
 
 
-def _has_ended(pid: int) -> bool:
+def _has_ended(pid: int, *, wait: bool = False) -> bool:
     try:
-        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+        return os.waitpid(pid, 0 if wait else os.WNOHANG) != (0, 0)
     except ChildProcessError:
         # It is no child of this process, or the kernel was told not to wait for children.
         return True
