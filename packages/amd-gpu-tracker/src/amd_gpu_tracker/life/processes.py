@@ -17,6 +17,8 @@ LARGEST_WORDS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
 # Many times what reading the memory of thousands of processes takes.
 MEMORY_SECONDS = 2.0
+# It lives as long as the host does.
+FIRST_PROCESS = 1
 # What the kernel says of a user who has no number here, and where there is no user, as before a login.
 NO_USERS = (65534, (1 << 32) - 1)
 # Where proc(5) has the start of a process (field 22), counted from its state (field 3).

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.container_names import as_object, docker_directory, read_of_root
+from amd_gpu_tracker.life.processes import FIRST_PROCESS
 from amd_gpu_tracker.records.history import FOUND, finish
 from amd_gpu_tracker.records.state import REPAIRS, State
 from amdgpu_discovery.errors import FileError
@@ -36,8 +37,6 @@ SUFFIX = ".service"
 RESTART = "Restart="
 LARGEST_FILE = 64 * 1024
 MOST_DROP_INS = 64
-# It lives as long as the host does.
-FIRST_PROCESS = 1
 # Of Docker and Podman; "on-failure" stands without its number of attempts.
 POLICIES = ("always", "unless-stopped", "on-failure")
 # What dockerd writes of a container that never ran.

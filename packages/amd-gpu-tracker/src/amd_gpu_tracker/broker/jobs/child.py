@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from amd_gpu_tracker.broker.jobs.job_processes import open_process
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.life.processes import FIRST_PROCESS, Processes
 from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.files import read_file
@@ -23,7 +23,6 @@ PIDFD_GETFD = 438
 STANDARD_ERROR = 2
 # A program that reads nothing keeps what is said to it for no longer.
 SAYING_SECONDS = 5
-FIRST_PROCESS = 1
 # Of a mount namespace: hosts with thousands of containers have less.
 LARGEST_MOUNTS = 16 * 1024 * 1024
 

@@ -16,15 +16,13 @@ from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotDone
 from amd_gpu_tracker.life.lease_scan import scan_leases
+from amd_gpu_tracker.life.processes import FIRST_PROCESS
 from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
-
-# The process that no reservation without a process outlives: a host that starts again has none of them.
-FIRST_PROCESS = 1
 
 
 class Grants:
