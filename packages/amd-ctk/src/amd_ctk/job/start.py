@@ -39,11 +39,6 @@ MOST_ENGINE_WORDS = 64
 OTHER_ENGINES = ("nerdctl", "ctr", "buildah", "podman-remote")
 OF_COMPOSE = ("docker-compose", "podman-compose")
 WITH_COMPOSE = ("docker", "podman", "nerdctl")
-COMPOSE_FILES = tuple(
-    f"{name}.{ending}"
-    for name in ("compose", "docker-compose", "compose.override", "docker-compose.override")
-    for ending in ("yaml", "yml")
-)
 # In front of Compose's command, those that have their value in the next word.
 COMPOSE_VALUES = frozenset(
     (
@@ -188,8 +183,11 @@ def _not_told_others(words: Sequence[str]) -> str:
     name = os.path.basename(next(iter(words), ""))
     variables = f"{VISIBLE_DEVICES} and {Reservation.VARIABLE}"
     if name in OF_COMPOSE or (name in WITH_COMPOSE and "compose" in words):
+        # Few jobs are of Compose.
+        from amd_ctk.explain.compose_program import OVERRIDES, USUAL
+
         chosen = os.environ.get("COMPOSE_FILE", "").split(os.pathsep)
-        files = (*words, *chosen, *COMPOSE_FILES)
+        files = (*words, *chosen, *USUAL, *OVERRIDES)
         if _command_of_compose(words) not in START or any(map(_names_token, files)):
             return ""
         return f"the Compose file does not pass the GPUs on (list {variables} under 'environment:')"
