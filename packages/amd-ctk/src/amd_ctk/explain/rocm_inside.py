@@ -31,6 +31,11 @@ class NodeAccess(Value):
     uid: int = 0
     gid: int = 0
 
+    @property
+    def with_owner(self) -> str:
+        """Return its path, and its mode and owner behind that."""
+        return f"{self.path}, which is {self.mode:04o} {self.uid}:{self.gid}"
+
 
 class ProcessUser(Value):
     """As whom a process opens nodes: `groups` are those beside `gid`, `capabilities` is the effective set as a mask."""
@@ -61,9 +66,7 @@ def mode_allows(node: NodeAccess, user: ProcessUser) -> bool:
 def closed_words(node: NodeAccess, user: ProcessUser) -> str:
     """Return who may not open a node, and whose it is."""
     groups = " ".join(map(str, dict.fromkeys((user.gid, *user.groups))))
-    return (
-        f"user {user.uid} with groups {groups} may not open {node.path}, which is {node.mode:04o} {node.uid}:{node.gid}"
-    )
+    return f"user {user.uid} with groups {groups} may not open {node.with_owner}"
 
 
 def closed_fix(node: NodeAccess) -> str:

@@ -168,21 +168,15 @@ def _is_caller(container: Container) -> bool:
     return user in ("", next(chosen, str(os.getuid())))
 
 
-def _closed_to_other(node: NodeAccess, container: Container) -> str:
-    owner = f"{node.mode:04o} {node.uid}:{node.gid}"
-    return f"user {container.user} of a rootless container may not open {node.path}, which is {owner}"
-
-
 def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bound: bool) -> str:
     if is_bound and container.is_rootless:
-        words = (
-            closed_words(node, _read_caller(container)) if _is_caller(container) else _closed_to_other(node, container)
-        )
+        to_other = f"user {container.user} of a rootless container may not open {node.with_owner}"
+        words = closed_words(node, _read_caller(container)) if _is_caller(container) else to_other
         return f"{words}: {_fix_without_root(node, container)}"
     # The runtime keeps a node that the engine passes as it is.
     fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
     if is_bound:
-        return f"in a user namespace nobody may open {node.path}, which is {node.mode:04o} {node.uid}:{node.gid}: {fix}"
+        return f"in a user namespace nobody may open {node.with_owner}: {fix}"
     return f"{closed_words(node, _read_user(container, plan))}: {fix}"
 
 
