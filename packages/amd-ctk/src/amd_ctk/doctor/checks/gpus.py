@@ -242,13 +242,12 @@ def _find(facts: Facts, *states: str) -> list[GpuCondition]:
 
 def _words(gpus: list[GpuCondition]) -> str:
     """Return a sentence about all that are as they are for the same reason, and the next about others."""
-    alike = {(gpu.state, gpu.reason): "" for gpu in gpus}
+    alike: dict[str, list[str]] = {}
     for gpu in gpus:
-        numbers = alike[gpu.state, gpu.reason]
-        alike[gpu.state, gpu.reason] = f"{numbers}, {gpu.number}" if numbers else str(gpu.number)
+        alike.setdefault(f"{gpu.state}{f': {gpu.reason}' if gpu.reason else ''}", []).append(str(gpu.number))
     return "; ".join(
-        f"{f'GPUs {numbers} are' if ',' in numbers else f'GPU {numbers} is'} {state}{f': {reason}' if reason else ''}"
-        for (state, reason), numbers in alike.items()
+        f"{'GPUs' if numbers[1:] else 'GPU'} {', '.join(numbers)} {'are' if numbers[1:] else 'is'} {words}"
+        for words, numbers in alike.items()
     )
 
 
