@@ -79,6 +79,20 @@ def test_a_process_whose_memory_never_answers_is_passed_over(tmp_path):
     assert processes.first_words([10, 11, 12]) == {10: "", 11: "sleep", 12: ""}
 
 
+def test_a_process_in_the_middle_of_exec_is_read_once_more(tmp_path):
+    class InExec(Processes):
+        def link(self, pid, name):
+            (tmp_path / str(pid) / "environ").write_bytes(b"TOKEN=abc\0")
+            return "/usr/bin/sleep" if (pid, name) == (10, "exe") else ""
+
+    for pid in (10, 11):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "environ").touch()
+
+    # 11 has no program, as a thread of the kernel.
+    assert InExec(str(tmp_path)).variable_of([10, 11], "TOKEN") == {10: "abc", 11: ""}
+
+
 def test_variables_are_found_in_a_large_environment(start):
     large = {f"V{number}": "x" * 100_000 for number in range(4)}
     pid, _ = start("print(flush=True); input()", **large, TOKEN="caf\udce9 ")

@@ -11,12 +11,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from amdgpu_discovery.bounded_files import FileAnswer
+
 # The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
 # its memory.
 LARGEST_WORDS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
 # Many times what reading the memory of thousands of processes takes.
 MEMORY_SECONDS = 2.0
+# Many times what exec(2) takes from the new memory to its environment (fs/exec.c, fs/binfmt_elf.c).
+EXEC_SECONDS = 0.02
 # It lives as long as the host does.
 FIRST_PROCESS = 1
 # What the kernel says of a user who has no number here, and where there is no user, as before a login.
@@ -191,20 +195,19 @@ class Processes:
             return b""
 
     def _memory_of(self, pids: Collection[int], name: str, find: Callable[[bytes], bytes]) -> dict[int, str]:
-        """Return what is found in the memory of processes, "" of those that do not let it be read in time.
-
-        A user can have a process whose memory is locked for good: by a file system of FUSE that never answers. Whoever
-        reads it, as `ps` does, waits until a signal ends the reader.
-        """
+        """Return what `find` finds in the memory of each process, "" if it has ended or does not answer in time."""
         # No start reads it.
-        from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
-
-        def read(path: str) -> str:
-            return find(read_file(path, largest=LARGEST_WORDS)).decode("utf-8", "surrogateescape")
+        from errno import ENODATA
+        from time import sleep
 
         paths = {pid: f"{self._proc}/{pid}/{name}" for pid in pids}
-        answers = read_in_child([[path] for path in paths.values()], seconds=MEMORY_SECONDS, read=read)
-        return {pid: answers.get(path, FileAnswer()).text for pid, path in paths.items()}
+        answers = _read_memory(paths.values(), find)
+        # A process in exec(2) shows nothing for a moment. Kernel threads, which never show anything, have no `exe`.
+        empty = [pid for pid, path in paths.items() if path in answers and answers[path].error == ENODATA]
+        if executing := [paths[pid] for pid in empty if self.link(pid, "exe")]:
+            sleep(EXEC_SECONDS)
+            answers |= _read_memory(executing, find)
+        return {pid: answers[path].text if path in answers else "" for pid, path in paths.items()}
 
     def _ids(self, pid: int, field: bytes) -> list[int]:
         try:
@@ -235,6 +238,25 @@ def options_in(words: list[str], *names: str) -> list[str]:
 def option_in(words: list[str], *names: str) -> str:
     """Return the first value of an option, "" where it is not given."""
     return next(iter(options_in(words, *names)), "")
+
+
+def _read_memory(paths: Iterable[str], find: Callable[[bytes], bytes]) -> dict[str, FileAnswer]:
+    """Return what `find` finds in each of the files, ENODATA if a file is empty.
+
+    A user can have a process whose memory is locked for good: by a file system of FUSE that never answers. Whoever
+    reads it, as `ps` does, waits until a signal ends the reader. So a child reads.
+    """
+    from errno import ENODATA
+
+    from amdgpu_discovery.bounded_files import read_in_child
+
+    def read(path: str) -> str:
+        content = read_file(path, largest=LARGEST_WORDS)
+        if not content:
+            raise OSError(ENODATA, "a process without memory")
+        return find(content).decode("utf-8", "surrogateescape")
+
+    return read_in_child([[path] for path in paths], seconds=MEMORY_SECONDS, read=read)
 
 
 def _variable_in(environ: bytes, name: str) -> bytes:
