@@ -1,1 +1,1 @@
-"""Reserve GPUs for all users with an account: one small process of root, behind a socket, while it is needed."""
+"""Reserve GPUs for all users with an account: a small root process behind a socket, which runs only while needed."""

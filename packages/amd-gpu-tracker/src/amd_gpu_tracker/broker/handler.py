@@ -1,4 +1,4 @@
-"""What becomes of a request: who may, what is given, who waits."""
+"""Decide on requests: who is allowed, who gets GPUs at once, and who waits."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class Handler:
-    """Where requests are decided. Files are the truth: what is kept here is read again at the next start."""
+    """Decides on requests. The files are the truth: the next start reads everything in this object from them again."""
 
     def __init__(self, book: Book, find_terms: people.FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
-        """Decide on a host; what is ended has `grace` seconds between TERM and KILL."""
+        """Decide on the host of `book`; a job that has to end gets `grace` seconds between TERM and KILL."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._find_terms = find_terms
         self._terms = people.Terms()
@@ -56,7 +56,7 @@ class Handler:
         self._names = JobNames(self._state, self._has)
         self._unrecorded = Unrecorded(self._state, log)
         self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, log)
-        # Whether those who wait have to be looked at.
+        # Whether the next round has to look at the waiting jobs.
         self.is_changed = True
 
     @property
@@ -66,7 +66,7 @@ class Handler:
 
     @property
     def next_end(self) -> float | None:
-        """Return when the next reservation or job ends, is warned or looked at, in seconds since boot."""
+        """Return when a reservation or job next ends, gets a warning or is looked at, in seconds since boot."""
         leases = self.view.leases
         times = (self._endings.next_time(leases), self.idle.next_time, *(each.until or None for each in leases))
         return min((each for each in times if each is not None), default=None)
@@ -90,7 +90,7 @@ class Handler:
         self.is_changed = True
 
     def serve(self) -> None:
-        """Look at everything again, give GPUs to those whose turn it is, and tell the others."""
+        """Look at everything again, give GPUs to jobs whose turn it is, and tell the others what they wait for."""
         self.is_changed = False
         terms = self._read_terms()
         view, now = self._leases.look(), self._processes.now()
@@ -115,7 +115,7 @@ class Handler:
         coming = [each for each in view.leases if is_ending(each, now)]
         idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
         chosen = choose(self.queue.wanted(view), view.free | view.gpus_of(*coming), idle)
-        # What is idle may be used since the last look, and then nothing is ended for who would need that.
+        # A job that was idle at the last look may use its GPUs by now. Look again before it ends for a waiting job.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
         if unsure:
             self.idle.hurry(now)
@@ -128,7 +128,7 @@ class Handler:
         require_name(request.name)
         if request.verb in (*FOR_GPUS, protocol.END) and request.name.endswith(ENDING):
             raise WaitRefused(f"names that end in {ENDING} belong to jobs that are ending", hint="choose another")
-        # Where the settings cannot be read, GPUs can be given back and no others had.
+        # Without readable settings, users can give GPUs back but get no new ones.
         self._read_terms(strict=request.verb in (*FOR_GPUS, protocol.KEEP))
         acts: dict[str, Callable[[Connection, Request], Answer | None]] = {
             protocol.RUN: self._run,
@@ -150,7 +150,7 @@ class Handler:
         return written
 
     def _has(self, owner: int, name: str, person: int | None = None) -> bool:
-        """Return whether a user has a job or reservation of this name, or one that waits; or one of this `person`."""
+        """Return whether a user has a job of this name, running or waiting; with `person`, one of that person."""
         job = job_id(owner, name)
         lease = self._state.read_lease(self._state.lease_path(("", job)))
         found = [each for each in (lease, *self.view.leases) if each and each.job == job]
@@ -162,7 +162,7 @@ class Handler:
         peer, job = client.peer, job_id(client.peer.uid, request.name)
         permission = people.permission_of(self._terms, peer, request)
         if again := self._grants.give_again(job, peer.process):
-            # A broker that was killed had given them already, and perhaps left the ticket.
+            # A broker that was killed had given the GPUs already, and may have left the ticket.
             self.queue.forget(peer.uid, request.name)
             return self._scopes.hand_over(client, job, again)
         if client.is_gone():
@@ -181,7 +181,7 @@ class Handler:
         else:
             self._grants.require_free_name(job)
             self.queue.add(self.queue.new_place(client, asked))
-        # It is looked at with all others at once, and may have its GPUs without a word.
+        # The next round looks at this job with all others, and may give it GPUs before its client is told to wait.
         return None
 
     def _preview(self, client: Connection, request: Request) -> Answer:
@@ -248,21 +248,21 @@ class Handler:
         return Answer(kind=DONE)
 
     def _job_of(self, client: Connection, request: Request, name: str, hint: str) -> str:
-        """Return the id of the job or reservation that a name means; NotPermitted, or NotDone for root."""
+        """Return the id of the job or reservation with this name; NotPermitted, or NotDone for root."""
         owner = _owner(client, request)
         if not owner:
             self._grants.require_own(name, client.peer.person(request.behind), hint)
         return job_id(owner or 0, name)
 
     def _reservation_of(self, client: Connection, request: Request) -> str:
-        """Return the id of the reservation in which a job is to run; WaitRefused for a spare one."""
+        """Return the id of the reservation in which a job is to run; WaitRefused for a spare job."""
         if request.spare:
             problem = "a job in a reservation is not a spare job"
             raise WaitRefused(problem, hint="leave out --reservation or --preempt=now")
         return self._job_of(client, request, request.reservation, "run the command as its owner")
 
     def _find_place(self, asked: Asked) -> Place | None:
-        """Return the place of a client that was connected before; ContainerRunning where another has the name."""
+        """Return the place of a client that reconnects; ContainerRunning if another process waits under this name."""
         for place in self.queue.find(asked.owner, asked.name):
             if place.asked.waiter != asked.waiter:
                 raise ContainerRunning(f"a job {asked.name} is already waiting", hint="give each job its own name")
@@ -270,10 +270,10 @@ class Handler:
         return None
 
     def _give_now(self, asked: Asked, give: Callable[[], Answer], *, waits: bool) -> Answer | None:
-        """Return what `give` gives, None for who has to wait in line; GpusRefused for who would not wait."""
+        """Return what `give` returns; None if the job has to wait in line, GpusRefused if its client does not wait."""
         if waits and (asked.may_be_taken or self._is_over_limit(asked)):
             return None
-        # What is shared is given at once, unless it is drained or sick.
+        # Jobs that want only shared GPUs get them at once, unless these are drained or sick.
         with suppress(*((GpusRefused,) if waits else ())):
             self._require_turn(asked)
             return give()
@@ -283,18 +283,18 @@ class Handler:
         return bool(asked.permission.gpus) and self._leases.look().is_over(asked)
 
     def _require_turn(self, asked: Asked) -> None:
-        """Raise GpusRefused where others wait for these GPUs, or a person has as many as allowed."""
+        """Raise GpusRefused if other jobs wait for these GPUs, or the person has as many as allowed."""
         if self._is_over_limit(asked):
             held = people.format_held(asked.permission, self.view.held(asked))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
         among = asked.fitting if asked.may_be_taken else 0
         if among and len(self.queue):
-            # A GPU may have been drained since, and a job that waits for it holds up no other.
+            # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
             self._leases.look()
         require_nobody_before(self.queue.waits_for(among, self.view), self.view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:
-        """Return what the administrator says; where that cannot be read, what was said before, or ToolkitError."""
+        """Return the administrator's terms; if they cannot be read, those of before, or ToolkitError if `strict`."""
         before = self._terms
         try:
             self._terms = self._find_terms(self._state.host)
@@ -308,7 +308,7 @@ class Handler:
         return self._terms
 
     def _dismiss(self) -> None:
-        """End the wait of those who may not reserve GPUs any more; others have another limit, perhaps."""
+        """End the wait of users who may no longer reserve GPUs, and update the limits of all others."""
         for place, client in self.queue.connected():
             try:
                 permission = people.require_permission(self._terms, client.peer)
@@ -319,7 +319,7 @@ class Handler:
 
 
 def _owner(client: Connection, request: Request) -> int | None:
-    """Return whose job is meant: the caller's, for root any user's (None) or that of a named user. NotPermitted."""
+    """Return the uid whose job is meant; None for any user's, which only root may mean. NotPermitted."""
     uid = client.peer.uid
     if uid and request.owner not in (None, uid):
         raise NotPermitted("only root may name another user", hint="run the command with sudo")

@@ -27,24 +27,24 @@ from amdgpu_discovery.host import Host
 FIRST_DESCRIPTOR = 3
 # As in amd-gpu-tracker.socket.
 BACKLOG = 256
-# Masks of a socket's mode. All users may ask the service, from the first moment; it decides which ones get GPUs.
+# Masks of a socket's mode. All users may connect to the service at all times; it decides who gets GPUs.
 EVERYBODY, ONLY_OWNER = 0o111, 0o177
-# Of one process, as the unit of systemd has it: each waiting job needs two.
+# Descriptors of this process, as in the systemd unit. Each waiting job needs two.
 DESCRIPTORS = 65_536
 # How long the stand-in for the service stays when no job waits.
 STAND_IN_SECONDS = 1.0
-# Container starts hold the lock for milliseconds; who holds it longer must not hold up all clients.
+# Container starts hold the lock for milliseconds. A process that holds it longer must not hold up all clients.
 LOCK_SECONDS = 5.0
 
 
 class NothingToListenOn(ToolkitError):
-    """A broker that was neither passed a socket nor told where to make one."""
+    """A broker that got no socket from systemd and no path to make one at."""
 
     exit_code = 2
 
 
 def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.socket:
-    """Return a socket that listens: that of systemd, or a new one at `path`."""
+    """Return a listening socket: the one that systemd passed, or a new one at `path`."""
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
     if pid != str(os.getpid()) or count != "1":
         if not path:
@@ -59,12 +59,12 @@ def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.so
 
 
 def listen(path: str, mask: int) -> socket.socket:
-    """Make a socket with a `mask` for its mode, in place of one that an ended broker left. FileError."""
+    """Make a socket with umask `mask`, and replace one that an ended broker left. FileError."""
     directory, name = os.path.split(os.path.abspath(path))
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
         _remove_left(path)
-        # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
+        # A socket path is limited to 107 bytes, and the path on a simulated host may be longer.
         opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return _listen_at(f"/proc/self/fd/{opened}/{name}", mask)
@@ -89,7 +89,7 @@ def _listen_at(path: str, mask: int) -> socket.socket:
 
 
 def _remove_left(path: str) -> None:
-    """Remove the socket of a broker that has ended; FileError for anything else that is there."""
+    """Remove the socket of a broker that has ended; FileError for anything else at this path."""
     problem, hint = "a file that is not a socket is there", "remove it, or name another path"
     try:
         if stat.S_ISSOCK(os.lstat(path).st_mode):
@@ -101,7 +101,7 @@ def _remove_left(path: str) -> None:
         os.unlink(path)
         return
     except BlockingIOError:
-        # Its queue is full.
+        # A broker listens, but its backlog is full.
         pass
     raise FileError(f"the socket {path} cannot be made: {problem}", hint=hint)
 
@@ -114,10 +114,10 @@ def serve(
     grace: float = GRACE_SECONDS,
     processes: Processes | None = None,
 ) -> None:
-    """Serve the clients of a host until none is left; at a path that was named, until a signal ends it.
+    """Serve the clients of a host until none is left; with a path to `listen` at, until a signal.
 
-    What is ended because its time is over has `grace` seconds between TERM and KILL. `processes` are this machine's,
-    also those that have another clock.
+    A job whose time is over gets `grace` seconds between TERM and KILL. `processes` are those of this machine; tests
+    may give them another clock.
     """
     if os.geteuid():
         raise needs_root()
@@ -129,10 +129,10 @@ def serve(
 
 
 def serve_waiters(root: str, proc: str, descriptor: int) -> None:
-    """Stand in for the service on the host with this root: serve one user's waiters, while there are some.
+    """Stand in for the service on the host with this root: serve one user's waiting jobs as long as there are any.
 
-    They connect to the socket with this descriptor. Where the service is there, they are left to it. `proc` is where
-    the kernel shows the processes.
+    The jobs connect to the listening socket `descriptor`. Once the service runs, it takes over root's jobs. `proc` is
+    the directory where the kernel lists processes.
     """
     _raise_descriptors()
     state, processes = open_state(Host(root), os.environ), Processes(proc)
@@ -149,13 +149,13 @@ def _book(state: State, processes: Processes) -> Book:
 
 
 def _raise_descriptors() -> None:
-    """Let this process have as many descriptors as it may: a login mostly gives 1,024."""
+    """Raise this process's limit of descriptors: logins mostly get 1,024."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in (DESCRIPTORS, hard):
         if 0 <= soft < most:
-            # A root that lacks CAP_SYS_RESOURCE, as in a container, cannot have more than the hard limit.
+            # Root without CAP_SYS_RESOURCE, as in a container, cannot exceed the hard limit.
             with suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard if hard < 0 else max(most, hard)))
                 return

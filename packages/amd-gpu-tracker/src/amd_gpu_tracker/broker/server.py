@@ -1,4 +1,4 @@
-"""The broker's loop: nothing in it waits but for the kernel, and users take turns."""
+"""The broker's loop: it waits only in `poll`, and users take turns."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tickets import Tickets
 from amdgpu_discovery.errors import ToolkitError
 
-# Where the administrator's settings are.
+# The directory of the administrator's settings.
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
-# How many connections are accepted in one go, and how long that may take. The kernel hands them out in the order in
-# which they came, so those of a user who floods the socket are taken away before anything is done for them.
+# Limits for accepting connections in one go. The kernel queues connections in order of arrival. If one user floods the
+# socket, taking out many at once is the way to reach those of other users.
 AT_ONCE = 1024
 ACCEPT_SECONDS = 0.02
-# Of one user other than root.
+# For each user other than root.
 MOST_CONNECTIONS = 1_100
-# Kept free for files and processes; without them no client could be served.
+# Kept free for files and processes; without them, the broker could serve no client.
 SPARE_DESCRIPTORS = 64
 # How long the broker stays when it is not needed.
 IDLE_SECONDS = 60.0
-# Where the process has no descriptor left, it accepts no client for so long.
+# How long to pause accepting when no descriptor is left.
 PAUSE_SECONDS = 0.2
 SEVERAL_SIGNALS = 4096
 
 
 class Server:
-    """Who is connected, and when to look."""
+    """Keeps the connections, and decides when to look at the queue."""
 
     def __init__(
         self,
@@ -54,20 +54,21 @@ class Server:
         idle_seconds: float | None = IDLE_SECONDS,
         stands_in_for: str | None = None,
     ) -> None:
-        """Serve those who connect to `listener`; end after `idle_seconds` without anything to do, None for never.
+        """Serve clients of `listener`; end after `idle_seconds` without work, None for never.
 
-        Who stands in for the service serves waiters only, and no longer than until that listens at its socket.
+        `stands_in_for` is the socket of the service that this process stands in for. If set, the server serves only
+        waiting clients, and ends once the service listens there.
         """
         self._listener = listener
         self._state = state
         self._processes = processes
         self._now = processes.now
         self._handler = handler
-        # Connections of which nothing was read yet, and those that were greeted.
+        # Connections from which nothing was read yet; `_clients` are those whose peer is known.
         self._arrivals: FairTurns[socket.socket] = FairTurns()
         self._subordinates = Subordinates(state.host)
         self._clients: dict[int, Connection] = {}
-        # How many of them each user has.
+        # The number of clients of each user.
         self._counts: dict[int, int] = {}
         self._wakes = Wakes()
         self._idle_seconds = idle_seconds
@@ -75,7 +76,7 @@ class Server:
         self._idle_since = self._now()
         self._accepts_at = 0.0
         self._is_over = False
-        # Whether those who wait could not be looked at the last time.
+        # Whether the last round failed.
         self._has_trouble = False
         self._stop, stopping = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(stopping, warn_on_full_buffer=False)
@@ -83,7 +84,7 @@ class Server:
             signal.signal(number, self._end)
 
     def run(self) -> None:
-        """Serve until it is not needed, or a signal ends it. Waiting clients then reconnect and keep their places."""
+        """Serve until there is no more work, or a signal. Waiting clients then reconnect and keep their places."""
         while not self._is_over:
             self._close_finished()
             if self._handler.is_changed:
@@ -92,19 +93,19 @@ class Server:
                 return
             ready = self._poll()
             if self._stop in ready:
-                # Every signal is told here, as that of a lock that was not free in time.
+                # Every signal wakes the loop through this pipe, also the alarm of the lock's time limit.
                 os.read(self._stop, SEVERAL_SIGNALS)
             if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._handler.idle.look.descriptors):
                 self._wakes.hear()
                 self._handler.is_changed = True
-            # Those whose turn it is not are heard in the next round.
+            # Clients whose turn it is not are read in the next round.
             for client in _in_turn(client for descriptor, client in self._clients.items() if descriptor in ready):
                 self._hear(client)
             if self._listener.fileno() in ready:
                 self._accept()
             for connected in self._arrivals.take():
                 self._greet(connected)
-        # Who may not reserve GPUs any more is told so: the others connect again.
+        # Refuse waiting users who may no longer reserve GPUs. The other clients reconnect.
         self._serve()
 
     def _serve(self) -> None:
@@ -116,13 +117,13 @@ class Server:
             self._handler.serve()
             self._has_trouble = False
         except ToolkitError:
-            # Whatever is wrong with the tracker is told to those who ask; it is looked at again after a while.
+            # Clients that ask get the error of the tracker themselves. Look again after a while.
             self._has_trouble = True
         self._wakes.watch_access(self._handler.node_users.watched)
         self._wakes.follow(self._handler.view.holders)
 
     def _directories(self) -> Iterator[str]:
-        """Yield the directories in which something may change; a user's reservations depend on those of root."""
+        """Yield the directories to watch. A user's reservations depend on root's, so both are among them."""
         yield from (self._state.host.path(SETTINGS_DIRECTORY), os.path.dirname(self._state.policy_path))
         for state in (self._state, State(self._state.host)):
             yield from (state.leases_directory, Tickets(state, self._processes).directory)
@@ -140,13 +141,12 @@ class Server:
         patience = 0 if is_behind else None if seconds is None else int(seconds * 1000) + 1
         ready = {descriptor for descriptor, _ in poll.poll(patience)}
         if (not ready and not is_behind) or (seconds is not None and self._now() >= began + seconds):
-            # Something is due: the end of a reservation, a look, a word to those who wait. No stream of requests
-            # puts it off.
+            # Something is due: an end, a look, or a message to waiting clients. A stream of requests must not delay it.
             self._handler.is_changed = True
         return ready
 
     def _seconds_until_next(self) -> float | None:
-        """Return how long nothing is to be done unless something happens."""
+        """Return the seconds until something is due; None if only events can bring work."""
         now = self._now()
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
         due += [self._accepts_at] if self._accepts_at > now else []
@@ -172,17 +172,17 @@ class Server:
             except BlockingIOError:
                 return
             except OSError:
-                # No descriptors, or the client is gone already.
+                # No descriptor is left, or the client hung up already.
                 self._accepts_at = self._now() + PAUSE_SECONDS
                 return
             connected.setblocking(False)
             self._await_turn(connected)
 
     def _await_turn(self, connected: socket.socket) -> None:
-        """Let a connection wait for its user's turn; a user who has too many is told so and sent away."""
+        """Queue a connection for its user's turn. Refuse users who have too many connections."""
         uid = find_uid(connected)
         if self._subordinates.has(uid):
-            # A user has thousands of these, and each would have turns of its own.
+            # A user has thousands of subordinate uids, and each would get its own turns.
             _send_away(connected, refusal(no_account(uid)))
             return
         own = self._arrivals.count_of(uid) + self._counts.get(uid, 0) if uid else 0
@@ -194,7 +194,7 @@ class Server:
             self._arrivals.add(uid, connected)
 
     def _greet(self, connected: socket.socket) -> None:
-        """Find out who has connected, and hear what is asked; nothing is done for a client that has hung up."""
+        """Identify the client and read its request. Do nothing for a client that has hung up."""
         if has_hung_up(connected):
             connected.close()
             return
@@ -209,11 +209,11 @@ class Server:
         client = Connection(connected, peer, pidfd, self._now)
         self._clients[client.fileno()] = client
         self._counts[peer.uid] = self._counts.get(peer.uid, 0) + 1
-        # Mostly it has asked already.
+        # The request has mostly arrived already.
         self._hear(client)
 
     def _is_full(self) -> bool:
-        """Return whether there are no descriptors for one more client: its connection and its process."""
+        """Return whether no descriptors are left for one more client, which needs two: a socket and a pidfd."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = 2 * (len(self._clients) + len(self._arrivals)) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
         return 0 <= most < used + 2
@@ -241,7 +241,7 @@ class Server:
         is_asked = bool(self._clients or len(self._arrivals) or len(self._handler.queue))
         if self._stands_in_for is not None:
             return is_asked
-        # A container with a limit may be all that is left of a job.
+        # A container with a time limit may be all that is left of a job.
         return is_asked or bool(self._handler.view.reservations) or self._handler.next_end is not None
 
     def _is_idle(self) -> bool:
@@ -254,7 +254,7 @@ class Server:
 
 
 def _in_turn(clients: Iterable[Connection]) -> Iterator[Connection]:
-    """Yield what is done in one round of these clients."""
+    """Yield the clients to handle in one round."""
     turns: FairTurns[Connection] = FairTurns()
     for client in clients:
         turns.add(client.peer.uid, client)

@@ -1,8 +1,8 @@
-"""Wait in line as a program: at root's service, or at a process that stands in for it while one user's jobs wait.
+"""Wait for GPUs as a program: at root's service, or at a process that stands in for it while one user's jobs wait.
 
-The first waiting job does what systemd does elsewhere: it makes the socket and starts the process, an orphan that
-has a session of its own, so that neither Ctrl-Z nor the end of a job stops the queue. If it is killed, the next job
-that waits starts it again; tickets and leases are on disk.
+The first waiting job does the work of systemd: it makes the socket and starts the process. The process is an orphan
+with its own session, so that neither Ctrl-Z nor the end of a job stops the queue. If it is killed, the next waiting job
+starts it again. Tickets and leases are on disk.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
 
-# What a service refuses has its exit code only; these are the classes that a program can tell apart.
+# The service's refusals carry only an exit code. These are the classes that a caller can tell apart.
 KINDS = {kind.exit_code: kind for kind in (ContainerRunning, WaitOver, WaitRefused)}
 SOCKET_NAME = "waiting.socket"
-# Locked by the process that serves, from before it exists.
+# The starting job takes this lock, and the process that it starts inherits it.
 LOCK_NAME = "waiting.lock"
-# The process that is started ends at once: its child has no parent that would have to collect it.
+# The process that is started exits at once, so that its child, the server, is reaped by init and not by the caller.
 PROGRAM = """
 import os, sys
 if os.fork():
@@ -71,7 +71,7 @@ def wait_in_line(
     tell: Callable[[str], None],
     release: Callable[[str], object],
 ) -> Reservation:
-    """Return what this job reserves when it is its turn, at once if no job waits; `release` gives it back.
+    """Reserve GPUs when it is this job's turn, at once if no job waits; `release` gives them back.
 
     Errors as `Tracker.wait`.
     """
@@ -82,7 +82,7 @@ def wait_in_line(
     tickets = Tickets(state, processes)
     _require_free_name(state, name, processes, tickets)
     if not is_contested(state.read_policy(), choice, wanted) or not tickets.stems():
-        # Another process that keeps the lock must not cost a job its place.
+        # If the GPUs are in use or another process keeps the lock, the job waits in line.
         with suppress(GpusRefused, LockTimeout):
             return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True)
     told, behind = rules_as_told(rules, choice), behind_sudo(os.environ)
@@ -91,11 +91,11 @@ def wait_in_line(
         answer = _ask(state, processes, asked, timeout, tell)
     except BaseException:
         with suppress(ToolkitError):
-            # The service would take the ticket away in a moment, and its name may be used again now.
+            # The service would drop the ticket in a moment, but the name has to be free now.
             for ticket in tickets.named(name):
                 if ticket.waiter == processes.myself():
                     tickets.drop(ticket)
-            # Perhaps it was given the GPUs at this moment.
+            # The service may have granted the GPUs at this moment.
             release(name)
         raise
     gpus = [gpu for gpu in locate_gpus(state.host) if gpu.number in answer.numbers]
@@ -118,7 +118,7 @@ def _ask(
 
 
 def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
-    """Return the choice and the GPUs that fit as `find_wanted` does; raise what waiting cannot change."""
+    """Return the choice and the fitting GPUs as `find_wanted` does; raise errors that waiting cannot change."""
     policy = state.read_policy()
     if not policy.enabled:
         raise TrackerDisabled
@@ -133,7 +133,7 @@ def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Ch
 
 
 def _require_free_name(state: State, name: str, processes: Processes, tickets: Tickets) -> None:
-    """Raise ContainerRunning where a job of this name runs or waits: better now than after the wait."""
+    """Raise ContainerRunning if a job of this name runs or waits: an error now is better than after the wait."""
     lease = state.read_lease(state.lease_path(("", name)))
     if lease is not None and judge(lease, processes).is_alive:
         raise ContainerRunning(f"{name} already has GPUs", hint="give each reservation its own name")
@@ -142,10 +142,7 @@ def _require_free_name(state: State, name: str, processes: Processes, tickets: T
 
 
 def _find_service(state: State, processes: Processes) -> str:
-    """Return the socket at which to wait: the service's for root, else one of the user's own, where a process listens.
-
-    FileError if no process can be made to. The listening process may end a moment later.
-    """
+    """Return the socket to wait at: root's service if it listens, else a process of the user, started if needed."""
     served = "" if os.geteuid() else find_socket(state.host)
     if served and is_answered(served):
         return served
@@ -156,7 +153,7 @@ def _find_service(state: State, processes: Processes) -> str:
 
 
 def _start(state: State, path: str, processes: Processes) -> None:
-    """Start the process that listens, unless another waiter does so now."""
+    """Start the process that listens, unless another waiting job is starting it."""
     from amd_gpu_tracker.broker.serve import ONLY_OWNER, listen
 
     lock_path = f"{state.run_directory}/{LOCK_NAME}"

@@ -1,1 +1,1 @@
-"""What runs with GPUs that users reserved: its processes, its time, and its end."""
+"""The jobs that run with reserved GPUs: their processes, their time limits, and how they end."""

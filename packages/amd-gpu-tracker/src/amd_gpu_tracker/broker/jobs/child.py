@@ -1,4 +1,4 @@
-"""Do in a process of its own what may take long, as saying something to a job, so that no client waits for it."""
+"""Run slow work, such as writing to a job's terminal, in child processes, so that no client waits for it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_text import one_line
 
-# Of asm-generic/unistd.h, the same on every architecture.
+# From asm-generic/unistd.h, the same on every architecture.
 PIDFD_GETFD = 438
 STANDARD_ERROR = 2
-# A program that reads nothing keeps what is said to it for no longer.
+# Time limit for writing to a program that does not read.
 SAYING_SECONDS = 5
-# Of a mount namespace: hosts with thousands of containers have less.
+# For the list of a mount namespace; hosts with thousands of containers need less.
 LARGEST_MOUNTS = 16 * 1024 * 1024
 
 
 class Children:
-    """The processes that this one has begun and not collected yet."""
+    """The children that this process has started and not yet reaped."""
 
     def __init__(self) -> None:
         self.running: set[int] = set()
 
     def start(self, act: Callable[[], object], *, seconds: int = 0, keep: Iterable[int] = ()) -> int:
-        """Do something in a process of its own, for `seconds` at most where they are given, and return its id.
+        """Run `act` in a child, for at most `seconds` if not 0, and return its process id.
 
-        Of the descriptors of this one it has the log and those to `keep`, so that it keeps no client's connection open.
+        The child keeps only the log and the descriptors in `keep` open, so that it holds no client's connection.
         """
         pid = os.fork()
         if pid:
@@ -55,29 +55,29 @@ class Children:
             os._exit(0)
 
     def wait(self, pid: int, seconds: float) -> None:
-        """Wait for the end of one of them, but no longer than some seconds."""
+        """Wait for the end of a child, but at most `seconds`."""
         opened = os.pidfd_open(pid)
         select.select([opened], [], [], seconds)
         os.close(opened)
 
     def collect(self) -> None:
-        """Collect those that have ended."""
+        """Reap the children that have ended."""
         for pid in list(self.running):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self.running.discard(pid)
 
 
 def say_to_job(job: Lease, sentence: str, processes: Processes, children: Children) -> int:
-    """Let a process of its own say a sentence to a job's first process, as `say_to` does, and return its id."""
+    """Write a sentence to a job's first process with `say_to`, in a child; return the child's process id."""
     act = partial(say_to, job.init or job.creator, owner_of(job.container_id), sentence, processes)
     return children.start(act, seconds=SAYING_SECONDS)
 
 
 def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:
-    """Write a sentence to the standard error of a user's process; False where that takes nothing now.
+    """Write a sentence to the standard error of a user's process; return False if nothing could be written.
 
-    It is the process's own open file, with the rights with which it was opened: who points it at a file that only root
-    may write gets nothing written there.
+    This uses the process's own open file, with the rights it was opened with. So a user who points it at a file that
+    only root may write gains nothing.
     """
     opened = open_process(process, processes)
     if opened is None:
@@ -92,18 +92,18 @@ def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) 
 
 
 def _answers(stream: int, pid: int, processes: Processes) -> bool:
-    """Return whether a file of a process is on no file system that a user serves by FUSE.
+    """Return whether a file of a process is safe to write, that is, on no file system that a user serves by FUSE.
 
-    That may never answer, and no signal ends who waits for it. The kernel is asked for the number of the mount; to look
-    at the file itself is to wait.
+    Such a file system may never answer, and no signal ends the wait. Therefore ask the kernel for the number of the
+    mount. Looking at the file itself would wait, too.
     """
     try:
         if not os.readlink(f"/proc/self/fd/{stream}").startswith("/"):
             return True
         lines = read_file(f"/proc/self/fdinfo/{stream}").splitlines()
         number = next(line.split()[1] for line in lines if line.startswith(b"mnt_id:"))
-        # A process with mounts of its own may have kept a file of the host's. What a user mounts in a user namespace
-        # says that root serves it, or may be an overlay of it.
+        # A process with its own mounts may still have a file of the host open. In a user namespace, a user's mounts
+        # claim to be served by root, or may be an overlay of a FUSE mount; only the host's list is trusted there.
         has_own = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
         for each in (FIRST_PROCESS,) if has_own else (pid, FIRST_PROCESS):
             mounts = read_file(f"{processes.directory}/{each}/mountinfo", largest=LARGEST_MOUNTS).splitlines()
@@ -120,10 +120,10 @@ def _say(stream: int, sentence: str) -> bool:
         return False
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
-    # A pipe that is full takes nothing, and is not waited for.
+    # Do not wait for a full pipe.
     if not any(events & select.POLLOUT for _, events in poll.poll(0)):
         return False
-    # A program may have the terminal in raw mode, where a new line does not begin at the left.
+    # In raw mode, a terminal needs the carriage return to start at the left.
     end = "\r\n" if os.isatty(stream) else "\n"
     try:
         return os.write(stream, f"{one_line(sentence)}{end}".encode()) > 0

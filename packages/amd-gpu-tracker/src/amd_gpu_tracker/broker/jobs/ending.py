@@ -1,6 +1,6 @@
-"""End a job or a container whose time is over: TERM, time to finish, then KILL, and never anything of another user.
+"""End a job or container whose time is over: TERM, a grace period, then KILL, and never another user's processes.
 
-What is written down of a job meanwhile lets a broker that starts again go on where one was killed.
+Notes on disk let a new broker continue where a killed one stopped.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from amdgpu_discovery.value import Value
 
 # Between TERM and KILL, as Slurm's KillWait.
 GRACE_SECONDS = 30.0
-# What begins while a job is killed is found in the next round.
+# Each round finds the processes that started during the one before.
 ROUNDS = 20
 ROUND_SECONDS = 0.5
-# How much longer than the grace an engine may take to stop a container.
+# How much longer than the grace period an engine may take to stop a container.
 ENGINE_SECONDS = 30.0
-# In the journal.
+# The verdict in the journal.
 OVER = "time is over"
 SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
@@ -46,9 +46,9 @@ class EndingNote(Value):
     """A job that is being ended.
 
     Attributes:
-        lease: Its lease, as that was.
+        lease: Its lease, as it was.
         known: Its processes when it got TERM.
-        at: When that was, in seconds since boot.
+        at: When it got TERM, in seconds since boot.
     """
 
     lease: Lease
@@ -57,10 +57,10 @@ class EndingNote(Value):
 
 
 def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
-    """End the processes of a job; those that became another user's are told and left alone."""
+    """End the processes of a job. Log those that now run as another user, and leave them alone."""
     processes = book.processes
     found = find_processes(lease, processes)
-    # An engine's client hands TERM on to its container, which must not be told twice.
+    # The client of an engine passes TERM on to its container, which must not get it twice.
     programs = map(os.path.basename, processes.first_words([each.pid for each in found.inside]).values())
     known = found.inside if any(name in ENGINES for name in programs) else found.inside | found.contained
     _write_note(book, lease, known)
@@ -71,13 +71,13 @@ def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
 
 
 def go_on(note: EndingNote, book: Book, log: Journal, *, grace: float) -> None:
-    """End what is left of a job that got TERM from a broker that was killed since."""
+    """Continue to end a job that got TERM from a broker that was killed."""
     seconds = max(0.0, note.at + grace - book.processes.now())
     _end_rest(note.lease, book, log, seconds=seconds, known=note.known)
 
 
 def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: float) -> None:
-    """Stop a container through its engine; where that does not stop it, end its first process."""
+    """Stop a container through its engine; if that does not stop it, end its first process."""
     if command := _stopping(lease):
         log(OVER, f"container {lease.container_id}: {' '.join(command)}")
         _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
@@ -89,7 +89,7 @@ def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: fl
 
 
 def read_notes(state: State) -> list[EndingNote]:
-    """Return the jobs that were being ended; what cannot be understood is dropped."""
+    """Return the jobs that were being ended. Delete notes that cannot be read."""
     notes = []
     for name in sorted(os.listdir(_notes_of(state))) if os.path.isdir(_notes_of(state)) else ():
         try:
@@ -103,7 +103,7 @@ def read_notes(state: State) -> list[EndingNote]:
 
 
 def _write_note(book: Book, lease: Lease, known: Iterable[ProcessId]) -> None:
-    """Write down which processes of a job get TERM now; on a full disk nothing is, and it is ended all the same."""
+    """Note which processes of a job get TERM now. On a full disk, the job ends without a note."""
     note = {
         "lease": loads(format_lease(lease)),
         "known": [each.as_dict() for each in known],
@@ -115,7 +115,7 @@ def _write_note(book: Book, lease: Lease, known: Iterable[ProcessId]) -> None:
 
 
 def _end_rest(lease: Lease, book: Book, log: Journal, *, seconds: float, known: Collection[ProcessId]) -> None:
-    """Give the `known` processes of a job, which got TERM, some time to end, and kill what is left of it."""
+    """Give the `known` processes of a job, which got TERM, some seconds to end; then kill what is left of the job."""
     opened = [opened for each in known if (opened := open_process(each, book.processes)) is not None]
     _wait_for(opened, seconds)
     _close(opened)
@@ -125,19 +125,19 @@ def _end_rest(lease: Lease, book: Book, log: Journal, *, seconds: float, known: 
 
 
 def _stopping(lease: Lease) -> tuple[str, ...]:
-    """Return the words that stop a container of an engine, () for one of no engine that can be told to."""
+    """Return the command that stops a container, without its options; () if no known engine runs it."""
     if docker_directory(read_of_root(f"{lease.bundle}/config.json"), lease.container_id):
         return "docker", "stop"
     # Podman's bundles: <graph root>/overlay-containers/<id>/userdata
     parts = lease.bundle.split("/")
     is_podmans = len(parts) > 3 and parts[-1] == ENDS_WITH[0] and parts[-3].endswith(ENDS_WITH[1])
-    # Podman has no daemon, and writes where the service may not, so that systemd has to call it.
+    # Podman has no daemon and writes where the service may not, so systemd has to run it.
     outside = SYSTEMD_RUN if own_unit() == SERVICE else ()
     return (*outside, "podman", "stop") if is_podmans else ()
 
 
 def _run(words: Sequence[str], seconds: float) -> None:
-    """Run a program, whatever comes of it: an engine that fails or hangs leaves a container that runs."""
+    """Run a program and ignore its failure: the caller ends a container that still runs."""
     import subprocess
 
     quiet = subprocess.DEVNULL
@@ -146,7 +146,7 @@ def _run(words: Sequence[str], seconds: float) -> None:
 
 
 def _end_first_process(init: ProcessId, processes: Processes, grace: float) -> None:
-    """End the first process of a container, and with it the kernel ends all others in its pid namespace."""
+    """End the first process of a container. The kernel then ends all others in its pid namespace."""
     opened = open_process(init, processes)
     if opened is None:
         return
@@ -174,13 +174,13 @@ def _kill_rest(lease: Lease, processes: Processes, log: Journal, *, known: Itera
 def _send(
     targets: Iterable[ProcessId], owner: int, processes: Processes, signals: Iterable[int]
 ) -> dict[ProcessId, int]:
-    """Send signals to processes of a user; return those that got them, with pidfds that the caller closes."""
+    """Send signals to processes of a user; return pidfds of those that got them, for the caller to close."""
     sent = {}
     for each in targets:
         opened = open_process(each, processes)
         if opened is None:
             continue
-        # Asked when the pidfd is open, so that it is said of the very process that gets the signal.
+        # Check after the pidfd is open, so that the check is about the process that gets the signal.
         if belongs_to(each.pid, owner, processes) and _is_sent(opened, signals):
             sent[each] = opened
         else:
@@ -198,7 +198,7 @@ def _is_sent(opened: int, signals: Iterable[int]) -> bool:
 
 
 def _wait_for(pidfds: Iterable[int], seconds: float) -> None:
-    """Wait until all of these processes have ended, but no longer than some seconds."""
+    """Wait until all of these processes have ended, but at most `seconds`."""
     end, left = time.monotonic() + seconds, set(pidfds)
     poll = select.poll()
     for each in left:

@@ -1,7 +1,7 @@
-"""Reservations and jobs whose GPUs are idle: warned first, and later ended for jobs that wait for them.
+"""Warn owners of reservations and jobs whose GPUs are idle, and later end these for jobs that wait.
 
-What is known of each stands in its lease. Looks that were not taken, or gave nothing, prove no idleness: after them it
-counts from the next look.
+The leases record how long the GPUs have been idle. A look that was missed or failed proves nothing: the idle time then
+starts again at the next look.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_json import dumps, loads
 
-# Looks in the time until a warning, and how far apart they are at most.
+# Number of looks until a warning, and the longest time between two.
 LOOKS = 10
 MOST_BETWEEN = 60.0
-# Many times what a look takes, health included, which has a bound of its own.
+# Time limit of a look. It takes far less, even with the health of GPUs, which has its own limit.
 MOST_SECONDS = 20.0
-# What a pipe holds: many times the keys of all GPUs, which are written at once.
+# The capacity of a pipe. The keys of all GPUs are written at once, and need far less.
 MOST_BYTES = 65536
 
 
 class IdleJobs:
-    """The idle GPUs, look by look."""
+    """Tracks idle GPUs, look by look."""
 
     def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:
-        """Go on where an earlier broker was at work until `looked_at`, in seconds since boot."""
+        """Continue the work of an earlier broker, whose last look was at `looked_at`, in seconds since boot."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._log = log
         self._children = children
@@ -44,18 +44,18 @@ class IdleJobs:
         self._looked_at = looked_at
         self._next_look: float | None = None
         self._warned: set[tuple[str, float]] = set()
-        # Whether what the leases say is what was seen just now.
+        # Whether the leases show the result of a look of this round.
         self.is_fresh = False
 
     @property
     def next_time(self) -> float | None:
-        """Return when there is something to do, in seconds since boot."""
+        """Return when the next look or its time limit is due, in seconds since boot."""
         return self.look.deadline or self._next_look
 
     def serve(self, leases: Sequence[Lease], seconds: int, now: float) -> bool:
-        """Look, warn, and write down what is idle where that is asked for; return whether leases were changed.
+        """Look, warn, and record idle times in the leases; return whether leases changed.
 
-        `seconds` is the idle time until a warning, 0 for never; `now` is in seconds since boot.
+        `seconds` is the idle time until a warning, 0 for never. `now` is in seconds since boot.
         """
         self._seconds, self.is_fresh = seconds, False
         jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
@@ -75,10 +75,10 @@ class IdleJobs:
         self._plan(now, is_needed=True)
 
     def preempt(self, job: Lease, for_whom: str, now: float) -> None:
-        """Mark a reservation or job, and all that runs in it, to end for a waiting job; the endings then do it."""
+        """Mark a reservation or job, and everything in it, to end for a waiting job. `Endings` then ends it."""
         with self._book.locked():
             lease = self._state.read_lease(self._state.lease_path(job.key))
-            # It may have been kept meanwhile, or another one has its name.
+            # It may have been extended meanwhile, or another job may have its name.
             if lease is None or lease.preemptible != job.preemptible or lease.creator != job.creator:
                 return
             leases = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
@@ -91,7 +91,7 @@ class IdleJobs:
         log_of(self._log, lease, self._state.host)("preempted", f"{lease.container_id}: {why}")
 
     def _plan(self, now: float, *, is_needed: bool) -> None:
-        """Begin a look that is due, or say when the next one is."""
+        """Start a look if it is due, and schedule the next one."""
         between = max(1.0, min(MOST_BETWEEN, self._seconds / LOOKS))
         if not is_needed:
             self._next_look = None
@@ -100,9 +100,9 @@ class IdleJobs:
             self._next_look = now + between
 
     def _note(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:
-        """Write down which of the jobs are idle, as far as that changed."""
+        """Record which of the jobs are idle; return whether anything changed."""
         self.is_fresh = True
-        # The looks in between gave nothing.
+        # Looks are missing in between.
         is_gap = now > self._looked_at + 3 * MOST_BETWEEN + MOST_SECONDS
         self._looked_at, changed = now, []
         for job in jobs:
@@ -121,7 +121,7 @@ class IdleJobs:
         return bool(changed)
 
     def _write(self, changed: Sequence[Lease]) -> None:
-        """Write what was found out into the leases that are still there; a full disk loses it."""
+        """Update the leases that still exist. On a full disk, the update is lost."""
         for job in changed:
             try:
                 with self._book.locked():
@@ -148,15 +148,15 @@ class IdleJobs:
 
 
 def _may_be_idle(lease: Lease) -> bool:
-    """Return whether a lease is a person's, and no part of a reservation, no spare job and none that is being ended."""
+    """Return whether a lease is a person's, and neither inside a reservation, nor spare, nor preempted."""
     is_persons = BY_API in lease.ways and lease.person is not None
     return is_persons and not (lease.reservation or lease.is_spare or lease.is_preempted)
 
 
 class IdleLook:
-    """Looks in processes of their own, because KFD or a driver that hangs must not keep the broker.
+    """Looks at GPUs in child processes, because KFD or a driver may hang.
 
-    There is one at a time; of one that hangs nothing is known, and no other is begun before it ends.
+    Only one look runs at a time. A look that hangs yields no result, and the next one starts only after it has ended.
     """
 
     def __init__(self, host: Host, children: Children) -> None:
@@ -168,16 +168,16 @@ class IdleLook:
 
     @property
     def descriptors(self) -> list[int]:
-        """Return what is readable when the look has something to say."""
+        """Return the descriptors that become readable when the look has a result."""
         return [self._reader] if self._reader >= 0 else []
 
     @property
     def deadline(self) -> float | None:
-        """Return when a look that runs is given up, in seconds since boot."""
+        """Return the time limit of the running look, in seconds since boot; None if none runs."""
         return self._began + MOST_SECONDS if self._reader >= 0 else None
 
     def start(self, now: float) -> None:
-        """Begin to look, unless an earlier look has not ended."""
+        """Start a look, unless an earlier one is still running."""
         self._children.collect()
         if self._reader >= 0 or self._pid in self._children.running:
             return
@@ -191,7 +191,7 @@ class IdleLook:
             os.close(writer)
 
     def finish(self, now: float) -> frozenset[str] | None:
-        """Return the keys of the idle GPUs, once the look is over; None before, and if it failed."""
+        """Return the keys of the idle GPUs once the look has ended; None before that, and if it failed."""
         if self._reader < 0:
             return None
         try:
@@ -209,8 +209,8 @@ class IdleLook:
 
 
 def _tell_unused(host: Host, writer: int) -> None:
-    """Write the keys of the idle GPUs; one whose driver does not answer may be used."""
-    # The broker does without.
+    """Write the keys of the idle GPUs. A GPU whose driver does not answer counts as used."""
+    # Imported here, because only the child needs them.
     from amd_gpu_tracker.states.use import read_gpu_uses
     from amdgpu_discovery.discover import find_gpus
     from amdgpu_discovery.health.reading import read_health

@@ -1,4 +1,4 @@
-"""The processes of a job: its first one, what descends from it, and what has its token, also after its parent ended."""
+"""Find the processes of a job: its first one, its descendants, and those with its token, even after a parent ended."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
-# Of linux/nsfs.h: the user who made a user namespace.
+# From linux/nsfs.h: returns the owner of a user namespace.
 NS_GET_OWNER_UID = 0xB704
 UID_BYTES = 4
-# What Podman leaves running beside a container: each ends with it, and none of them uses a GPU.
+# Helpers that Podman leaves running beside a container. They end with it, and none of them uses a GPU.
 BESIDE_CONTAINERS = frozenset(
     (
         *("aardvark-dns", "catatonit", "conmon", "fuse-overlayfs", "pasta", "pasta.avx2"),
@@ -32,9 +32,9 @@ class JobProcesses(Value):
     """The processes of a job.
 
     Attributes:
-        inside: Its first process, or the container in which it goes on, what descends from that, and what has its token
-            or is in its scope in the same pid namespace; no programs of an engine, which end with their containers.
-        contained: What has its token in another pid namespace, as the containers of a rootless engine.
+        inside: Its first process, or the container in which it continues; their descendants; and processes with its
+            token or in its scope in the same pid namespace. Helpers of an engine, which end with it, do not count.
+        contained: Processes with its token in another pid namespace, such as containers of a rootless engine.
     """
 
     inside: frozenset[ProcessId]
@@ -42,7 +42,7 @@ class JobProcesses(Value):
 
 
 def find_processes(lease: Lease, processes: Processes, known: Collection[ProcessId] = ()) -> JobProcesses:
-    """Return the processes of a job that run; what descends from those `known` before counts as the job's, too."""
+    """Return the running processes of a job. Descendants of the `known` processes count as the job's, too."""
     parents = processes.parents()
     inside = _descendants({lease.creator, lease.init or lease.creator, *known} & parents.keys(), parents)
     owner = owner_of(lease.container_id)
@@ -51,25 +51,25 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     marked = _with_token(outside, lease, owner, processes)
     marked |= {each for each in outside if is_in(f"{processes.directory}/{each.pid}/cgroup", scope)}
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
-    # Containers of root's engines have leases of their own.
+    # Containers of root's engines have their own leases.
     marked = {each for each in marked - contained if not _is_beside_container(each.pid, processes)}
     return JobProcesses(inside=frozenset(inside | marked), contained=frozenset(contained if owner else ()))
 
 
 def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
-    """Return the first process of a rootless container that has the token of a job, the oldest one; None without any.
+    """Return the oldest process of a rootless container with the token of a job; None if there is none.
 
-    It was detached, where the command of the job has ended.
+    Such a container was detached: the command of the job has ended.
     """
     owner, own = owner_of(lease.container_id), processes.namespace
     others = [pid for pid in processes.pids() if processes.link(pid, "ns/pid") not in ("", own)] if owner else []
     found = _with_token(filter(None, map(processes.find, others)), lease, owner, processes)
-    # A process id may be another process's since.
+    # The process may have ended meanwhile, and its id may belong to another.
     return min(filter(processes.is_running, found), key=lambda each: each.start, default=None)
 
 
 def scope_of(job: str, process: ProcessId) -> str:
-    """Return what the scope is called into which the first process of a job is put; it may have none."""
+    """Return the name of the scope for the first process of a job. The scope need not exist."""
     return f"amd-gpu-{owner_of(job)}-{name_of(job)}-{process.pid}-{process.start}.scope"
 
 
@@ -79,7 +79,7 @@ def gpus_of(lease: Lease, host: Host) -> list[GpuLocation]:
 
 
 def belongs_to(pid: int, owner: int, processes: Processes) -> bool:
-    """Return whether a process is a user's: by its real user, or because it runs in that user's user namespace."""
+    """Return whether a process is a user's: by its real uid, or because the user made its user namespace."""
     if processes.uid(pid) == owner:
         return True
     is_outside = processes.link(pid, "ns/user") == processes.link("self", "ns/user")
@@ -87,7 +87,7 @@ def belongs_to(pid: int, owner: int, processes: Processes) -> bool:
 
 
 def open_process(process: ProcessId, processes: Processes) -> int | None:
-    """Return a pidfd of this very process, None where it has ended, also where another one has its id now."""
+    """Return a pidfd of this very process; None if it has ended, even if its id is in use again."""
     try:
         opened = os.pidfd_open(process.pid)
     except OSError:
@@ -99,7 +99,7 @@ def open_process(process: ProcessId, processes: Processes) -> int | None:
 
 
 def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) -> set[ProcessId]:
-    """Return some processes and what descends from them; who is older than a parent is the child of an earlier one."""
+    """Return `roots` and their descendants. An older process is the child of an earlier parent with the same id."""
     children: dict[int, list[ProcessId]] = {}
     for each, above in parents.items():
         children.setdefault(above, []).append(each)
@@ -113,12 +113,12 @@ def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) ->
 
 
 def _is_beside_container(pid: int, processes: Processes) -> bool:
-    """Return whether a process runs one of these programs: the very file that is installed, which is root's."""
+    """Return whether a process runs one of the helpers from the file that is installed, and root owns that file."""
     path = processes.link(pid, "exe")
     if os.path.basename(path) not in BESIDE_CONTAINERS:
         return False
     try:
-        # A user may put another file there in a mount namespace.
+        # In a mount namespace, a user may put another file at this path.
         runs, installed = os.stat(f"{processes.directory}/{pid}/exe"), os.stat(path)
     except OSError:
         return False
@@ -126,7 +126,7 @@ def _is_beside_container(pid: int, processes: Processes) -> bool:
 
 
 def _with_token(candidates: Iterable[ProcessId], lease: Lease, owner: int, processes: Processes) -> set[ProcessId]:
-    """Return the processes of the owner of a job that have its token."""
+    """Return the processes that belong to the owner of a job and have its token."""
     if not lease.token_digest:
         return set()
     own = {each.pid: each for each in candidates if belongs_to(each.pid, owner, processes)}

@@ -1,4 +1,4 @@
-"""Let a reservation or job have its GPUs for longer, or no longer, and with it what runs with the same GPUs."""
+"""Change how long a reservation or job lasts, together with everything that runs in it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MINUTE = 60
 def keep(
     book: Book, name: str, owner: int | None, seconds: float, *, most: float = 0.0, by: int = 0
 ) -> tuple[str, float]:
-    """Let a reservation or job last for `seconds` from now; return its id, and in how many seconds it ends (0: never).
+    """Extend a reservation or job to `seconds` from now; return its id and the seconds until its end (0: never).
 
-    Nothing is made shorter, what has no end stays without one, and it counts as used now. `owner` is a user, None for
-    any owner; `by` is who asks. `most` is how long its owner may have GPUs, 0 for no limit. NotDone, NotPermitted.
+    Never shorten it or add an end; count it as used now. `owner` is a uid, None for any owner; `by` is the uid of the
+    caller. `most` is the owner's time limit, 0 for none. NotDone, NotPermitted.
     """
     state = book.state
     with book.locked():
@@ -38,29 +38,26 @@ def keep(
         if end and now + seconds > end:
             _require_within(lease, seconds, most, now)
             end = now + seconds
-            # Who is killed in between leaves nothing that ends before the others.
+            # Inner leases first: if the broker is killed in between, none of them ends before the job it is in.
             for each in inside(lease, leases):
                 state.write_lease(each.replace(limit=end))
-        # Who keeps it is there.
+        # A user who extends it is present, so it is not idle.
         lease = lease.replace(idle_since=0.0, preemptible=0.0)
         state.write_lease(_with_end(lease, end) if end else lease)
-    # What is added to a clock and taken off again may lack a part of a microsecond, and 2 h would be 1 h 59 min.
+    # Adding to the clock and subtracting again may lose part of a microsecond, and 2 h would become 1 h 59 min.
     return lease.job, round(end - now, 3) if end else 0.0
 
 
 def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Lease]:
-    """Let the time of a reservation or job be over now, and return its lease and those that end with it; NotDone.
-
-    `owner` and `by` as for `keep`.
-    """
+    """Set the end of a reservation or job to now; return its lease and those that end with it. NotDone."""
     with book.locked():
         lease, leases = _find(book, name, owner, by)
         now = book.processes.now()
         ended = [lease, *inside(lease, leases)]
-        # A job that is already ending ends once, however often a user asks.
+        # A job that is ending already keeps its end, so that repeated requests do not end it again.
         if not 0 < _end(lease) <= now:
             ended = [_with_end(lease, now), *(each.replace(limit=now) for each in ended[1:])]
-            # Who is killed in between leaves nothing that lasts longer than what it is in.
+            # Inner leases first: if the broker is killed in between, none of them outlasts the job it is in.
             for each in reversed(ended):
                 book.state.write_lease(each)
     return ended
@@ -73,9 +70,10 @@ def find_job(book: Book, name: str, owner: int | None) -> str:
 
 
 def no_reservation(state: State, job: str, what: str = "reservation", *, by: int = 0) -> ToolkitError:
-    """Return the error for a user who has no job or reservation of a name, or where no user has one that root names.
+    """Return the error for a `job` id that names no job or reservation.
 
-    `by` is who asks. It does not tell users whether another one has one, because names can be private.
+    `by` is the uid of the caller, 0 for root. Users are not told whether another user has the name, because names can
+    be private.
     """
     name = name_of(job)
     if any(each.job == job for each in read_ended(state)):
@@ -88,8 +86,8 @@ def no_reservation(state: State, job: str, what: str = "reservation", *, by: int
 
 
 def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
-    """Return what runs with the GPUs of a reservation or job and ends with it: jobs and containers."""
-    # What has the same name and another end is of an earlier one, and is being ended.
+    """Return the leases of jobs and containers that run with the GPUs of a reservation or job and end with it."""
+    # Jobs with another end belong to an earlier reservation of the same name, and are being ended.
     jobs = [each for each in leases if each.reservation == lease.container_id and each.limit == lease.until > 0]
     own = lease.token_digest if BY_API in lease.ways else lease.reservation_digest
     digests = {own, *(each.token_digest for each in jobs)} - {""}
@@ -97,7 +95,7 @@ def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
 
 
 def _find(book: Book, name: str, owner: int | None, by: int) -> tuple[Lease, Sequence[Lease]]:
-    """Return the reservation or job of this name, of the owner or that the owner ran with sudo; and all leases."""
+    """Return the owner's reservation or job of this name, also one made with sudo; and all leases."""
     leases = scan_leases(book.state, book.processes, book.state.lease_paths(locked=True)).living
     named = [each for each in find_holders(leases) if name_of(each.job) == name]
     found = list({each.job: each for each in reversed(named)}.values())
@@ -139,7 +137,7 @@ def _with_end(lease: Lease, end: float) -> Lease:
 
 
 def _is_by_sudo(state: State, job: str) -> bool:
-    """Return whether root has a reservation of this name that the user whose job it is made with sudo."""
+    """Return whether root has a reservation of this name that the owner of `job` made with sudo."""
     with suppress(StateError):
         lease = state.read_lease(state.lease_path(("", name_of(job))))
         if lease and lease.job != job and not lease.reservation:

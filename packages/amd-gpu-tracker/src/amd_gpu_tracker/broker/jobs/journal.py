@@ -1,4 +1,4 @@
-"""What the service did, for audits: lines on standard error, with fields where systemd takes them into the journal."""
+"""Log what the service did, for audits: lines on standard error, or entries with fields if systemd has a journal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from amd_gpu_tracker.records.unrecorded import read_failures
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
 
-# Where systemd-journald takes datagrams of lines `FIELD=value` (systemd's "Native Journal Protocol").
+# systemd-journald takes datagrams of lines `FIELD=value` here (systemd's "Native Journal Protocol").
 JOURNAL = "/run/systemd/journal/socket"
 
 
 class Journal(Protocol):
-    """Writes what became of a job; `write_line` is one."""
+    """The signature of `write_line`."""
 
     def __call__(
         self, verdict: str, sentence: str, /, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
@@ -34,25 +34,25 @@ class Journal(Protocol):
 def write_line(
     verdict: str, sentence: str, *, job: str = "", user: int | None = None, gpus: Iterable[int] = ()
 ) -> None:
-    """Write a verdict ("granted"), a sentence about it, and what of both `journalctl` can ask for.
+    """Log a verdict ("granted") and a sentence about it, with fields that `journalctl` can search.
 
-    `job` is the name of a job or reservation, `user` the number of the user whose it is, or who asked.
+    `job` is the name of a job or reservation, `user` the uid of its owner or of the caller.
     """
     line = one_line(f"{verdict}: {sentence}")
-    # A journal that starts again must not take the service along.
+    # The service must survive a restart of the journal.
     with suppress(OSError):
         if not _send(_fields(line, verdict, one_line(job), user, gpus)):
             print(line, file=sys.stderr, flush=True)
 
 
 def log_of(log: Journal, lease: Lease, host: Host) -> Journal:
-    """Return a log whose lines are about the job of a lease."""
+    """Return a log whose lines name the job of a lease."""
     gpus = [gpu.number for gpu in gpus_of(lease, host)]
     return partial(log, job=name_of(lease.job), user=lease.person, gpus=gpus)
 
 
 class Unrecorded:
-    """Says what cannot be recorded, once, and when it works again."""
+    """Logs each record that cannot be written once, and logs when it can be written again."""
 
     def __init__(self, state: State, log: Journal) -> None:
         self._state = state
@@ -60,7 +60,7 @@ class Unrecorded:
         self._said: dict[str, str] = {}
 
     def say(self) -> None:
-        """Say what has changed."""
+        """Log what has changed."""
         found = read_failures(self._state.run_directory)
         for record, problem in found.items():
             if self._said.get(record) != problem:
@@ -76,19 +76,19 @@ def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[
         yield f"JOB={job}"
     if user is not None:
         yield f"USER={user}"
-    # A field may come many times, and is found by each of its values.
+    # A field may occur several times, and a search finds each of its values.
     yield from (f"GPU={number}" for number in gpus)
 
 
 def _send(fields: Iterable[str]) -> bool:
-    """Send fields to the journal, and return whether it took them; it waits for nothing."""
+    """Send fields to the journal without waiting; return whether it took them."""
     status = os.fstat(2)
-    # Whether standard error is the stream that systemd gave the service (systemd.exec(5)).
+    # Check that standard error is the stream that systemd gave the service (systemd.exec(5)).
     if os.environ.get("JOURNAL_STREAM") != f"{status.st_dev}:{status.st_ino}":
         return False
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
-            # No value has a line break: `one_line` has escaped them.
+            # No value contains a line break: `one_line` has escaped them.
             journal.sendto("".join(f"{field}\n" for field in fields).encode(), socket.MSG_DONTWAIT, JOURNAL)
     except OSError:
         return False

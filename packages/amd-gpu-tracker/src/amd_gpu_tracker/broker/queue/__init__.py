@@ -1,1 +1,1 @@
-"""Who waits and who is served: the order, the leases that are given, and what ends."""
+"""The queue: the order of waiting jobs, the leases they get, and the end of jobs."""

@@ -1,7 +1,7 @@
-"""Warn jobs whose time is nearly over, and end those whose time is over; what has no limit is never ended.
+"""Warn jobs that are close to their time limit, and end those that have reached it. Jobs without a limit run on.
 
-Each is done by a process of its own, because neither a job nor an engine may keep the broker from its clients. All
-that is remembered here may be forgotten: a broker that starts again warns once more, and ends what still runs.
+A child process ends each job, so that a slow job or engine never blocks the broker. Everything kept in memory here may
+be lost: a new broker warns once more, and ends what still runs.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
-# How long before the end a job is warned; of a job that is shorter than twice this, at the half of its time.
+# Jobs get a warning this long before their end; jobs shorter than twice this get it at half time.
 WARNING_SECONDS = 600.0
-# What could not be ended, as a process that waits for its driver, is tried again after this.
+# Retry after this long if a process did not end, for example because it is blocked in its driver.
 AGAIN_SECONDS = 60.0
 
 
 class Endings:
-    """Which jobs were warned, and which are being ended."""
+    """Keeps track of which jobs were warned, and which are being ended."""
 
     def __init__(self, book: Book, log: Journal, children: Children, *, grace: float = GRACE_SECONDS) -> None:
         self._book, self._state, self._processes = book, book.state, book.processes
         self._log = log
         self._grace = grace
-        # By `_key`: the process that ends something, and when that was seen last, in seconds since boot.
+        # By `_key`: the process that ends a job, and when it was last seen running, in seconds since boot.
         self._ending: dict[tuple[str, int, float], tuple[int, float]] = {}
         self._children = children
         self._warned: set[tuple[str, int, float]] = set()
-        # Jobs that a user ends before their time; the next broker forgets them, and names their time as the reason.
+        # Jobs that a user ends early. A new broker does not know them, and gives the time limit as the reason.
         self.asked: set[str] = set()
         now = self._processes.now()
         for note in read_notes(book.state):
             self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
 
     def serve(self, leases: Iterable[Lease], now: float) -> None:
-        """Warn and end those of the `leases` whose time it is; `now` is in seconds since boot."""
+        """Warn and end those of the `leases` that are due; `now` is in seconds since boot."""
         self._children.collect()
         limited = self._limited(leases)
         living = {_key(lease) for lease, _ in limited}
@@ -67,7 +67,7 @@ class Endings:
                 self._warn(lease, now)
 
     def next_time(self, leases: Iterable[Lease]) -> float | None:
-        """Return when something has to be done next, in seconds since boot; None where nothing has a limit."""
+        """Return when the next warning or end is due, in seconds since boot; None if no lease has a limit."""
         return min((self._next(lease) for lease, _ in self._limited(leases)), default=None)
 
     def _next(self, lease: Lease) -> float:
@@ -77,9 +77,9 @@ class Endings:
         return lease.limit if key in self._warned else _warned_at(lease)
 
     def _limited(self, leases: Iterable[Lease]) -> list[tuple[Lease, list[Lease]]]:
-        """Return the leases that are to be ended, each with the containers in it, which are ended with it."""
+        """Return the leases with a limit, each with its containers, which end with it."""
         namespace = self._processes.namespace
-        # What has an `until` has no process of its own, and the ids of another pid namespace mean other processes.
+        # A lease with `until` has no process. In another pid namespace, its ids would mean other processes.
         found = [each for each in leases if each.limit and not each.until and each.namespace == namespace]
         containers: dict[str, list[Lease]] = {each.token_digest: [] for each in found if each.token_digest}
         outside: list[Lease] = []
@@ -108,7 +108,7 @@ class Endings:
     def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
         now = self._state.read_lease(self._state.lease_path(lease.key))
         if now is not None and _key(now) != _key(lease):
-            # It was kept meanwhile.
+            # The job was extended meanwhile.
             return
         for each in containers:
             end_container(each, self._processes, self._log_of(each), grace=self._grace)
@@ -143,7 +143,7 @@ class Endings:
             release(self._book, f"{lease.container_id}{ENDING}", creators=creators)
 
     def _keep(self, lease: Lease) -> None:
-        """Hold the GPUs of a job while it is ended, also by a later broker: its first process may end before others."""
+        """Hold a job's GPUs while it ends, even across brokers: its first process may end before the others."""
         now, first = self._processes.now(), self._processes.find(FIRST_PROCESS)
         gpus = gpus_of(lease, self._state.host)
         claim = Claim(
@@ -161,7 +161,7 @@ class Endings:
 
 
 def end_at_once(book: Book, name: str, owner: int | None) -> None:
-    """End a reservation or job where no service does, and return when it has ended. Errors as `end_now`."""
+    """End a reservation or job without a service, and return when it has ended. Errors as `end_now`."""
     ended, children = end_now(book, name, owner), Children()
     endings = Endings(book, lambda *_, **__: None, children)
     endings.asked.add(ended[0].job)
@@ -171,12 +171,12 @@ def end_at_once(book: Book, name: str, owner: int | None) -> None:
 
 
 def is_ending(lease: Lease, now: float) -> bool:
-    """Return whether the GPUs of a lease are about to be free, because its time is over."""
+    """Return whether the GPUs of a lease will soon be free, because its time is over."""
     return bool(lease.limit and lease.limit <= now) or lease.container_id.endswith(ENDING)
 
 
 def _key(lease: Lease) -> tuple[str, int, float]:
-    # What was kept has another limit, and is warned of that again.
+    # A job that was extended has another limit, and gets another warning.
     return lease.container_id, lease.creator.start, lease.limit
 
 

@@ -26,12 +26,12 @@ from amdgpu_discovery.numbering import locate_gpus
 
 
 class Grants:
-    """What gives GPUs of one host and takes them back."""
+    """Gives out the GPUs of one host, and takes them back."""
 
     def __init__(self, book: Book, node_users: NodeUsers) -> None:
         self._book, self._state, self._processes = book, book.state, book.processes
         self._now, self._node_users = book.processes.now, node_users
-        # The jobs that were given something, with the numbers of their GPUs, for the record of their ends.
+        # Jobs with GPUs, and the numbers of these; needed to log the ends of jobs.
         self.given: dict[str, tuple[int, ...]] = {}
 
     def give(self, asked: Asked, *, is_waiting: bool = False) -> Answer:
@@ -45,7 +45,7 @@ class Grants:
         return self._granted(gpus, token, limit)
 
     def preview(self, asked: Asked) -> Answer:
-        """Return what `give` would give now, or raise what it would raise."""
+        """Return what `give` would return now, or raise its error."""
         gpus = preview_by_name(self._book, asked.job, asked.request, rules=asked.rules)
         return self._granted(gpus, "", self._limit_of(asked))
 
@@ -55,9 +55,9 @@ class Grants:
         return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
-        """Give the GPUs of a reservation to a process, until that is over.
+        """Give a process the GPUs of a reservation, until the reservation ends.
 
-        GpusRefused if there is none, or another job has them.
+        NotDone or NotPermitted if there is no such reservation, GpusRefused if another job has the GPUs.
         """
         token = new_token(job)
         claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)
@@ -67,13 +67,13 @@ class Grants:
         return self._granted(claim.wanted, token, claim.limit)
 
     def preview_inside(self, job: str, reservation: str, process: ProcessId) -> Answer:
-        """Return what `give_inside` would give now, or raise what it would raise."""
+        """Return what `give_inside` would return now, or raise its error."""
         claim = self._claim_inside(job, reservation, process)
         preview(self._book, claim)
         return self._granted(claim.wanted, "", claim.limit)
 
     def give_again(self, job: str, process: ProcessId) -> Answer | None:
-        """Give a process what it was given before and was not told; None where it was given nothing."""
+        """Repeat a grant whose answer the process may have missed; None if it was granted nothing."""
         path = self._state.lease_path(("", job))
         found = self._state.read_lease(path)
         if found is None or found.creator != process:
@@ -87,7 +87,7 @@ class Grants:
         return self._granted(gpus_of(lease, self._state.host), token, lease.limit)
 
     def hand_down(self, job: Lease, container: ProcessId) -> bool:
-        """Let a job whose command has ended go on in a container; False where its GPUs were given away since."""
+        """Let a job continue in a container after its command has ended; False if others have its GPUs since."""
         path = self._state.lease_path(job.key)
         with self._book.locked():
             found = self._state.read_lease(path)
@@ -99,18 +99,18 @@ class Grants:
         return True
 
     def require_free_name(self, job: str) -> None:
-        """Raise ContainerRunning where a job of this name runs, or its container: better now than after the wait."""
+        """Raise ContainerRunning if a job of this name, or its container, runs: better now than after the wait."""
         living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
         if any(lease.job == job for lease in living):
             raise ContainerRunning(f"{name_of(job)} already has GPUs", hint="give each reservation its own name")
 
     def take_back(self, job: str) -> None:
-        """Drop a lease whatever its process says."""
+        """Drop a lease, even if its process is still running."""
         lease = self._state.read_lease(self._state.lease_path(("", job)))
         release(self._book, job, creators=(lease.creator,) if lease else ())
 
     def require_own(self, name: str, person: int | None, hint: str) -> None:
-        """Raise NotDone for a reservation that others have, and root has not; `person` is who became root."""
+        """Raise NotDone if others have this reservation, but not root; `person` is the user who became root."""
         living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
         owners = {owner_of(each.container_id) for each in living if each.until and name_of(each.container_id) == name}
         if owners and 0 not in owners:
@@ -119,7 +119,10 @@ class Grants:
             raise NotDone(f"the reservation {name} belongs to {whose}", hint=hint, people=tuple(owners))
 
     def release(self, job: str, *, by: int = 0) -> None:
-        """End a reservation that no process holds; NotDone if there is none, ContainerRunning for that of a job."""
+        """End a reservation that no process holds; ContainerRunning if it is a job.
+
+        NotDone or NotPermitted if there is none.
+        """
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
             raise no_reservation(self._state, job, by=by)
@@ -130,7 +133,7 @@ class Grants:
     def _reserve(
         self, asked: Asked, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
     ) -> Sequence[GpuLocation]:
-        """Reserve as `reserve_by_name` does, on these terms and what they lack: the token, and who asks."""
+        """Reserve GPUs as `reserve_by_name` does; add the token, the person and the group to the terms."""
         gpus = reserve_by_name(
             *(self._book, asked.job, asked.request),
             pid=pid,
@@ -142,9 +145,9 @@ class Grants:
         return gpus
 
     def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
-        """Return the claim of a job for the GPUs of a reservation; NotDone if there is none."""
+        """Return the claim of a job for the GPUs of a reservation; NotDone or NotPermitted if there is none."""
         lease = find_reservation(self._state, reservation, self._processes)
-        # What holds the GPUs of a job that is ended is part of that job.
+        # A lease that holds the GPUs of an ending job is no reservation, but part of that job.
         if lease is None or not lease.until or lease.reservation:
             raise no_reservation(self._state, reservation, by=owner_of(job))
         return Claim(
@@ -157,7 +160,7 @@ class Grants:
         )
 
     def _open(self, job: str, gpus: Sequence[GpuLocation]) -> None:
-        """Let the owner of a job open what it was given; where that cannot be, it was given nothing."""
+        """Let the owner of a job open its GPUs; if that fails, take the GPUs back."""
         try:
             self._node_users.open(owner_of(job), gpus)
         except FileError:
@@ -169,7 +172,7 @@ class Grants:
         return self._now() + asked.permission.seconds if asked.permission.seconds else 0.0
 
     def _granted(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Answer:
-        """Return what tells a client which GPUs it has, by which variables, and for how long at most."""
+        """Return the answer with the GPUs, the variables that name them, and the time limit."""
         environment = build_environment(gpus, locate_gpus(self._state.host), token)
         seconds = max(1, round(limit - self._now())) if limit else 0
         numbers = tuple(gpu.number for gpu in gpus)

@@ -1,4 +1,4 @@
-"""What the broker sees of the leases: who holds GPUs, how many each person has, and which processes to follow."""
+"""The broker's view of the leases: who holds GPUs, how many each person has, and which processes to follow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from amdgpu_discovery.value import Value
 
 
 class Holding(Value):
-    """The GPUs that a job or reservation has, by number, and since when, in seconds since 1970 (UTC)."""
+    """The GPUs of a job or reservation, by number, and since when, in seconds since 1970 (UTC)."""
 
     job: str
     person: int
@@ -35,12 +35,12 @@ class LeaseView(Outlook):
     """The leases at one moment. GPUs that are `free` are neither reserved nor drained nor sick.
 
     Attributes:
-        leases: The living ones.
+        leases: The leases that are alive.
         drained: The GPUs that an administrator has drained, as bits.
         sick: The GPUs that are sick and not drained, as bits.
         shared: The GPUs that are not exclusive, as bits.
         host_total: How many GPUs the host has.
-        user_leases: Those of rootless containers of users, of whose end nothing tells.
+        user_leases: The leases of users' rootless containers, whose end causes no event.
         holders: The processes whose end may free GPUs.
         numbers: The GPUs of the host, by key.
     """
@@ -55,13 +55,13 @@ class LeaseView(Outlook):
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and it is never changed
 
     def held(self, asked: Asked) -> int:
-        """Return how many GPUs count for what is asked: those that a person has, or that a group has together."""
+        """Return how many GPUs count against the request's limit: those of its person, or of its group together."""
         if asked.permission.is_together:
             return _count((lease.group, lease) for lease in self.leases).get(asked.permission.number or 0, 0)
         return self.holding.get(asked.person, 0)
 
     def is_over(self, asked: Asked, before: int = 0) -> bool:
-        """Return whether a user would have more GPUs than allowed, also with those that jobs `before` this get."""
+        """Return whether a request exceeds its limit, if jobs `before` it get so many GPUs of the same limit first."""
         return bool(asked.permission.gpus) and self.held(asked) + before + asked.count > asked.permission.gpus
 
     @property
@@ -71,22 +71,22 @@ class LeaseView(Outlook):
 
     @property
     def reservations(self) -> list[Lease]:
-        """Return what was reserved for jobs and programs, in contrast to containers."""
+        """Return the leases of jobs, programs and reservations, but not of containers."""
         return [lease for lease in self.leases if BY_API in lease.ways]
 
     def given(self) -> dict[str, tuple[int, ...]]:
-        """Return the GPUs of each job and reservation that the service gave, by its id."""
+        """Return the GPUs of each job and reservation that the service gave out, by id."""
         given = (each for each in self.reservations if each.person is not None)
         return {each.container_id: tuple(sorted(_numbers_of(each, self.numbers))) for each in given}
 
     def users_of(self, among: int) -> list[tuple[Lease, list[int]]]:
-        """Return who has some of these GPUs, which are bits, and which."""
+        """Return the leases with some of these GPUs (bits), each with their numbers."""
         return find_users(self.leases, {key: number for key, number in self.numbers.items() if among >> number & 1})
 
     def jobs_on(self, among: int) -> list[Holding]:
-        """Return the jobs and reservations that have some of these GPUs, oldest first; a container is part of its job.
+        """Return the jobs and reservations that have some of these GPUs (bits), oldest first.
 
-        A job in a reservation is part of that.
+        Containers count as part of their job, and jobs in a reservation as part of the reservation.
         """
         within = {each.container_id: each.reservation for each in self.reservations if each.reservation}
         leases: dict[str, list[Lease]] = {}
@@ -97,15 +97,15 @@ class LeaseView(Outlook):
         return sorted((each for each in found if each.numbers), key=lambda each: (each.since, each.job))
 
     def gpus_of(self, *leases: Lease) -> int:
-        """Return the GPUs that these leases have and no other, as bits."""
+        """Return the GPUs that only these leases have, as bits."""
         shared = {key for other in self.leases if other not in leases for key in other.gpus}
         keys = {key for lease in leases for key in lease.gpus} - shared
         return sum(1 << self.numbers[key] for key in keys if key in self.numbers)
 
     def latest_ends(self, now: float) -> dict[int, float]:
-        """Return when GPUs are free at the latest, in seconds since boot, by number; without those that may never be.
+        """Return when each GPU is free at the latest, by number, in seconds since boot.
 
-        What is spare ends for those who wait.
+        GPUs that may never be free are missing. Spare jobs end for waiting jobs.
         """
         free = dict.fromkeys(numbers_in(self.free), now)
         withheld = numbers_in(self.drained | self.sick)
@@ -118,7 +118,7 @@ class LeaseView(Outlook):
 
 
 def _numbers_of(lease: Lease, numbers: Mapping[str, int]) -> list[int]:
-    """Return the `numbers` of the GPUs of a lease, as far as they have one."""
+    """Return the `numbers` of the GPUs of a lease that the host still has."""
     return [numbers[key] for key in lease.gpus if key in numbers]
 
 
@@ -133,7 +133,7 @@ def _holding(job: str, leases: Sequence[Lease], numbers: Mapping[str, int], amon
 
 
 def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:
-    """Return how many GPUs each has; a reservation and the job in it have them once, spare jobs none."""
+    """Count the GPUs of each person. A reservation and a job inside it count once; spare jobs do not count."""
     keys: dict[int, set[str]] = {}
     for number, lease in leases:
         if number is not None and not lease.is_spare:
@@ -142,7 +142,7 @@ def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:
 
 
 def read_view(state: State, processes: Processes) -> LeaseView:
-    """Return what the leases say now. Takes no lock and changes nothing."""
+    """Read the current leases. Takes no lock and changes nothing."""
     leases = scan_leases(state, processes, state.lease_paths()).living
     others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
@@ -172,16 +172,16 @@ def read_view(state: State, processes: Processes) -> LeaseView:
 
 
 def _read_drains(state: State) -> dict[str, bool]:
-    """Return whether each GPU that is not given is sick, and not drained, by key."""
+    """Return by key the GPUs that are not given out, and whether each is sick but not drained."""
     try:
         return {each.key: each.is_sick for each in reversed(read_drains(state.host))}
     except StateError:
-        # Nothing is given then, and who asks is told why.
+        # Nothing can be given then, and clients that ask get the error.
         return {}
 
 
 def _read_exclusive(state: State, all_keys: Collection[str]) -> Set[str]:
-    """Return the keys of the exclusive GPUs; all where that cannot be read: nothing is given then either."""
+    """Return the keys of the exclusive GPUs; all keys if the policy cannot be read, as nothing is given then."""
     try:
         return state.read_policy().exclusive_keys
     except StateError:
@@ -189,7 +189,7 @@ def _read_exclusive(state: State, all_keys: Collection[str]) -> Set[str]:
 
 
 def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int, now: float) -> dict[int, float]:
-    """Return when GPUs are free at the earliest: what has no end, or is ended for others, may end at any time."""
+    """Return when each GPU is free at the earliest. A lease that is preemptible or has no end may end any time."""
     ends = dict.fromkeys(numbers_in(drained), inf)
     for lease in leases:
         end = 0.0 if lease.is_kept or lease.is_preemptible(now) else lease.until or lease.limit
@@ -203,12 +203,12 @@ def _latest_end(lease: Lease, now: float) -> float:
         return inf
     if lease.is_spare:
         return now + GRACE_SECONDS
-    # Processes have some time left after SIGTERM.
+    # After SIGTERM, processes have some more time.
     return lease.until or (lease.limit + GRACE_SECONDS if lease.limit else inf)
 
 
 def _holder(lease: Lease, processes: Processes) -> ProcessId:
-    """Return the process whose end is the end of a lease, as far as that is known."""
+    """Return the process whose end ends a lease, as far as it is known."""
     if lease.init or BY_API in lease.ways:
         return lease.init or lease.creator
     return judge(lease, processes).found_init or lease.creator

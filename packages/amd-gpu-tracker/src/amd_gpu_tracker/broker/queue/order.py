@@ -1,6 +1,6 @@
-"""Who is served next, when at the latest, and which idle jobs end for that: pure, from who waits and what is free.
+"""Decide which job is served next, when at the latest, and which idle jobs end for it; from values to values.
 
-GPUs are bits of a number here, because thousands of waiters are gone through each time something changes.
+GPUs are bits of an integer here, because every change goes through thousands of waiting jobs.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
 from amd_gpu_tracker.broker.requests.people import FIFO
 from amdgpu_discovery.value import Value
 
-# Behind more than these it is not worked out when one starts at the latest: thousands may wait.
+# With more jobs before it, a job's latest start is not computed: thousands may wait.
 MOST_BEFORE = 32
 
 
 class Outlook(Value):
-    """What is known of the GPUs that others have.
+    """What is known about the GPUs of others.
 
     Attributes:
-        now: The time, as in `ends`.
+        now: The time, on the clock of `ends`.
         free: The free GPUs, as bits.
-        ends: When an exclusive GPU is free at the earliest, by number; one of which that is not known is left out.
+        ends: When an exclusive GPU is free at the earliest, by number; GPUs for which this is unknown are missing.
     """
 
     now: float = 0.0
@@ -30,20 +30,20 @@ class Outlook(Value):
     ends: Mapping[int, float] = {}
 
     def earliest_start(self, among: int, count: int) -> float:
-        """Return before when a job cannot have so many of these GPUs; the time now where that is not known."""
+        """Return the earliest time at which `count` of these GPUs (bits) can be free; `now` if it is unknown."""
         ends = sorted(self.ends.get(number, self.now) for number in numbers_in(among))
         return max(self.now, ends[count - 1]) if count <= len(ends) else self.now
 
     def has_room(self, waiter: Asked) -> bool:
-        """Return whether a job of which is known when it ends could have its GPUs now."""
+        """Return whether a job with a time limit could have its GPUs now."""
         return waiter.seconds > 0 and (self.free & waiter.fitting).bit_count() >= waiter.count
 
 
 def sort_waiters(waiters: Iterable[Asked], used: Mapping[int, float], order: str) -> list[Asked]:
-    """Return waiters in the order in which they are served.
+    """Return waiting jobs in the order in which they are served.
 
-    With `fair` that is first whose person used the fewest GPU-seconds lately; of one person, and with `fifo` of all,
-    who came first is served first. Spare jobs come after all others.
+    With `fair`, jobs of the person who used the fewest GPU-seconds lately go first. For one person, and with `fifo` for
+    all, the order is first come, first served. Spare jobs come after all others.
     """
     if order == FIFO:
         return sorted(waiters, key=lambda waiter: (waiter.is_spare, waiter.number))
@@ -57,13 +57,12 @@ def serve(
     try_now: Callable[[Asked], bool],
     look: Callable[[], Outlook] = Outlook,
 ) -> None:
-    """Try to give GPUs to `waiters`, which are in their order; `try_now` returns whether one waits no more.
+    """Try to give GPUs to `waiters`, which are sorted; `try_now` returns whether a job no longer waits.
 
-    No job is overtaken by one that may get one of the same GPUs, unless `is_passed_over` says that it holds up none,
-    or the job that overtakes has ended before all that it overtakes could start. `look` returns what is known
-    at the moment.
+    A job overtakes another that may get one of the same GPUs only if `is_passed_over` excludes the other, or if the job
+    will have ended before any job that it overtakes could start. `look` returns the current outlook.
     """
-    # The earliest start of a job that is held up, or waits, by the bit of a GPU. Later jobs do not start earlier.
+    # For each GPU, by number, the earliest start of the first job that waits for it. Later jobs do not start earlier.
     starts: dict[int, float] = {}
     held_up = 0
     for waiter in waiters:
@@ -77,16 +76,17 @@ def serve(
             continue
         _hold_up(starts, waiter, outlook)
         if may_go_first and common:
-            # Its GPUs are free and cannot be had: one attempt is enough.
+            # Its GPUs look free, but it could not get them. One attempt is enough.
             starts.update(dict.fromkeys(numbers_in(waiter.fitting), 0.0))
         held_up |= waiter.fitting
 
 
 def choose(wanted: Iterable[Asked], free: int, idle: Mapping[str, int]) -> dict[str, int]:
-    """Return which idle jobs end, each with the number of who waits for its GPUs: as few as serve one of them wholly.
+    """Return the idle jobs to end, each with the number of the waiting job that gets its GPUs.
 
-    `wanted` are the waiting jobs, in their order; `free` are the GPUs that nobody has, and those that are about to be
-    free. `idle` are the GPUs of each job that may be ended; the first are taken first.
+    Idle jobs end only if the waiting job then gets all its GPUs, and only as many as it needs. `wanted` are the waiting
+    jobs, sorted. `free` are the GPUs that are free or about to be. `idle` are the GPUs of each job that may be ended;
+    earlier entries are taken first.
     """
     chosen: dict[str, int] = {}
     left = dict(idle)
@@ -95,12 +95,12 @@ def choose(wanted: Iterable[Asked], free: int, idle: Mapping[str, int]) -> dict[
         nonlocal free, left
         taken = _take(waiter, free, left)
         if taken is None:
-            # What frees one of its GPUs frees it for this job.
+            # An idle job with a GPU that fits must not end for a later job: this one comes first.
             left = {job: gpus for job, gpus in left.items() if not gpus & waiter.fitting}
             return False
         chosen.update(dict.fromkeys(taken, waiter.number))
         free |= _union(left.pop(job) for job in taken)
-        # Which ones it gets is not known; the lowest are as good as others.
+        # It is unknown which GPUs it gets; assume the lowest.
         free &= ~as_bits(numbers_in(free & waiter.fitting)[: waiter.count])
         return True
 
@@ -109,28 +109,28 @@ def choose(wanted: Iterable[Asked], free: int, idle: Mapping[str, int]) -> dict[
 
 
 def latest_start(waiter: Asked, before: Sequence[Asked], ends: Mapping[int, float]) -> float | None:
-    """Return when a job starts at the latest, in the time of `ends`; None where that is not known.
+    """Return when a job starts at the latest, on the clock of `ends`; None if that is unknown.
 
-    `before` are those who are served first, in their order. `ends` is when each GPU is free at the latest, by number;
-    one of which that is not known is left out. It is no promise: who comes later may go first, a limit may be extended,
-    and a program may use a GPU that it has not reserved.
+    `before` are the jobs that are served first, sorted. `ends` is when each GPU is free at the latest, by number; GPUs
+    for which this is unknown are missing. The result is no promise: a later job may go first, a limit may be extended,
+    and a program may use a GPU without a reservation.
     """
     if len(before) > MOST_BEFORE:
         return None
     free_at = dict(ends)
-    # When the last one starts who waits for a GPU: no job overtakes another that wants the same.
+    # For each GPU, the start of the last job so far that wants it: jobs that want the same GPU do not overtake.
     starts: dict[int, float] = {}
     start = inf
     for each in (*before, waiter):
         numbers = sorted(numbers_in(each.fitting), key=lambda number: free_at.get(number, inf))
-        # What must be in one XGMI hive may need those that are free last.
+        # GPUs of one XGMI hive may include those that are free last.
         needed = len(numbers) if each.is_particular else each.count
         free = free_at.get(numbers[needed - 1], inf) if needed <= len(numbers) else inf
         start = max((free, *(starts.get(number, 0.0) for number in numbers)))
         starts.update(dict.fromkeys(numbers, start))
-        # Without a limit it may have them for as long as it likes.
+        # Without a limit, the job may keep them forever.
         end = start + each.seconds if each.seconds else inf
-        # Which GPUs of others it gets is not known: each is taken for one of them.
+        # It is unknown which GPUs a job with other fitting GPUs takes; assume that all of them are taken.
         taken = numbers[: each.count] if each.fitting == waiter.fitting else numbers
         free_at.update({number: max(free_at.get(number, inf), end) for number in taken})
     return None if start == inf else start
@@ -145,7 +145,7 @@ def _hold_up(starts: dict[int, float], waiter: Asked, outlook: Outlook) -> None:
 
 
 def _take(waiter: Asked, free: int, idle: Mapping[str, int]) -> list[str] | None:
-    """Return what has to end for one who waits, the first that will do; None where that would not be enough."""
+    """Return the idle jobs to end for a waiting job, the first that suffice; None if all together do not."""
 
     def is_enough(jobs: Iterable[str]) -> bool:
         return ((free | _union(idle[job] for job in jobs)) & waiter.fitting).bit_count() >= waiter.count
@@ -155,7 +155,7 @@ def _take(waiter: Asked, free: int, idle: Mapping[str, int]) -> list[str] | None
         if is_enough(taken):
             break
         taken += [job] if gpus & waiter.fitting & ~free else []
-    # The last may be enough without the first.
+    # A job taken later may make an earlier one unnecessary.
     for job in tuple(taken):
         rest = [each for each in taken if each != job]
         taken = rest if is_enough(rest) else taken

@@ -1,4 +1,4 @@
-"""A place in the queue: a ticket, what was asked, and the client, who is told what it waits for while it is there."""
+"""A place in the queue: a ticket, the request, and the client, which gets messages about what it waits for."""
 
 from __future__ import annotations
 
@@ -17,69 +17,69 @@ from amd_gpu_tracker.tickets import KEPT, Ticket
 from amd_gpu_tracker.times import format_past, format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
-# How long a place is kept free for a client that lost its connection, before others go first.
+# A client that lost its connection keeps its turn for this long; then others go first.
 ABSENCE_SECONDS = 3.0
-# How often one who waits is told what for.
+# How often a waiting client gets a message.
 TELL_SECONDS = 60.0
 MOST_NAMED = 5
 MOST_HOLDERS_NAMED = 3
 
 
 class Place:
-    """One who waits."""
+    """A waiting job."""
 
     def __init__(self, asked: Asked, now: Callable[[], float], client: Connection | None = None) -> None:
-        """Wait for what was asked, also while its client is not connected; `now` is a clock."""
+        """Wait for the GPUs in `asked`, even while its client is disconnected; `now` returns the time."""
         self._now = now
         self.asked = asked
         self.absent_since = self._now()
         # Whether it held up no other job at the last look.
         self.is_passed_over = False
-        # What can be done about it that there are no GPUs for it, and which are not given, by why, as it was last told.
+        # From the last refusal: what the user can do, and the GPUs that are not given out, by reason.
         self.hint = ""
         self.doubts: Mapping[str, Sequence[int]] = {}
         self.said_at = 0.0
-        # When it has its GPUs at the latest, in seconds since boot, as it was told; None where that is not known.
+        # When it has its GPUs at the latest, in seconds since boot, by its last message; None if unknown.
         self.latest: float | None = None
         self.connect(client, asked)
 
     def connect(self, client: Connection | None, asked: Asked) -> None:
-        """Let a client wait here, for the first time or after it lost its connection."""
+        """Attach a client, for the first time or after it lost its connection."""
         self.client = client
         self.said = ""
         self.asked = asked.replace(**{name: getattr(self.asked, name) for name in KEPT})
 
     def hear(self, refusal: ToolkitError) -> None:
-        """Keep what a refusal says to who waits."""
+        """Keep the part of a refusal that its next message contains."""
         self.hint, self.doubts = "", {}
         if isinstance(refusal, GpusRefused):
             self.hint, self.doubts = refusal.obstacle or refusal.hint, refusal.doubts
 
     def is_absent(self) -> bool:
-        """Return whether its client is away for so long that it holds up no other job."""
+        """Return whether its client has been away for so long that it holds up no other job."""
         return self.client is None and self._now() > self.absent_since + ABSENCE_SECONDS
 
     @property
     def title(self) -> str:
-        """Return what it is called in the log."""
+        """Return its title for the log."""
         return f"job {self.asked.name} of user {self.asked.person}, process {self.asked.waiter.pid}"
 
     def withheld(self, view: LeaseView) -> int:
-        """Return the drained and sick GPUs of those that fit, as bits; who names a sick GPU may be given it."""
+        """Return the fitting GPUs that are drained or sick, as bits; without sick ones if the request accepts them."""
         return self.asked.fitting & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
 
     def is_impossible(self, view: LeaseView) -> bool:
-        """Return whether it cannot have its GPUs before a drain ends or a sick GPU is well again."""
+        """Return whether it cannot have its GPUs before a drain ends or a sick GPU recovers."""
         return (self.asked.fitting & ~self.withheld(view)).bit_count() < self.asked.count
 
     def might_have(self, view: LeaseView) -> bool:
-        """Return whether there are enough GPUs for it: who has or wants them may be a program, or stopped."""
-        # Beside others, too, unless it asks for GPUs that are free.
+        """Return whether enough GPUs look free for it: a program may use them, or a stopped job be before it."""
+        # Shared GPUs count too, unless the request wants GPUs that nobody uses.
         fitting = view.free if self.asked.request.startswith("free:") else view.free | view.shared
         return self._is_enough(fitting) and not view.is_over(self.asked)
 
     def tell(self, before: Sequence[Place], view: LeaseView) -> None:
-        """Tell the client what it waits for, behind those `before` that are served first, where that has changed."""
+        """Tell the client what it waits for if that has changed; `before` are the places that are served first."""
         latest = self.latest
         answer, sentence = self.foresee(before, view)
         is_other = (latest is None) is not (self.latest is None)
@@ -90,17 +90,17 @@ class Place:
             self.client.say(answer)
 
     def foresee(self, before: Sequence[Place], view: LeaseView) -> tuple[Answer, str]:
-        """Return the message for the client, and what of it stays as it is while time goes by."""
+        """Return the message for the client, and the part of it that does not change as time passes."""
         now = self._now()
         self.latest = self._latest_start(before, view, now)
         tickets = [each.asked for each in before if each.asked.fitting & self.asked.fitting and not each.is_passed_over]
-        # Jobs have its GPUs, and it is not known until when.
+        # Other jobs have its GPUs, and it is unknown for how long.
         is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
         holders = view.jobs_on(self.asked.fitting) if is_held_up else []
         sentence = self._waits_for(tickets, view)
         named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
         held = held_by(named, now=time.time())
-        # Cut off, it would name half a job.
+        # If cut off, it would name half a job.
         sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
         people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
         message = sentence + at_the_latest(None if self.latest is None else self.latest - now)
@@ -127,10 +127,10 @@ class Place:
         own = sum(other.asked.count for other in before if self._shares_limit_with(other))
         if self.asked.is_spare or view.is_over(self.asked, own):
             return None
-        # Who would have too many GPUs may have some at any moment, when others come back.
+        # A job that is passed over may get GPUs at any moment, so the end of its time is unknown.
         waiters = [each.asked.replace(seconds=0.0) if each.is_passed_over else each.asked for each in before]
         start = latest_start(self.asked, waiters, view.latest_ends(now))
-        # There are enough for it, and it cannot have them: a program uses some without a reservation.
+        # Otherwise enough GPUs are free, but a program uses some of them without a reservation.
         return start if start is not None and start > now else None
 
     def _shares_limit_with(self, other: Place) -> bool:
@@ -143,7 +143,7 @@ class Place:
         return (gpus & self.asked.fitting).bit_count() >= self.asked.count
 
     def _title_of(self, name: str, person: int) -> str:
-        """Return what a job is called for one who waits: another's is named with its owner."""
+        """Return the title of a job in a message; a job of another person is named with its owner."""
         return name if person in (self.asked.person, 0) else f"{{{person}}}'s {name}"
 
 
@@ -158,10 +158,10 @@ def waiting_for(
     hint: str = "",
     title: Callable[[Ticket], str] = lambda ticket: ticket.name,
 ) -> str:
-    """Return what a job that wants `count` GPUs waits for: how many of those that fit it are free, and who is before.
+    """Return what a job waits for: how many of the `fitting` GPUs are free, and which jobs come `before` it.
 
-    GPUs that are `withheld` are named with why ("drained"), and not free. The `hint` says what can be done about it,
-    and `title` what another's job is called.
+    The job wants `count` GPUs. GPUs that are `withheld` appear with the reason ("drained"), and are not free. `hint` is
+    what the user can do, and `title` returns the title of another job.
     """
     which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
@@ -179,9 +179,9 @@ def waiting_for(
 
 
 def held_by(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) -> str:
-    """Return what stands behind that where it is not known when GPUs are free: which jobs have them.
+    """Return the part of a waiting message that names the jobs on the GPUs.
 
-    Each has a title, the numbers of its GPUs, and since when it has them, in seconds since 1970 (UTC).
+    Each holder has a title, the numbers of its GPUs, and since when it has them, in seconds since 1970 (UTC).
     """
     named = [
         f"{_named(numbers)}: {title} since {format_past(since, now=now)}"
@@ -192,12 +192,12 @@ def held_by(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) 
 
 
 def at_the_latest(seconds: float | None) -> str:
-    """Return what stands behind that where it is known in how many seconds it has its GPUs at the latest."""
+    """Return the part of a waiting message that gives the seconds until the latest start; "" for None."""
     return "" if seconds is None else f"; at the latest in {format_seconds(seconds)}"
 
 
 def _named(numbers: Sequence[int]) -> str:
-    # Who waits alone needs little of this package.
+    # Imported here, because few messages name GPUs.
     from amdgpu_discovery.unknown_gpus import format_numbers
 
     return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers).replace(',', '')}"

@@ -1,4 +1,4 @@
-"""The queue of those who wait: who gets what, whenever something changed, and what the others are told."""
+"""The queue: give GPUs to waiting jobs whenever something changes, and tell the others what they wait for."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from amdgpu_discovery.errors import FileError, ToolkitError
 
 MOST_WAITING = 20_000
 MOST_WAITING_OF_ONE = 1_000
-# How often is looked for what no event tells: a waiter that goes on after Ctrl-Z, a container of a user or a program
-# without a reservation that ends.
+# How often to look for changes without an event: a waiting job that continues after Ctrl-Z, or the end of a user's
+# container or of a program without a reservation.
 LOOK_SECONDS = 5.0
 
 
@@ -39,15 +39,15 @@ class Queue:
         self._log = log
         self._tickets = Tickets(book.state, book.processes)
         self._tickets.sweep()
-        # The rest nothing knows until their clients connect.
+        # The other fields stay unknown until the clients reconnect.
         found = [Asked(**each.as_dict(), fitting=as_bits(each.among)) for each in self._tickets.waiting()]
         self._places = {each.number: Place(each, self._now) for each in found}
         self._order = list(self._places.values())
-        # When a job last left the queue; the others may not have been told yet.
+        # When a job last left the queue. Clients that got their last message earlier are out of date.
         self._changed_at = 0.0
-        # When those who wait start at the latest, in seconds since 1970, as lists read it; None where it is not known.
+        # The latest starts as written for lists, in seconds since 1970; None before the first time.
         self._written: dict[int, int] | None = None
-        # Whether something decides that no event tells.
+        # Whether something matters whose change causes no event.
         self.has_untold = False
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Queue:
         return [each for each in named if owner in (None, each.asked.owner)]
 
     def new_place(self, client: Connection, asked: Asked) -> Place:
-        """Return a place behind all others that is in no queue yet; WaitRefused."""
+        """Return a new last place, which is not in the queue yet; WaitRefused."""
         owner = asked.owner
         own = sum(each.asked.owner == owner for each in self._places.values())
         if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
@@ -68,35 +68,35 @@ class Queue:
         return Place(asked.replace(number=number), self._now, client)
 
     def add(self, place: Place) -> None:
-        """Let a job wait."""
+        """Add a job to the queue."""
         self._tickets.add(place.asked)
         self._places[place.asked.number] = place
         self._order.append(place)
 
     def lose(self, client: Connection) -> None:
-        """Drop the places of a client that went away."""
+        """Remove the places of a client that has gone."""
         for place in [place for place in self._places.values() if place.client is client]:
             self._end("gave up", place)
 
     def forget(self, owner: int, name: str) -> None:
-        """Drop the place of a job that has its GPUs."""
+        """Remove the place of a job that has its GPUs."""
         for place in self.find(owner, name):
             self._remove(place)
 
     def cancel(self, place: Place) -> None:
-        """Take a job out of the queue."""
+        """Remove a job from the queue, and tell its client."""
         self._end("cancelled", place, _taken_out(place))
 
     def connected(self) -> list[tuple[Place, Connection]]:
-        """Return the places whose clients are there, with these."""
+        """Return the places whose clients are connected, with their clients."""
         return [(place, place.client) for place in self._places.values() if place.client]
 
     def refuse(self, place: Place, error: ToolkitError) -> None:
-        """End the wait of a job that cannot have GPUs any more."""
+        """End the wait of a job that can no longer get GPUs."""
         self._end("refused", place, error, f": {error.message}")
 
     def drop_cancelled(self) -> None:
-        """Take jobs out of the queue whose tickets are gone, and those that ended without a connection."""
+        """Remove jobs whose tickets are gone, and jobs that ended while they had no connection."""
         for place in list(self._places.values()):
             if not self._tickets.has(place.asked):
                 self.cancel(place)
@@ -104,12 +104,12 @@ class Queue:
                 self._remove(place)
 
     def waits_for(self, among: int, view: LeaseView) -> int:
-        """Return how many jobs wait for one of these GPUs, which are bits, and hold up others."""
+        """Return how many jobs wait for one of these GPUs (bits) and hold up others."""
         waiting = (each for each in self._places.values() if each.asked.fitting & among and not each.asked.is_spare)
         return sum(not (self._is_away(place) or place.is_impossible(view)) for place in waiting)
 
     def wanted(self, view: LeaseView) -> list[Asked]:
-        """Return what those want who hold up others and could have it, in the order in which they are served."""
+        """Return the requests that hold up others and could be met, in the order in which they are served."""
         places = [place for place in self._order if place.asked.number in self._places]
         return [
             place.asked.replace(fitting=place.asked.fitting & ~place.withheld(view))
@@ -118,24 +118,24 @@ class Queue:
         ]
 
     def title(self, number: int) -> str:
-        """Return what one who waits is called in the log."""
+        """Return the title of a waiting job for the log."""
         return self._places[number].title
 
     def serve(self, view: LeaseView, order: str, look: Callable[[], LeaseView]) -> None:
-        """Give GPUs to those whose turn it is. `look` returns the view after something was given."""
+        """Give GPUs to the jobs whose turn it is. `look` returns a new view after a grant."""
         self.has_untold = False
         self._order, view = self._serve(self._places, order, view, self._try, look)
-        # No event tells that a drain is over, or that a sick GPU is well again.
+        # The end of a drain, or the recovery of a sick GPU, causes no event.
         is_untold = any(place.might_have(view) or place.withheld(view) for place in self._places.values())
         self.has_untold = self.has_untold or is_untold
 
     def foresee(self, place: Place, view: LeaseView, order: str, preview: Callable[[], Answer]) -> Answer:
-        """Return what a job would be given that waits at a place now, by `preview`, or what it would be told."""
+        """Return what a job at a new place would get now, by `preview`, or the message that it would get."""
         given: list[Answer] = []
 
         def try_now(other: Place) -> bool:
             try:
-                # The others were asked when something changed last.
+                # The other jobs were tried at the last change.
                 given.extend([preview()] if other is place else ())
             except (GpusRefused, LockTimeout) as error:
                 place.hear(error)
@@ -147,10 +147,10 @@ class Queue:
         return place.foresee(places[: places.index(place)], view)[0]
 
     def tell(self, view: LeaseView) -> None:
-        """Tell those who wait what for: at once who was told nothing yet, the others after a while."""
+        """Tell clients what they wait for: at once if they got no message yet, else after a while."""
         now = self._now()
         next_tell = self.next_tell()
-        # Many who came one after the other are told at once, not one after the other.
+        # If one message is due, send those with it that are due soon: one round instead of many.
         old = now - (TELL_SECONDS / 2 if next_tell is not None and now >= next_tell else TELL_SECONDS)
         before: list[Place] = []
         for place in self._order:
@@ -161,18 +161,18 @@ class Queue:
             before.append(place)
 
     def write_starts(self) -> None:
-        """Write for lists when those who wait have their GPUs at the latest, where that changed."""
+        """Write for lists when jobs have their GPUs at the latest, if that changed."""
         offset = boot_offset()
         known = ((number, place.latest) for number, place in self._places.items() if place.latest is not None)
         starts = {number: round(latest + offset) for number, latest in known}
         if starts != self._written:
-            # What a list shows is not worth the line.
+            # A line in a list is not worth an error.
             with suppress(FileError):
                 self._tickets.write_starts(starts)
             self._written = starts
 
     def next_tell(self) -> float | None:
-        """Return when a client has to be told that others left, in seconds since boot; None where all know."""
+        """Return when to tell a client that others left the queue, in seconds since boot; None if all know."""
         untold = (place.said_at for place in self._places.values() if place.client and place.said_at < self._changed_at)
         said_at = min(untold, default=None)
         return None if said_at is None else said_at + TELL_SECONDS
@@ -189,12 +189,12 @@ class Queue:
         try_now: Callable[[Place], bool],
         look: Callable[[], LeaseView],
     ) -> tuple[list[Place], LeaseView]:
-        """Try to give GPUs at these places; return them in their order, and the view after all."""
+        """Try to give GPUs to these places; return them in their order, and the last view."""
         waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
-        # Who is served has no place any more.
+        # A job that gets GPUs loses its place in `places` meanwhile.
         ordered = {waiter.number: places[waiter.number] for waiter in waiters}
         for each in ordered.values():
-            # Who is held up by others is not asked again, and may have been stopped the last time.
+            # Jobs that others hold up are not checked below, and the value of the last round may be outdated.
             each.is_passed_over = False
 
         def is_passed_over(waiter: Asked) -> bool:
@@ -212,7 +212,7 @@ class Queue:
         return list(ordered.values()), view
 
     def _try(self, place: Place) -> bool:
-        """Give a job its GPUs, or end its wait; False where it goes on waiting."""
+        """Give a job its GPUs, or end its wait; False if it continues to wait."""
         client = place.client
         if client is None:
             return False
@@ -239,7 +239,7 @@ class Queue:
         if answer := self._scopes.hand_over(client, job, grant):
             client.finish(answer)
         if client.is_lost:
-            # It gave up at this moment, and may live on.
+            # The client gave up at this moment, but its process may still run.
             self._grants.take_back(job)
             return
         self._say("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
@@ -249,7 +249,7 @@ class Queue:
         self._log(verdict, f"{place.title}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
 
     def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
-        """End the wait of a job, and tell its client why, if it is there."""
+        """End the wait of a job, and tell its client why, if it is connected."""
         self._remove(place)
         if error and place.client:
             place.client.finish(refusal(error))

@@ -1,4 +1,4 @@
-"""What people used lately, in GPU-seconds: a file beside the leases, so that a broker that starts again knows it."""
+"""What people used lately, in GPU-seconds, in a file beside the leases, so that a new broker knows it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
-# What was used counts half after this time.
+# Use counts half after this time.
 HALF_LIFE_SECONDS = 6 * 3600.0
-# What a broker that is killed forgets at most.
+# A killed broker loses at most this much time.
 SAVE_SECONDS = 5.0
 
 
 class Counted(Value):
-    """What the file says: when it was counted last, in seconds since boot, and what was used until then."""
+    """The content of the file: the time of the last count, in seconds since boot, and the use until then."""
 
     at: float
     used: dict[int, float]
@@ -30,18 +30,18 @@ class RecentUse:
     """GPU-seconds by person."""
 
     def __init__(self, state: State, now: Callable[[], float]) -> None:
-        """Go on where the file of a host ends; `now` returns seconds since boot."""
+        """Continue from the file of a host; `now` returns seconds since boot."""
         self._now = now
         self._path = f"{state.run_directory}/used.json"
         counted = _read(self._path, now())
-        # When it was counted last, here and by a broker before.
+        # The time of the last count, by this broker and by one before.
         self._at = self.counted_before = counted.at
         self.by_person: Mapping[int, float] = counted.used
         self._saved_at = 0.0
         self._holding: dict[int, int] | None = None
 
     def count(self, holding: Mapping[int, int]) -> None:
-        """Count the time since the last call; from now on persons hold so many GPUs, as `holding` says."""
+        """Count the time since the last call. From now on, persons hold as many GPUs as `holding` says."""
         now = self._now()
         before = dict(holding) if self._holding is None else self._holding
         self.by_person = with_use(self.by_person, before, now - self._at)
@@ -59,15 +59,15 @@ class RecentUse:
 
 
 def decayed(used: Mapping[int, float], seconds: float) -> dict[int, float]:
-    """Return what was used as it counts some seconds later; what is next to nothing is forgotten."""
+    """Return what the use counts some seconds later. Values close to 0 are dropped."""
     factor = 0.5 ** (max(0.0, seconds) / HALF_LIFE_SECONDS)
     return {person: left for person, amount in used.items() if (left := amount * factor) >= 0.001}
 
 
 def with_use(used: Mapping[int, float], gpus: Mapping[int, int], seconds: float) -> dict[int, float]:
-    """Return what was used after some more seconds in which persons held so many `gpus`.
+    """Return the use after some more seconds in which persons held so many `gpus`.
 
-    What is used at the begin of that time has lost a part of its weight at its end, as the half-life says.
+    By the end of that time, use at its beginning has already decayed with the half-life.
     """
     seconds = max(0.0, seconds)
     after = decayed(used, seconds)

@@ -1,7 +1,8 @@
-"""Hand GPUs over: where only their holders may open GPUs, from within a scope in which a program finds no other.
+"""Hand over GPUs; if only their holders may open GPUs, first put the job in a scope that hides all others.
 
-ROCm skips a GPU that the device filter forbids (EPERM), and fails wholly at one that a list forbids (EACCES). The
-kernel asks the list first for a node, so it is the list that keeps users out; the filter makes KFD hide the others.
+ROCm skips a GPU that the device filter forbids (EPERM), but fails completely at one that an access control list forbids
+(EACCES). The kernel checks a node's list first, so the list keeps users out, and the filter makes KFD hide the other
+GPUs.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 
-# Longer than systemd is given.
+# Longer than systemd's time limit.
 CHILD_SECONDS = 60
 TELL_SECONDS = 10.0
-# Slurm ends the processes of its cgroup, and has a device filter of its own there.
+# Slurm ends the processes of its cgroup, and has its own device filter there.
 SLURM = "slurm"
 
 
 class NoScope(ToolkitError):
-    """GPUs that were reserved for a job in which ROCm would fail at the other ones."""
+    """A job without a scope, in which ROCm would fail at the GPUs that it may not open."""
 
 
 class Scopes:
-    """Who was handed GPUs and is being moved to a scope."""
+    """Moves jobs to their scopes."""
 
     def __init__(self, host: Host, node_users: NodeUsers, log: Journal, children: Children) -> None:
         self._host = host
@@ -43,7 +44,7 @@ class Scopes:
         self._children = children
 
     def hand_over(self, client: Connection, job: str, grant: Answer) -> Answer | None:
-        """Return what a client is told that can use what it was given; None where it is told from within a scope."""
+        """Return the answer to send to the client now; None if a child sends it after moving the job to a scope."""
         if not self._is_needed(client):
             return grant
         descriptor, unsent = client.pass_on()

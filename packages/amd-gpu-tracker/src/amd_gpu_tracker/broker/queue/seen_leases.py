@@ -1,4 +1,4 @@
-"""The leases as the broker saw them last: what ended since is dropped and recorded, and jobs go on in containers."""
+"""The leases as the broker last saw them. Leases that ended are dropped and recorded; jobs may go on in containers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class SeenLeases:
-    """What `look` finds is in `view` until the next look."""
+    """`view` is the result of the last `look`."""
 
     def __init__(self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, log: Journal) -> None:
-        """Drop what ended while no broker was there."""
+        """Drop leases that ended while no broker was running."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._grants = grants
         self._node_users = node_users
@@ -35,17 +35,17 @@ class SeenLeases:
         self._reconcile()
 
     def look(self) -> LeaseView:
-        """Read the leases again, and count what is used."""
+        """Read the leases again, and count the use of GPUs."""
         self._end_reservations()
         view = read_view(self._state, self._processes)
-        # Where that fails, it is tried again: what ended is in the view of before.
+        # Assigned only if this succeeds: the next look needs the view with the jobs that ended.
         self.view = read_view(self._state, self._processes) if self._hand_down(self.view.leases, view) else view
         self._node_users.follow(self.view.leases)
         self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}
         given = self._grants.given
         if ended := sorted(given.keys() - living):
-            # The history has the end that was seen, not the moment of the look.
+            # The broker saw this end. By FOUND, the history would date it back to its own last look.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
             self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
@@ -55,13 +55,13 @@ class SeenLeases:
     def _hand_down(self, leases: Sequence[Lease], view: LeaseView) -> bool:
         """Let jobs go on in containers that their commands left detached; return whether there are any.
 
-        Only where there may be one all processes are looked at: of a job with a limit, which the container keeps, of
-        a spare one, or one that a user's own lease names.
+        This looks at all processes, so only for jobs that may have such a container: those with a limit, which the
+        container keeps, spare ones, and those that a lease of a user's own container names.
         """
         living = {each.key for each in view.leases}
         named = {each.lease.reservation_digest for each in view.user_leases}
         ended = [each for each in leases if each.key not in living and BY_API in each.ways and not each.until]
-        # Each of them, whatever becomes of another.
+        # A list, so that every job is tried.
         went_on = [self._go_on(each) for each in ended if each.limit or each.is_spare or each.token_digest in named]
         return any(went_on)
 
@@ -74,7 +74,7 @@ class SeenLeases:
         return True
 
     def _reconcile(self) -> None:
-        """Drop what ended while no broker was there."""
+        """Drop leases that ended while no broker was running."""
         with suppress(ToolkitError):
             leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
             self._hand_down(leases, read_view(self._state, self._processes))
@@ -83,7 +83,7 @@ class SeenLeases:
         self._drop_ended(FOUND)
 
     def _drop_ended(self, how: str, paths: Sequence[str] = ()) -> None:
-        """Remove those of these leases, or of all, whose holders have ended; `how` that is known is for the history."""
+        """Remove leases whose holders have ended, of all or only of `paths`; `how` that is known is for the history."""
         with suppress(ToolkitError), self._book.locked():
             prune_leases(self._state, self._processes, paths or self._state.lease_paths(locked=True), how)
 
@@ -92,5 +92,5 @@ class SeenLeases:
         now = self._processes.now()
         for lease in self.view.leases:
             if lease.until and lease.until <= now:
-                # By what its lease says now: it may have been kept meanwhile.
+                # `release` reads the lease again, because it may have been extended meanwhile.
                 release(self._book, lease.container_id)

@@ -1,4 +1,4 @@
-"""A user's request, weighed: which GPUs it wants, among which ones, and by which rules."""
+"""Work out a user's request: which GPUs it wants, among which, and by which rules."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class Asked(Ticket):
-    """A request that can be met, now or later: a ticket, of number 0 before its job waits, and what it means.
+    """A request that can be met now or later: a ticket, with number 0 until its job waits, and what it means.
 
     Attributes:
-        fitting: The GPUs that fit, as bits: thousands are gone through each time something changes.
-        seconds: After how long its job is ended, 0 for never.
-        is_particular: Not any GPUs of those that fit will do, if there are as many as it wants.
-        permission: What its person may.
-        rules: What is said about choices.
-        may_be_taken: Whether its GPUs may be another's alone.
-        person_known: The person, for its lease; None where that is unknown.
+        fitting: The GPUs that fit, as bits, because every change goes through thousands of requests.
+        seconds: The time after which the job ends; 0 for never.
+        is_particular: Whether not every set of fitting GPUs of the right size will do.
+        permission: The permission of its person.
+        rules: The rules for choices.
+        may_be_taken: Whether another job may hold its GPUs exclusively.
+        person_known: The person for its lease; None if unknown.
     """
 
     fitting: int
@@ -54,14 +54,14 @@ class Asked(Ticket):
         return job_id(self.owner, self.name)
 
     def allowed(self, permission: Permission) -> Asked:
-        """Return this with what its person may now."""
-        # What is ended has some time left after SIGTERM.
+        """Return this request with its person's current permission."""
+        # After SIGTERM, a job has some more time.
         seconds = permission.seconds + GRACE_SECONDS if permission.seconds else 0.0
         return self.replace(permission=permission, seconds=seconds)
 
 
 def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
-    """Return what a user requests; raise errors that waiting cannot change."""
+    """Return what a user's request means; raise errors that waiting cannot change."""
     host, policy, processes = book.state.host, book.state.read_policy(), book.processes
     rules = _rules_for(host, terms, permission, request.numbers)
     if terms.hears_rules and request.rules is not None:
@@ -106,7 +106,7 @@ def as_bits(numbers: Iterable[int]) -> int:
 
 
 def numbers_in(bits: int) -> list[int]:
-    """Return the numbers of the GPUs that bits stand for."""
+    """Return the numbers of GPUs in `bits`."""
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
@@ -124,7 +124,7 @@ def _rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[
 def _find_wanted_within(
     host: Host, request: str, rules: ChoiceRules, permission: Permission
 ) -> tuple[Choice | None, Any]:
-    """Return what `find_wanted` does, with an error about GPUs that exist and are not allowed in other words."""
+    """Call `find_wanted`; if a GPU exists but is not allowed, say so in the error."""
     try:
         return find_wanted(host, request, rules)
     except RequestError as error:
@@ -135,7 +135,7 @@ def _find_wanted_within(
 
 
 def _require_within(permission: Permission, count: int) -> None:
-    """Raise NotAllowed if a user requests more GPUs than ever allowed."""
+    """Raise NotAllowed if a user requests more GPUs than they may ever have."""
     if permission.gpus != NO_LIMIT and count > permission.gpus:
         most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
         who = permission.who if permission.is_together else "you"

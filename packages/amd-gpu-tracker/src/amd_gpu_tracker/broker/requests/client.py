@@ -1,4 +1,4 @@
-"""Ask the broker: one request, and its answers until the last. It loads little, because a thousand may wait."""
+"""Send one request to the broker and read its answers. Imports little, because a thousand clients may wait."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from amd_gpu_tracker.broker.requests.protocol import (
 )
 from amdgpu_discovery.errors import ToolkitError
 
-# systemd starts a broker that was killed again in a moment; one that is gone for longer was taken away.
+# systemd restarts a killed broker at once; one that stays away longer was removed.
 PATIENCE_SECONDS = 20.0
 AGAIN_SECONDS = 0.1
-# How long it leaves a socket alone whose queue is full.
+# Pause before connecting again to a socket whose backlog is full.
 FULL_SECONDS = 0.01
-# Who is told nothing gives up after its time and this, and a service that is there says at once what is waited for.
+# A client waits at least this long for its first answer, which a running service sends at once.
 FIRST_WORD_SECONDS = 10.0
-# Many times what systemd takes to start the service.
+# Many times what systemd needs to start the service.
 ANSWER_SECONDS = 10.0
-# Many times an answer: what is longer is none.
+# Many times the size of an answer; anything longer is invalid.
 MOST_BYTES = 16 * LARGEST_LINE
 CODE_OF_TIME_OVER = 12
 
 
 class Refused(ToolkitError):
-    """What the broker refused, in its words and with its exit code."""
+    """A refusal of the broker, with its message and exit code."""
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int = 1) -> None:
         super().__init__(message, hint=hint)
@@ -44,7 +44,7 @@ class Refused(ToolkitError):
 
 
 class ServiceGone(ToolkitError):
-    """The broker was there and is not any more."""
+    """The broker has stopped."""
 
     exit_code = 12
 
@@ -59,12 +59,13 @@ def is_answered(path: str) -> bool:
 
 
 def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
-    """Return whether a process answers at a socket within some seconds, and does not only listen there."""
+    """Return whether a process at a socket answers within `seconds`, and does not only listen."""
     end = time.monotonic() + seconds
     try:
         with connect(path, seconds) as connected:
             connected.settimeout(max(0.001, end - time.monotonic()))
-            # That is no request, which is said, and nothing is done. Who is sent away was told why already.
+            # An empty line is no request: the broker refuses it and does nothing. A client it sent away has an answer
+            # already.
             with suppress(BrokenPipeError):
                 connected.sendall(b"\n")
             return bool(connected.recv(1))
@@ -80,11 +81,11 @@ def ask(
     tell: Callable[[str], None] = print,
     find_again: Callable[[], str] | None = None,
 ) -> Answer | None:
-    """Return the last answer to a request, None where no process listens; Refused, ServiceGone.
+    """Return the last answer to a request, None if no process listens; Refused, ServiceGone.
 
-    `tell` is called with what is waited for. A process that asks for GPUs connects again where the broker was started
-    again: its place, and what it was given, are its own. Whether anything else was done cannot be told then.
-    `find_again` returns where a process listens if none did at `path`.
+    `tell` gets each message about what the job waits for. If the broker restarts, a client that runs a job reconnects:
+    its place and its GPUs remain its own. For other requests it is then unknown whether the broker carried them out.
+    `find_again` returns the socket of a process that listens if none did at `path`.
     """
     since = time.monotonic()
     lost_at: float | None = None
@@ -92,7 +93,7 @@ def ask(
 
     def tell_once(sentence: str) -> None:
         nonlocal told
-        # A broker that was started again does not know what was told before.
+        # A restarted broker does not know what it sent before.
         if sentence != told:
             tell(sentence)
         told = sentence
@@ -118,12 +119,9 @@ def ask(
 
 
 def connect(path: str, seconds: float | None = None) -> socket.socket:
-    """Return a connection to the broker, for whose every step there are some seconds, None for as many as it takes.
-
-    OSError.
-    """
+    """Return a connection to the broker. Each step may take `seconds`; None means no time limit. OSError."""
     directory, name = os.path.split(path)
-    # A path of a socket has 107 bytes at most; that of a simulated host may be longer.
+    # A socket path is limited to 107 bytes, and the path on a simulated host may be longer.
     opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(seconds)
@@ -134,7 +132,7 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
                 connected.connect(f"/proc/self/fd/{opened}/{name}")
                 break
             except BlockingIOError:
-                # Many ask at once. A socket with a time limit is told so instead of waiting (unix(7), EAGAIN).
+                # The backlog is full. A socket with a time limit gets EAGAIN at once instead of waiting (unix(7)).
                 if time.monotonic() >= until:
                     raise
                 time.sleep(FULL_SECONDS)
@@ -149,9 +147,9 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
 def _converse(
     connected: socket.socket, request: Request, since: float, timeout: float | None, tell: Callable[[str], None]
 ) -> Answer | None:
-    """Return the last answer, None where the connection ended before; Refused, also where the time is over."""
+    """Return the last answer, None if the connection ended before it; Refused, also when the time limit is reached."""
     try:
-        # Who is sent away was told why already.
+        # A client that was sent away has an answer already.
         with suppress(BrokenPipeError):
             connected.sendall(format_request(request))
         for answer in _read_answers(connected, request, since, timeout):
@@ -169,7 +167,7 @@ def _converse(
 def _read_answers(connected: socket.socket, request: Request, since: float, timeout: float | None) -> Iterator[Answer]:
     rest = b""
     deadline = None if timeout is None else since + timeout
-    # Who has no time gets what is free.
+    # Even a client with a time limit of 0 gets GPUs that are free.
     until = None if deadline is None else max(deadline, time.monotonic() + FIRST_WORD_SECONDS)
     while True:
         connected.settimeout(None if until is None else max(0.001, until - time.monotonic()))
@@ -191,10 +189,10 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
 
 
 def with_names(answer: Answer) -> str:
-    """Return the message of an answer with the names of people."""
+    """Return the message of an answer with the names of users in it."""
     if not answer.people:
         return answer.message
-    # Most requests name no other user.
+    # Imported here, because most answers name no other user.
     from amd_gpu_tracker.errors import name_people
     from amdgpu_discovery.people import name_of_person, title_of_person
 

@@ -1,4 +1,4 @@
-"""One client's connection: a line comes in, answers go out, and the server waits for neither. Users take turns."""
+"""The connection of one client. The server never waits for it: reads and writes do not block, and users take turns."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from amd_gpu_tracker.broker.requests.protocol import (
     parse_request,
 )
 
-# What a client may leave unread before it loses its connection: many answers.
+# A client that leaves this much unread, which is many answers, loses its connection.
 MOST_UNREAD = 64 * 1024
-# How long a client may take for its one line, and to read the last answer.
+# Time limit for a client to send its line, and to read the last answer.
 SILENCE_SECONDS = 10.0
 Item = TypeVar("Item")
-# Of one user, before it is the next one's turn; a request takes 5 to 20 milliseconds and is not interrupted.
+# Time for one user before the next one's turn. A request takes 5 to 20 milliseconds and is not interrupted.
 TURN_SECONDS = 0.01
 
 
 def has_hung_up(connected: socket.socket) -> bool:
-    """Return whether the other end was closed, with whatever it sent before."""
+    """Return whether the other end is closed, even if it sent something before."""
     poll = select.poll()
     poll.register(connected, 0)
     return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 class Connection:
-    """A client; `pidfd` is that of its process, `now` a clock."""
+    """A client. `pidfd` is that of its process; `now` returns the time."""
 
     def __init__(self, connected: socket.socket, peer: Peer, pidfd: int, now: Callable[[], float]) -> None:
         self._socket = connected
@@ -47,35 +47,35 @@ class Connection:
         self._incoming = b""
         self._outgoing = b""
         self.has_asked = False
-        # Whether the last answer is on its way, and whether the connection is over.
+        # Whether the last answer is on its way, and whether the connection has ended.
         self.is_last = False
         self.is_closed = False
-        # Whether an answer was sent to a client that had gone.
+        # Whether the client had gone when an answer was sent.
         self.is_lost = False
         self.deadline: float | None = self._now() + SILENCE_SECONDS
 
     def fileno(self) -> int:
-        """Return the descriptor of its socket."""
+        """Return the descriptor of the socket."""
         return self._socket.fileno()
 
     def is_gone(self) -> bool:
-        """Return whether the client has gone, so that it can be given nothing."""
+        """Return whether the client has gone, so that it can get nothing."""
         return self.is_closed or has_ended(self.pidfd)
 
     def is_over(self, now: float) -> bool:
-        """Return whether it is closed, or has been silent for too long."""
+        """Return whether the connection is closed, or has been silent for too long."""
         return self.is_closed or (self.deadline is not None and now >= self.deadline)
 
     def read(self) -> Request | None:
-        """Return the request once it is whole; None before, and when the client is gone. ProtocolError."""
+        """Return the request once it is complete; None before, and if the client has gone. ProtocolError."""
         try:
-            # Where nobody is left to whom an answer could go, nothing is read.
+            # Do not read a request if nobody is left to answer.
             more = b"" if not self.has_asked and has_hung_up(self._socket) else self._socket.recv(LARGEST_LINE)
         except BlockingIOError:
             return None
         except OSError:
             more = b""
-        # One request for each connection: who sends on and on would keep this busy.
+        # Each connection carries one request, so that no client can keep the server busy.
         if not more or self.has_asked:
             self.is_closed = True
             return None
@@ -89,7 +89,7 @@ class Connection:
         return parse_request(line)
 
     def say(self, answer: Answer) -> None:
-        """Send an answer, as far as the client takes it now."""
+        """Send an answer, as far as the client reads it now."""
         if self.is_closed:
             self.is_lost = True
         elif not self.is_last:
@@ -103,12 +103,12 @@ class Connection:
         self.is_closed = self.is_closed or not self._outgoing
 
     def pass_on(self) -> tuple[int, bytes]:
-        """Leave the last answer to another process; return the socket's descriptor, and what is to be sent before."""
+        """Let another process send the last answer; return the socket's descriptor and the bytes to send before it."""
         unsent, self._outgoing, self.is_closed = self._outgoing, b"", True
         return self.fileno(), unsent
 
     def write(self) -> None:
-        """Send what is left."""
+        """Send what is left, as far as the client reads it now."""
         try:
             sent = self._socket.send(self._outgoing) if self._outgoing else 0
         except BlockingIOError:
@@ -126,13 +126,13 @@ class Connection:
         return bool(self._outgoing)
 
     def close(self) -> None:
-        """Close everything."""
+        """Close the socket and the pidfd."""
         self._socket.close()
         os.close(self.pidfd)
 
 
 class FairTurns(Generic[Item]):
-    """Queues by user. `now` is a clock."""
+    """A queue of items for each user, served in turns. `now` returns the time."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._queues: dict[int, deque[Item]] = {}
@@ -142,15 +142,15 @@ class FairTurns(Generic[Item]):
         return sum(map(len, self._queues.values()))
 
     def count_of(self, uid: int) -> int:
-        """Return how much is to be done for a user."""
+        """Return the number of a user's items."""
         return len(self._queues.get(uid, ()))
 
     def add(self, uid: int, item: Item) -> None:
-        """Add something that is to be done for a user, behind the rest."""
+        """Add an item to the end of a user's queue."""
         self._queues.setdefault(uid, deque()).append(item)
 
     def take(self, seconds: float = TURN_SECONDS) -> Iterator[Item]:
-        """Yield what is done in one round: of each user one item, and more until its caller has spent `seconds`."""
+        """Yield the items of one round: one of each user, and more until the user's `seconds` are spent."""
         for uid in list(self._queues):
             queue, end = self._queues[uid], self._now() + seconds
             while queue:

@@ -1,7 +1,7 @@
-"""Names of jobs that tell others nothing: what is written down is a word that only their owner's name leads to.
+"""Private names of jobs: files have a word in place of the name, which only somebody who knows the name can find.
 
-Leases, tickets and the history are files that all users may read, and every list, refusal and metric comes from them;
-so the name never gets there. A secret that only root reads keeps others from trying names.
+All users may read leases, tickets and the history, and all lists, refusals and metrics come from these files. So a
+private name never gets there. A secret that only root can read keeps other users from trying names.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from amdgpu_discovery.plain_files import read_plain_file
 KEPT_IN = "job-names.secret"
 SECRET_BYTES = 32
 PREFIX = "job-"
-# Of 8 bits each: two names of one user are one word once in a million million.
+# With 8 bits each, two names of one user get the same word once in a million million.
 WORD_BYTES = 5
 
 
 class JobNames:
-    """What jobs are called in files; `has(owner, name)` says whether one exists, `has(0, name, person)` by sudo.
+    """Names of jobs in files.
 
-    A job keeps what it is called there while it exists, also where names become private or public meanwhile.
+    `has(owner, name)` returns whether a job exists, and `has(0, name, person)` whether this person made one with sudo.
+    A job keeps its name in files as long as it exists, even if names become private or public meanwhile.
     """
 
     def __init__(self, state: State, has: Callable[..., bool]) -> None:
@@ -34,9 +35,9 @@ class JobNames:
         self.are_private = False
 
     def hide(self, request: Request, uid: int, owner: int | None) -> Request:
-        """Return a request with the names by which its jobs are written down; FileError.
+        """Return the request of user `uid` with the names that its jobs have in files; FileError.
 
-        Of user `uid`; `owner` is the reservation's owner, None for any user.
+        `owner` is the owner of the reservation, None for any user.
         """
         if not self.are_private and not os.access(self._kept_in, os.R_OK):
             return request
@@ -46,7 +47,7 @@ class JobNames:
         return request.replace(name=name, reservation=inside)
 
     def _name(self, owner: int, name: str, *, is_new: bool) -> str:
-        """Return the word for a name, also of a job made with sudo; the name itself if it is of a list, or in files."""
+        """Return a job's name in files; `name` may be that already, copied from a list, and sudo may have been used."""
         word = self._word(owner, name)
         found = next((each for each in (word, name) if self._has(owner, each)), "")
         if found or is_new:
@@ -55,7 +56,7 @@ class JobNames:
         return by_sudo if self._has(0, by_sudo, owner) else name
 
     def _word(self, owner: int, name: str) -> str:
-        # Only where names are private; it loads OpenSSL.
+        # Imported here, only for private names: it loads OpenSSL.
         from hashlib import blake2s
 
         self._secret = self._secret or self._read_secret()

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: what the kernel says, and nothing that the client says."""
+"""Identify the process at the other end of a connection, by what the kernel reports and nothing the client sends."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import person_behind
 from amdgpu_discovery.value import Value
 
-# Of asm-generic/socket.h; Python has no names for them.
+# From asm-generic/socket.h; Python has no names for them.
 SO_PEERGROUPS = 59
 SO_PEERPIDFD = 77
-# What Python's getsockopt holds at most, 256 groups.
+# The most that Python's getsockopt returns: 256 groups.
 GROUPS_BYTES = 1024
 CREDENTIALS = struct.Struct("iII")
 SUBORDINATE_FILE = "/etc/subuid"
 
 
 class PeerRefused(ToolkitError):
-    """A process that is given nothing, because it cannot be told whose it is."""
+    """A process that gets nothing, because its user is uncertain."""
 
     exit_code = 3
 
 
 class Peer(Value):
-    """A process that asks.
+    """A process that sends a request.
 
     Attributes:
         uid: Its user.
         gids: Its groups.
-        process: Which process it is.
-        login: Who logged in, where the kernel knows (`audit`); None where it does not.
-        may_lack_groups: Whether it may have dropped groups, which takes no right in a user namespace of one's own.
+        process: Its process id and start time.
+        login: The user who logged in, if the kernel knows (`audit`); else None.
+        may_lack_groups: Whether it may have dropped groups. In its own user namespace this needs no privilege.
     """
 
     uid: int
@@ -47,14 +47,14 @@ class Peer(Value):
     may_lack_groups: bool = False
 
     def person(self, behind: int | None) -> int | None:
-        """Return whose the process is, as `person_behind` does; root's client says who called sudo."""
+        """Return the person as `person_behind` does; `behind` is the caller of sudo, as root's client reports."""
         return person_behind(self.uid, login=self.login, sudo=behind)
 
 
 def find_peer(connection: socket.socket, processes: Processes) -> tuple[Peer, int]:
-    """Return who is at the other end of a connection, and a pidfd of that process. PeerRefused.
+    """Return the process at the other end of a connection, and its pidfd. PeerRefused.
 
-    A pidfd is given for a process that has ended, too, so that it has to be asked before anything is given.
+    The process may end at any time: check the pidfd before giving it anything.
     """
     pid, uid, gid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
     if pid <= 0:
@@ -69,7 +69,7 @@ def find_peer(connection: socket.socket, processes: Processes) -> tuple[Peer, in
 
 
 def find_uid(connection: socket.socket) -> int:
-    """Return whose process connected; it costs one system call, where `find_peer` costs a dozen."""
+    """Return the uid of the process that connected. This takes one system call, `find_peer` a dozen."""
     return int(CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[1])
 
 
@@ -86,9 +86,9 @@ def no_account(uid: int) -> PeerRefused:
 
 
 class Subordinates:
-    """The uids without an account: that of nobody, and those that users' containers run with.
+    """The uids without an account: nobody's, and the subordinate uids of users' containers.
 
-    The file is read again where it has changed.
+    The file is read again when it has changed.
     """
 
     def __init__(self, host: Host) -> None:
@@ -115,20 +115,20 @@ class Subordinates:
 def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidfd: int) -> Peer:
     process = processes.find(pid)
     uids = processes.uids(pid)
-    # What has entered a user namespace never leaves it.
+    # A process that has entered a user namespace never leaves it.
     may_lack_groups = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
-    # Asked last: what was read is of this process only where it lives still.
+    # Checked last: what was read is about this process only if it is still alive.
     if process is None or has_ended(pidfd):
         raise PeerRefused("the requesting process has ended")
     if set(uids) != {uid}:
-        # It is to become the caller's job, but runs partly as another user, as a setuid program does.
+        # The process is to become the caller's job, but runs partly as another user, as a setuid program does.
         raise PeerRefused(f"the process {pid} runs as several users", hint="run the command without a setuid program")
     return Peer(uid=uid, gids=gids, process=process, login=processes.login(pid), may_lack_groups=may_lack_groups)
 
 
 def _open_pidfd(connection: socket.socket, pid: int) -> int:
     try:
-        # Linux 6.5: of the very process that connected.
+        # Since Linux 6.5: the pidfd of the very process that connected.
         return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4), "little")
     except OSError:
         pass
@@ -142,7 +142,7 @@ def _read_groups(connection: socket.socket, processes: Processes, pid: int) -> t
     try:
         content = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
     except OSError:
-        # More groups than fit; those of the process are the same unless it changed them since.
+        # The groups do not fit. Those of the process are the same, unless it changed them since it connected.
         return tuple(processes.gids(pid))
     return struct.unpack(f"{len(content) // 4}I", content)
 

@@ -1,7 +1,7 @@
-"""Who may reserve GPUs, how many at once, and among which.
+"""Rules for who may reserve GPUs, how many at once, and among which.
 
-The administrator's words, `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=4:together` and `everyone`,
-name users and groups by number as well, because names are not looked up when GPUs are given.
+Rules such as `alice=1001:gpus=2:time=24h:groups=notebooks`, `@gpu=44:gpus=4:together` and `everyone` also have the
+numbers of users and groups, because names are not looked up when GPUs are given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EVERYONE = "everyone"
 GROUP_SIGN = "@"
 TOGETHER = "together"
-# The order in which those who wait are served: who used the fewest GPU-seconds lately first, or who came first.
+# The order of waiting jobs: first the person who used the fewest GPU-seconds lately, or first come, first served.
 FAIR = "fair"
 FIFO = "fifo"
 NO_LIMIT = 0
@@ -35,22 +35,22 @@ MOST_SECONDS = 366 * 86400
 
 
 class NotAllowed(ToolkitError):
-    """A user who may not reserve GPUs, or not these, or not so many."""
+    """A user who may not reserve GPUs at all, these GPUs, or so many."""
 
     exit_code = 3
 
 
 class Permission(Value):
-    """A user's permission.
+    """A rule for a user, a group or everyone.
 
     Attributes:
         who: A user's name, `@` and a group's name, or `everyone`.
         number: Number of the user or group; None for everyone.
-        gpus: How many GPUs at once; 0 where that is not limited.
-        seconds: For how long each job and reservation may have them; 0 where that is not limited.
-        groups: Groups of GPUs among which; () for all GPUs.
-        is_together: Whether all members of the group together have so many GPUs at once, not each of them.
-        is_excluded: Whether it allows nothing, whatever rules for groups or everyone say.
+        gpus: How many GPUs at once; 0 for no limit.
+        seconds: How long a job or reservation may last; 0 for no limit.
+        groups: The groups of GPUs to choose from; () for all GPUs.
+        is_together: Whether `gpus` counts for all members of the group together, and not for each of them.
+        is_excluded: Whether it allows nothing, whatever rules for groups or everyone allow.
     """
 
     who: str
@@ -63,12 +63,12 @@ class Permission(Value):
 
     @property
     def group(self) -> int | None:
-        """Return the group whose members have GPUs by this, None for the user's own rule or everyone's."""
+        """Return the number of the group that the rule is for; None if it is for a user or everyone."""
         return self.number if self.is_of_group else None
 
     @property
     def is_of_group(self) -> bool:
-        """Return whether it is about the members of a group."""
+        """Return whether the rule is for the members of a group."""
         return self.who.startswith(GROUP_SIGN)
 
 
@@ -76,16 +76,16 @@ ROOT = Permission(who="root", number=0)
 
 
 class Terms(Value):
-    """Who may, and how.
+    """The administrator's terms for reserving GPUs.
 
     Attributes:
-        rules: What is said about choices.
+        rules: The rules for choices.
         permissions: Who may reserve GPUs.
         order: `fair` or `fifo`.
-        is_reserved: Whether only those who have reserved a GPU may open its nodes.
-        hears_rules: Whether clients say themselves what counts for choices: all are programs of this process's user.
+        is_reserved: Whether only users who have reserved a GPU may open its nodes.
+        hears_rules: Whether clients send their own rules for choices: all are programs of this process's user.
         idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
-        has_private_names: Whether jobs are written down without the names that people gave them.
+        has_private_names: Whether files have words in place of the names that people gave their jobs.
     """
 
     rules: ChoiceRules = NO_RULES
@@ -97,12 +97,12 @@ class Terms(Value):
     has_private_names: bool = False
 
 
-# Reads the terms of a host; ToolkitError where they cannot be read.
+# Reads the terms of a host; raises ToolkitError if they cannot be read.
 FindTerms = Callable[[Host], Terms]
 
 
 def parse_permission(text: str) -> Permission:
-    """Return what one of the administrator's words says; ValueError."""
+    """Parse a rule as the administrator writes it; ValueError."""
     whose, *limits = text.split(":")
     who, _, number = whose.partition("=")
     if not is_name(who) or (who == EVERYONE) != (number == ""):
@@ -119,7 +119,7 @@ def parse_permission(text: str) -> Permission:
 
 
 def format_permission(permission: Permission) -> str:
-    """Return a permission as one of the administrator's words."""
+    """Return a rule as the administrator writes it."""
     number = "" if permission.number is None else f"={permission.number}"
     gpus = f":gpus={permission.gpus}" if permission.gpus or permission.is_excluded else ""
     gpus += ":together" if permission.is_together else ""
@@ -129,10 +129,10 @@ def format_permission(permission: Permission) -> str:
 
 
 def find_permission(permissions: Iterable[Permission], uid: int, gids: Collection[int]) -> Permission | None:
-    """Return the permission that counts for a user, None if there is none.
+    """Return the rule that counts for a user, None if there is none.
 
-    One for the user goes before those for groups, and these go before that for everyone. Of several groups the one
-    that allows most counts.
+    A rule for the user goes before those for groups, and these go before the one for everyone. Of several groups, the
+    rule that allows most counts.
     """
     permissions = list(permissions)
     own = [each for each in permissions if each.number == uid and not each.is_of_group]
@@ -142,7 +142,7 @@ def find_permission(permissions: Iterable[Permission], uid: int, gids: Collectio
 
 
 def require_permission(terms: Terms, peer: Peer) -> Permission:
-    """Return the permission of a process; NotAllowed. Root needs none, nor does a caller for its own process."""
+    """Return the rule for a process, or raise NotAllowed. Root and the user of this process need none."""
     if peer.uid in (0, os.geteuid()):
         return ROOT
     found = find_permission(terms.permissions, peer.uid, peer.gids)
@@ -150,16 +150,16 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
         hint = f"ask the administrator for 'sudo amd-ctk users allow {peer.uid}'"
         raise NotAllowed("you may not reserve GPUs on this host", hint=hint)
     if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
-        # A member of a group who dropped it would have more than the group's rule allows.
+        # Without the group's rule, a member who dropped the group might have more GPUs than that rule allows.
         problem = "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing"
         raise NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")
     return found
 
 
 def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
-    """Return what a process may for what it asks; NotAllowed. What is spare takes nothing: no limit counts.
+    """Return the limits for a request; NotAllowed. Spare jobs take GPUs from nobody, so they have no limits.
 
-    Root may everything, but who became root by sudo keeps the own limits.
+    Root may reserve all GPUs, but a user who became root by sudo keeps the user's own limits.
     """
     permission, person = require_permission(terms, peer), peer.person(request.behind)
     if person and not peer.uid:
@@ -185,7 +185,7 @@ def format_held(permission: Permission, held: int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a user, @group or everyone can be written like this in the settings."""
+    """Return whether the settings can contain this name of a user, @group or everyone."""
     name = text.removeprefix(GROUP_SIGN)
     return bool(name) and name.isprintable() and not set(" =:,") & set(name)
 

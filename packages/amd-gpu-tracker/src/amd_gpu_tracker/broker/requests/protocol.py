@@ -1,6 +1,6 @@
-"""What a client and the broker say to each other: one JSON object a line.
+"""The protocol between clients and the broker: one JSON object a line.
 
-A connection is one request and its answers. The client sends one line; `waiting` may come many times, and `granted`,
+A connection carries one request and its answers. The client sends one line. `waiting` may come many times; `granted`,
 `done` or `refused` is the last.
 """
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 VERSION = 1
-# Where the socket is, which packages let systemd make.
+# The socket. In packages, systemd makes it.
 SOCKET = "/run/amd-container-toolkit/gpus.socket"
 LARGEST_LINE = 4096
 LONGEST_REQUEST = 1024
 LONGEST_NAME = 64
-# Of a message in an answer: the line has to hold its hint and JSON's escapes, too.
+# The limit of a message in an answer: the line also holds the hint and JSON's escapes.
 LONGEST_MESSAGE = 500
-# A reservation by hand lasts this long at most.
+# The longest time for which users can reserve GPUs.
 MOST_SECONDS = 30 * 86400
 MOST_GPUS = 1024
 LARGEST_UID = (1 << 32) - 2
@@ -41,7 +41,7 @@ RELEASE = "release"
 CANCEL = "cancel"
 KEEP = "keep"
 END = "end"
-# What asks for GPUs.
+# Verbs that ask for GPUs.
 FOR_GPUS = (RUN, PREVIEW, RESERVE)
 VERBS = (*FOR_GPUS, RELEASE, CANCEL, KEEP, END)
 
@@ -54,27 +54,27 @@ SAME_VERSION = "install the same version on both sides"
 
 
 class ProtocolError(ToolkitError):
-    """A line that is no request, or no answer."""
+    """A line that is not a request or an answer."""
 
     exit_code = 2
 
 
 class Request(Value):
-    """What a client asks for.
+    """A client's request.
 
     Attributes:
-        verb: `run` (GPUs for the asking process), `preview` (what that would be given now), `reserve` (for later),
-            `release`, `cancel`, `keep` (for longer), `end`.
+        verb: `run` (GPUs for the asking process), `preview` (what it would get now), `reserve` (for later), `release`,
+            `cancel`, `keep` (for longer), `end`.
         name: Name of the job or reservation.
         gpus: Which GPUs, as in AMD_VISIBLE_DEVICES.
         wait: Whether to wait in line.
-        seconds: How long a reservation lasts; of what is kept, from now.
+        seconds: How long a reservation lasts; for `keep`, from now.
         reservation: Name of the reservation in which a job is to run; "" for none.
-        numbers: The GPUs that may be meant, as those of a batch job; None for all.
+        numbers: The GPUs that the request may mean, such as those of a batch job; None for all.
         owner: Whose job or reservation is meant; only root may name another user.
-        behind: The user who became root by sudo, as root's client says; others are not asked.
-        rules: What a program says about choices, as `rules_as_told` has it; heard by who stands in for the service.
-        spare: Whether it wants GPUs only until another job waits for them; None for no, which earlier services know.
+        behind: The user who became root by sudo, as root's client reports; ignored from other users.
+        rules: A program's own rules for choices, from `rules_as_told`; only the service's stand-in reads them.
+        spare: Whether it wants GPUs only until another job waits for them. None for no, for services before this field.
     """
 
     verb: str = ""
@@ -91,17 +91,17 @@ class Request(Value):
 
 
 class Answer(Value):
-    """What the broker says.
+    """An answer of the broker.
 
     Attributes:
-        kind: `waiting`, `granted`, `done` or `refused`; "" where no service answered.
-        message: What a person is told; of a preview without GPUs, what the job would wait for.
-        hint: What to do next; "" where there is nothing to say.
-        exit_code: What the client ends with where it is refused.
+        kind: `waiting`, `granted`, `done` or `refused`; "" if no service answered.
+        message: The text for the user; in a preview without GPUs, what the job would wait for.
+        hint: What to do next; "" for nothing.
+        exit_code: The exit code of a client that is refused.
         numbers: The GPUs that were granted.
-        environment: The variables by which a program has them.
-        seconds: For how long at most; 0 where that is not limited.
-        people: Users in the message, in which `{1000}` stands for the name of user 1000: only the client looks it up.
+        environment: The variables that make a program use these GPUs.
+        seconds: The time limit; 0 for none.
+        people: Users in the message, where `{1000}` stands for the name of user 1000. The client looks names up.
     """
 
     kind: str = ""
@@ -115,14 +115,14 @@ class Answer(Value):
 
 
 def find_socket(host: Host) -> str:
-    """Return where the broker's socket is, "" if there is none."""
+    """Return the path of the broker's socket, "" if there is none."""
     path = host.path(SOCKET)
     return path if os.path.exists(path) else ""
 
 
 def format_request(request: Request) -> bytes:
-    """Return a request as a line; ProtocolError where it is too long."""
-    # A service from before an upgrade knows fewer words.
+    """Return a request as a line; ProtocolError if it is too long."""
+    # A service of an earlier version knows fewer fields.
     fields = {name: value for name, value in request.as_dict().items() if value is not None}
     line = dumps({"version": VERSION, **fields}) + b"\n"
     if len(line) > LARGEST_LINE:
@@ -131,7 +131,7 @@ def format_request(request: Request) -> bytes:
 
 
 def parse_request(line: bytes) -> Request:
-    """Return what a line asks for; ProtocolError for everything that `format_request` does not write."""
+    """Parse a request; ProtocolError for everything that `format_request` does not write."""
     request: Request = _parse(line, Request)
     _require_numbers(request.numbers or ())
     if not _is_sound(request):
@@ -140,13 +140,13 @@ def parse_request(line: bytes) -> Request:
 
 
 def format_answer(answer: Answer) -> bytes:
-    """Return an answer as a line; what is too long is cut off."""
+    """Return an answer as a line; texts that are too long are cut off."""
     cut = answer.replace(message=answer.message[:LONGEST_MESSAGE], hint=answer.hint[:LONGEST_MESSAGE])
     return dumps({"version": VERSION, **cut.as_dict()}) + b"\n"
 
 
 def parse_answer(line: bytes) -> Answer:
-    """Return what the broker says; ProtocolError where it is no answer."""
+    """Parse an answer; ProtocolError if it is none."""
     answer: Answer = _parse(line, Answer)
     if not answer.kind:
         raise ProtocolError("the answer cannot be understood")
@@ -155,21 +155,21 @@ def parse_answer(line: bytes) -> Answer:
 
 
 def refusal(error: ToolkitError) -> Answer:
-    """Return the answer that passes an expected failure on."""
+    """Return the answer for an expected failure."""
     template, people = (error.template, error.people) if isinstance(error, PeopleNamed) else (error.message, ())
     return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
 
 
 def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
-    """Return what a client says of its rules: all but their numbers, and only the groups that its choice names."""
+    """Return the rules as a client sends them: without numbers, and only with groups that its choice names."""
     named = {each.wanted for each in choice.conditions} if choice else set()
     groups = {name: request for name, request in rules.groups.items() if name in named}
     return {**rules.as_dict(), "groups": groups, "limits": rules.limits.as_dict(), "numbers": None}
 
 
 def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
-    """Return the rules that a client told; ProtocolError where these are none."""
-    # A client that waits does without.
+    """Return the rules that a client sent; ProtocolError if they are invalid."""
+    # Imported here, because waiting clients do not need them.
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.health.limits import HealthLimits
 
