@@ -1,4 +1,4 @@
-"""Make GPUs exclusive or shared. Those that several containers use, or a rootless one, stay shared."""
+"""Make GPUs exclusive or shared. GPUs of a rootless container, or of several containers, stay shared."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class AccessibilityChange(Value):
-    """What became of a request to make GPUs exclusive or shared.
+    """The result of a request to make GPUs exclusive or shared.
 
     Attributes:
-        tracked: False where the tracker is disabled; nothing was done then.
-        changed: Numbers of the GPUs that are as requested now.
+        tracked: False if the tracker is disabled; then nothing was done.
+        changed: Numbers of the GPUs that are now as requested.
         already: Those of them that were so before.
         in_use: Numbers of GPUs that cannot be exclusive, because several containers use them.
         rootless: Numbers of GPUs that cannot be exclusive, because a rootless container uses them.
-        broken_ranges: Items of the request that look like ranges and are none.
-        unknown: Other items of the request that name no GPU; the whole of a request that asks for none, such as "".
+        broken_ranges: Items of the request that look like ranges but are not.
+        unknown: Other items of the request that name no GPU; the whole request if it asks for none, such as "".
     """
 
     tracked: bool
@@ -50,12 +50,12 @@ class AccessibilityChange(Value):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether all that was asked for was done."""
+        """Return whether the whole request was carried out."""
         return self.tracked and not (self.in_use or self.rootless or self.broken_ranges or self.unknown)
 
 
 class _Request(Value):
-    """What was asked for, with what is read before the lock is taken: a user or a driver must not make others wait."""
+    """A request, and what is read before the lock is taken: a user or a driver must not delay others."""
 
     text: str
     exclusive: bool
@@ -89,8 +89,8 @@ def change_accessibility(
 def preview_accessibility(
     book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
 ) -> AccessibilityChange:
-    """Return what `change_accessibility` would do now for root, without the lock and with nothing written."""
-    # A user has leases elsewhere, which say nothing about root's containers.
+    """Return what `change_accessibility` would do now for root. Takes no lock and writes nothing."""
+    # A user's own leases are elsewhere, and do not include root's containers.
     book = Book(State(book.state.host), book.processes)
     state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
     policy = state.read_policy()
@@ -100,7 +100,7 @@ def preview_accessibility(
 
 
 def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRules) -> _Request:
-    # Every command of the tracker loads this module.
+    # Imported here, because every command of the tracker loads this module.
     from amdgpu_discovery.choices.grammar import parse_choice
 
     choice, host = parse_choice(request), book.state.host
@@ -118,13 +118,13 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
 def _plan(
     book: Book, asked: _Request, policy: Policy, scan_now: Callable[[], LeaseScan]
 ) -> tuple[Policy, Sequence[GpuLocation], AccessibilityChange]:
-    """Return the policy for the GPUs as they are now, those that change, and what is said about that."""
+    """Return the policy for the current GPUs, the GPUs that change, and the result to report."""
     gpus = locate_gpus(book.state.host)
     match = match_gpus(book.state.host, policy, gpus)
     require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, asked.choice))
     fitting = _find_fitting(book.state, asked.choice, asked.rules) if asked.choice else ()
     resolution = Resolution(gpus=tuple(fitting)) if asked.choice else resolve(gpus, asked.text)
-    # A request that means nothing removes no lease.
+    # Scan only now, so that an invalid request removes no lease.
     scan = scan_now()
     if asked.choice and asked.choice.needs_tracker:
         chosen = _choose(book.state, asked.choice, fitting, asked, policy=match.policy, scan=scan)
@@ -146,7 +146,7 @@ def _plan(
 
 
 def _find_fitting(state: State, choice: Choice, rules: ChoiceRules) -> Sequence[Gpu]:
-    # Most requests name GPUs.
+    # Imported here, because most requests name GPUs.
     from amdgpu_discovery.choices.candidates import find_candidates
     from amdgpu_discovery.discover import find_gpus
 
@@ -167,10 +167,10 @@ def _choose(
 
 
 def _share_what_users_took(book: Book, gpus: list[GpuLocation]) -> list[GpuLocation]:
-    """Make GPUs shared again that a rootless container took while they became exclusive; return these.
+    """Share GPUs again that a rootless container took while they became exclusive; return these GPUs.
 
-    Users have locks of their own. Their containers write a lease and then read the policy, so root looks once more in
-    the other order: one of both sees the other.
+    Users have their own locks. Their containers write a lease and then read the policy, and root reads the leases after
+    it has written the policy. So at least one of the two sees the other.
     """
     users = read_user_leases(book.state, book.processes)
     try:

@@ -1,7 +1,7 @@
 """Adopt the containers that run when the tracker is enabled or reset: give them leases as if they had claimed.
 
-Who starts a container reads the policy before it claims, so: the policy is written first, then containers are looked
-for, and again until no process that may have read the policy before is still making one.
+A start reads the policy before it claims. So write the policy first, then look for containers, and repeat this until no
+process that may have read the old policy is still making one.
 """
 
 from __future__ import annotations
@@ -34,22 +34,19 @@ if TYPE_CHECKING:
 
     Tell = Callable[[str], None]
 
-# A create is done in less than a second, unless its engine waits for something itself.
+# Creating a container takes less than a second, unless its engine itself waits.
 PATIENCE_SECONDS = 10.0
 POLL_SECONDS = 0.05
-# Of users with rootless containers that are named.
+# At most so many users with rootless containers are named.
 MOST_USERS = 8
 
 
 def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
-    """Give every container of root that runs, and has GPUs, a lease; `tell` says which, and which could not be.
-
-    `since` is when the policy was written, in seconds since boot.
-    """
+    """Give each running container of root with GPUs a lease; `tell` gets a sentence about each, even on failure."""
     said: set[str] = set()
 
     def tell_once(sentence: str) -> None:
-        # Each scan sees the same containers again.
+        # Each scan finds the same containers again.
         if sentence not in said:
             said.add(sentence)
             tell(sentence)
@@ -68,31 +65,31 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
 
 
 def take_over_at_start(state: State, processes: Processes) -> None:
-    """Take over the state of AMD's toolkit 1.x for a container that starts: begin the history, and adopt what runs.
+    """Take over the state of AMD's toolkit 1.x at a container's start: begin the history, and adopt running containers.
 
-    The caller holds the lock, and is itself one of those who make a container now, so it does not wait for others.
-    StateError as `State.take_over`.
+    The caller holds the lock. It is making a container itself, so this does not wait for others that do. StateError as
+    `State.take_over`.
     """
     former = state.take_over()
     if former and former.enabled:
-        # No start is refused for its history; why there is none is noted.
+        # A missing history refuses no start. Its cause is noted elsewhere.
         with suppress(ToolkitError):
             begin_history(state)
         _adopt(state, processes, lambda _: None)
 
 
 def _scan(book: Book, tell: Tell, *, since: float) -> list[Creation]:
-    """Adopt what runs; return who was making a container before `since` that does not run yet."""
+    """Adopt running containers; return those in creation since before `since` that do not run yet."""
     creations = find_creations(book.state.host, book.processes)
     older = [creation for creation in creations if creation.process.started <= since]
-    # Without the lock in between: who waits for it may be one of the older ones.
+    # Wait without the lock: one of the older processes may be waiting for it.
     with book.locked():
         running = _adopt(book.state, book.processes, tell)
     return [creation for creation in older if creation.container_id not in running]
 
 
 def _adopt(state: State, processes: Processes, tell: Tell) -> set[str]:
-    """Write the leases that are missing; return the ids of all containers that run."""
+    """Write the leases that are missing; return the ids of all running containers."""
     containers = find_running_containers(state.host, processes)
     if not containers:
         return set()
@@ -128,7 +125,7 @@ def _adopt_one(
         wanted=wanted,
         ways=(BY_ADOPTION,),
         is_privileged=privileged,
-        # Where it is: by now the path in its spec may lead to another process with the same id.
+        # The namespace of the process. The path in the spec may by now lead to another process with the same id.
         ipc=f"{processes.directory}/{container.init.pid}/ns/ipc" if joined_ipc(spec) else "",
     )
     started = container.init.started + boot_offset()

@@ -47,7 +47,7 @@ def reserve_by_name(
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    GpusRefused too while jobs wait in line that come `before` this.
+    GpusRefused also if jobs of the queues in `before` wait for these GPUs.
     """
     state, processes = book.state, book.processes
     creator = processes.myself() if pid is None else processes.find(pid)
@@ -56,7 +56,7 @@ def reserve_by_name(
     choice, wanted, claim = _find_claim(book, Holder(container_id=name, creator=creator), request, rules, before)
     claim = claim.replace(**terms.as_dict(), is_waiting=is_waiting)
     if choice:
-        # Most requests name GPUs.
+        # Imported here, because most requests name GPUs.
         from amd_gpu_tracker.claims.choice import GpuChooser
         from amd_gpu_tracker.claims.chosen import reserve_chosen
 
@@ -66,7 +66,7 @@ def reserve_by_name(
         return chosen
     if not reserve(book, claim):
         raise _has_gpus(name)
-    # Asked last: what is enabled or disabled meanwhile is not mistaken for a reservation that holds.
+    # Read last, because the tracker may be enabled or disabled meanwhile. Only a lease proves the reservation.
     if wanted and state.read_lease(state.lease_path(("", name))) is None:
         raise TrackerDisabled
     return wanted
@@ -75,7 +75,7 @@ def reserve_by_name(
 def preview_by_name(
     book: Book, name: str, request: str, *, rules: ChoiceRules, before: Sequence[Tickets] = ()
 ) -> Sequence[GpuLocation]:
-    """Return what `reserve_by_name` would reserve now, or raise what it would raise; nothing is reserved or written."""
+    """Return the GPUs that `reserve_by_name` would reserve now, or raise its error; write nothing."""
     holder = Holder(container_id=name, creator=book.processes.myself())
     choice, wanted, claim = _find_claim(book, holder, request, rules, before)
     if choice:
@@ -98,9 +98,9 @@ def hold_by_name(
     is_waiting: bool = False,
     before: Sequence[Tickets] = (),
 ) -> Reservation:
-    """Reserve as `reserve_by_name` does, and return the reservation with what hands it on.
+    """Reserve as `reserve_by_name` does; return a reservation that can be handed on.
 
-    Its person is found as for a job that waits.
+    Its person is determined as for a job that waits.
     """
     token = new_token(name)
     gpus = reserve_by_name(
@@ -117,10 +117,7 @@ def hold_by_name(
 
 
 def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
-    """Return the GPUs that a request names; of a choice that depends on the moment, that and the GPUs that fit.
-
-    RequestError where the host can never meet it; NumbersChanged where it could before a GPU was lost.
-    """
+    """Return the GPUs that a request names; for a choice that depends on usage, the choice and the GPUs that fit."""
     choice = _parse_choice(request)
     if choice is None:
         named = _find_named(host, request, rules)
@@ -133,12 +130,12 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | 
 
 
 def find_person(processes: Processes) -> int | None:
-    """Return the person behind the calling process, also behind root; None if that is not known."""
+    """Return the person behind the calling process, also if it runs as root; None if unknown."""
     return person_behind(os.geteuid(), login=processes.login("self"), sudo=behind_sudo(os.environ))
 
 
 def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
-    """Raise GpusRefused if other jobs, at least one, wait for the requested GPUs, which others have."""
+    """Raise GpusRefused if `jobs` jobs, at least one, wait for the requested GPUs, which `users` have."""
     if not jobs:
         return
     uses = [in_use(lease.title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]
@@ -151,9 +148,9 @@ def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]
 
 
 def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:
-    """Return whether what a request means may be another's alone: a choice at this moment, or exclusive GPUs.
+    """Return whether another job may hold these GPUs alone: exclusive ones, or those of a choice.
 
-    Shared GPUs that it names, it gets beside others that have them.
+    A request that names shared GPUs gets them even if others have them.
     """
     return choice is not None or bool(policy.exclusive_among(wanted))
 
@@ -161,7 +158,7 @@ def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -
 def _find_claim(
     book: Book, holder: Holder, request: str, rules: ChoiceRules, before: Sequence[Tickets]
 ) -> tuple[Choice | None, Sequence[Any], Claim]:
-    """Return choice and GPUs as `find_wanted` does, and the claim; GpusRefused while others come `before` it."""
+    """Return the choice and GPUs of `find_wanted`, and the claim; GpusRefused if jobs come `before` it."""
     choice, wanted = find_wanted(book.state.host, request, rules)
     if before and is_contested(book.state.read_policy(), choice, wanted):
         _require_no_queue(book, before, wanted)
@@ -201,7 +198,7 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
 
 
 def _require_no_queue(book: Book, tickets: Iterable[Tickets], wanted: Sequence[GpuLocation]) -> None:
-    """Raise GpusRefused where jobs wait for one of these GPUs; one that was stopped holds up no other."""
+    """Raise GpusRefused if jobs wait for one of these GPUs. A stopped job holds up no other."""
     numbers_by_key = {gpu.key: gpu.number for gpu in wanted}
     among = numbers_by_key.values()
     waiting = sum(

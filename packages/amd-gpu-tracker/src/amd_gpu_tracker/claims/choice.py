@@ -1,4 +1,4 @@
-"""Which GPUs a choice means at this moment, by what all leases, users and drains say."""
+"""Find the GPUs that a choice means at this moment, by all leases, users and drains."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ UNREADABLE = "in use by a reservation that cannot be read"
 
 
 class OtherLeases(Value):
-    """Leases that stand in other directories: for a user those of root, for root those of users."""
+    """Leases in other directories: for a user those of root, for root those of users."""
 
     of_root: tuple[Lease, ...] = ()
     of_users: tuple[UserLease, ...] = ()
 
 
 class GpuChooser:
-    """Chooses among the `gpus` that fit a `choice`; `limits` say which GPUs are well, None for the driver's."""
+    """Chooses among the `gpus` that fit a `choice`; `limits` decide which GPUs are healthy, None for the driver's."""
 
     def __init__(self, choice: Choice, gpus: Sequence[Gpu], limits: HealthLimits | None) -> None:
         self.gpus = gpus
@@ -67,7 +67,7 @@ class GpuChooser:
         self._verdicts = read_verdicts(book.state.host, self.gpus, self._limits)
 
     def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
-        """Return the GPUs of the choice, or why there are not enough."""
+        """Return the GPUs of the choice, or the reason why there are not enough."""
         return decide_choice(state, self._choice, self.gpus, policy, scan, others=self._others, verdicts=self._verdicts)
 
 
@@ -81,7 +81,7 @@ def decide_choice(
     others: OtherLeases,
     verdicts: Mapping[int, Verdict],
 ) -> list[Gpu] | Refused:
-    """Return the GPUs of a choice by what all leases and drains say, or why there are not enough.
+    """Return the GPUs of a choice by all leases and drains, or the reason why there are not enough.
 
     The `others` and `verdicts` were read before the caller took the lock.
     """
@@ -103,7 +103,7 @@ def decide_choice(
 
 
 def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu]) -> str:
-    """Return why a choice among `gpus`, some of them `exclusive`, is never met without root; "" where it can be."""
+    """Return why a choice among `gpus`, some of them `exclusive`, can never be met without root; "" if it can."""
     if not exclusive or choose([Candidate(gpu=gpu) for gpu in gpus if gpu not in exclusive], choice):
         return ""
     numbers = format_numbers([gpu.number for gpu in exclusive])
@@ -115,7 +115,7 @@ def find_users(
 ) -> list[Candidate]:
     """Return each of some GPUs with the leases that name it.
 
-    Rootless containers cannot have exclusive GPUs, so what users write of these does not count.
+    Rootless containers cannot have exclusive GPUs, so users' leases for these do not count.
     """
     found = []
     for gpu in gpus:
@@ -130,7 +130,7 @@ def find_users(
 
 
 def read_other_leases(state: State, processes: Processes) -> OtherLeases:
-    """Read the leases of others. The caller holds no lock: what users wrote must not make others wait for it."""
+    """Read the leases of others. Call this without the lock: files of users must not delay others."""
     if not state.is_rootless:
         return OtherLeases(of_users=read_user_leases(state, processes).proved)
     root = State(state.host)
@@ -138,7 +138,7 @@ def read_other_leases(state: State, processes: Processes) -> OtherLeases:
 
 
 def _find_shares(gpu: Gpu, leases: Sequence[UserLease]) -> tuple[UserLease, ...]:
-    """Return the leases of users that name a GPU, each user's counted for itself."""
+    """Return the users' leases that name a GPU; each user's leases are counted separately."""
     named = [each for each in leases if gpu.key in each.lease.gpus]
     by_user = [(uid, [each.lease for each in shares]) for uid, shares in groupby(named, key=lambda each: each.uid)]
     return tuple(UserLease(uid=uid, lease=lease) for uid, own in by_user for lease in count_once(own))
@@ -162,7 +162,7 @@ def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own:
         return never
 
     def title_of(lease: Lease) -> str:
-        # Where an engine keeps the name of a user's container is up to that user.
+        # For a user's container, the file with its engine's name for it belongs to that user.
         name = (find_container_name(lease) if lease in own else "") or lease.container_id.rpartition("/")[2]
         return f"{name} of {{{lease.person}}}" if lease.person else name
 

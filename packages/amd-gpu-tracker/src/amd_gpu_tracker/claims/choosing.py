@@ -1,6 +1,6 @@
 """Choose among GPUs that fit: unreserved ones, then those with the fewest reservations, then neighbours.
 
-Nothing here reads or writes: `choice` comes with what leases say.
+Nothing here reads or writes: `choice` passes the content of the leases.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ IN_USE = "exclusive and in use"
 
 
 class Candidate(Value):
-    """A GPU that a choice may mean, who uses it, and why it cannot be chosen at all ("" where it can)."""
+    """A GPU that a choice may mean, its users, and the obstacle to choosing it ("" if there is none)."""
 
     gpu: Gpu
     users: tuple[Lease, ...] = ()
-    # What other users wrote of their rootless containers, which must not decide whether a container of root starts.
+    # Rootless containers of other users. What they write must not decide whether root's containers start.
     shares: tuple[UserLease, ...] = ()
     obstacle: str = ""
-    # Why it is not free although it is not reserved: a program uses it, or something is wrong with it.
+    # Why it is not free although nobody has reserved it: a program uses it, or something is wrong with it.
     doubt: str = ""
     is_used_unreserved: bool = False
 
@@ -39,12 +39,12 @@ class Candidate(Value):
 
 
 def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
-    """Return the GPUs of a choice by number, None where there are not enough now.
+    """Return the GPUs of a choice by number, None if there are not enough now.
 
-    Free GPUs and GPUs in use are never mixed: what runs on both has the speed of the slower ones. Among equals, those
-    in one XGMI hive come first, then those at one NUMA node, then those with the lowest numbers. Where `auto` finds too
-    few free GPUs, it takes those too that only rootless containers of other users have: any user can write that. GPUs
-    with something wrong come behind those, and last those that a program uses without a reservation.
+    Free GPUs and GPUs in use are never mixed: a program on both is as fast as the slower ones. Among equals, GPUs of
+    one XGMI hive come first, then GPUs of one NUMA node, then those with the lowest numbers. If `auto` finds too few
+    free GPUs, it also takes those that only rootless containers of other users have, because any user can write such a
+    lease. GPUs with something wrong come next, and last those that a program uses without a reservation.
     """
     best = min(_picks(_pool(candidates, choice), choice), key=_rank, default=None)
     return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
@@ -53,7 +53,8 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
 def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int) -> str:
     """Return the refusal of a choice for which there are not enough GPUs now.
 
-    `usable` is how many GPUs this process may use, which may be more than the candidates; `name_of` names a container.
+    `usable` is how many GPUs this process may use, which may be more than the candidates. `name_of` returns the name of
+    a container.
     """
     free = [candidate.gpu for candidate in candidates if candidate.is_free]
     gpus = _counted(candidates, usable)
@@ -69,14 +70,14 @@ def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[
 
 
 def find_apart(candidates: Sequence[Candidate], choice: Choice) -> str:
-    """Return how many of the free GPUs are in one hive, "" where that does not matter."""
+    """Return how many of the free GPUs are in one hive, "" if that does not matter."""
     free = [candidate.gpu for candidate in candidates if candidate.is_free]
     reachable = _reachable(free, choice)
     return f"{reachable} of them in one XGMI hive" if reachable < len(free) else ""
 
 
 def find_doubts(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
-    """Return the numbers of the GPUs that are not free although nobody has them, by why, as it stays for a while."""
+    """Return the numbers of GPUs that are unreserved but not free, by reason; the reasons name no changing values."""
     doubts: dict[str, list[int]] = {}
     for candidate in candidates:
         if candidate.doubt and not (candidate.users or candidate.shares or candidate.obstacle):
@@ -94,7 +95,7 @@ def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int |
 
 
 def _pool(candidates: Sequence[Candidate], choice: Choice) -> list[Candidate]:
-    """Return the GPUs among which a choice looks."""
+    """Return the GPUs among which a choice is made."""
     free = [candidate for candidate in candidates if candidate.is_free]
     if choice.word != AUTO:
         return free
@@ -103,7 +104,7 @@ def _pool(candidates: Sequence[Candidate], choice: Choice) -> list[Candidate]:
 
 
 def _picks(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
-    """Yield the best GPUs of each neighbourhood that has enough; the best of all are among these."""
+    """Yield the best GPUs of each neighbourhood that has enough; the overall best are among these."""
     for neighbours in _neighbourhoods(pool, whole=not choice.in_one_hive):
         pick = sorted(neighbours, key=lambda candidate: (_cost(candidate), candidate.gpu.number))[: choice.count]
         if len(pick) == choice.count:
@@ -124,7 +125,7 @@ def _neighbourhoods(pool: Sequence[Candidate], *, whole: bool) -> Iterator[list[
 
 
 def _rank(pick: Sequence[Candidate]) -> tuple[list[int], bool, bool, list[int]]:
-    """Return what is compared, in the order in which it counts; the least comes first."""
+    """Return the sort key of a pick, the most important part first; the least key is best."""
     hives = [candidate.gpu.xgmi_hive for candidate in pick]
     nodes = [candidate.gpu.numa_node for candidate in pick]
     return (
@@ -154,7 +155,7 @@ def _largest_hive(gpus: Sequence[Gpu]) -> int:
 
 
 def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> Iterator[str]:
-    """Yield why GPUs are not free, each reason once: first what can never be shared, then who uses the others."""
+    """Yield why GPUs are not free, each reason once: first obstacles, then the users of the other GPUs."""
     numbers_by_reason: dict[str, list[int]] = {}
     for candidate in sorted(candidates, key=lambda candidate: not candidate.obstacle):
         if not candidate.is_free:
@@ -173,7 +174,7 @@ def _reason(candidate: Candidate, name_of: Callable[[Lease], str]) -> str:
 
 
 def _counted(candidates: Sequence[Candidate], usable: int) -> str:
-    """Return of how many GPUs some are free: those of the host, those that it shows, or those of them that fit."""
+    """Return the total in "N of TOTAL are free": the host's GPUs, those this process may use, or those that fit."""
     gpus = f"{len(candidates)} GPU{'' if len(candidates) == 1 else 's'}"
     if len(candidates) < usable:
         return f"{gpus} that fit"

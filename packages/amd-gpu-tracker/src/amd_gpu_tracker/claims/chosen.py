@@ -1,4 +1,4 @@
-"""Claims on GPUs that are chosen at this moment. Choosing GPUs and reserving them are one transaction."""
+"""Claims on GPUs that are chosen at this moment. Choosing and reserving are one transaction."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
         @property
         def mib(self) -> int:
-            """Return how much."""
+            """Return the size."""
 
     class Granted(Protocol):
         """What a request gets: `Grant` of amd-device-spec, on which this distribution does not depend."""
 
         @property
         def gpus(self) -> Sequence[GpuLocation]:
-            """Return the GPUs; none where they are yet to be chosen."""
+            """Return the GPUs; none if they are yet to be chosen."""
 
         @property
         def kinds(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
         @property
         def choice(self) -> Choice | None:
-            """Return what was asked for, if the request said that and named no GPUs."""
+            """Return the choice of the request; None if it named GPUs."""
 
         @property
         def candidates(self) -> Sequence[Gpu]:
@@ -66,10 +66,10 @@ if TYPE_CHECKING:
             """Raise an error if it is unknown which GPUs are in use."""
 
         def prepare(self, book: Book) -> GpusRefused | None:
-            """Read what must not be waited for with the lock held; return why no GPU is ever given."""
+            """Read what might block, before the lock is taken; return a refusal if the claim can never get a GPU."""
 
         def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
-            """Return the GPUs by what all leases and drains say, or why there are not enough."""
+            """Return the GPUs by all leases and drains, or the reason why there are not enough."""
 
 
 def find_chooser(
@@ -82,7 +82,7 @@ def find_chooser(
     limits: HealthLimits | None,
     claims_all: bool,
 ) -> Chooser:
-    """Return what chooses the GPUs of a container with this `spec`; RequestError where it has some already."""
+    """Return the chooser for a container with this `spec`; RequestError if the container has GPUs already."""
     if grant.choice is None:
         from amd_gpu_tracker.claims.vram import MemoryChooser, asked
         from amdgpu_discovery.discover import find_gpus
@@ -103,10 +103,10 @@ def find_chooser(
 
 
 def reserve_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu] | None:
-    """Choose GPUs for a claim and reserve them; None where the container's lease is alive, so that it runs already.
+    """Choose GPUs for a claim and reserve them; None if the container's lease is alive, that is, if it already runs.
 
-    GpusRefused where there are not enough now or where nothing is tracked, and nothing is changed. GpusChanged as in
-    `reserve`.
+    GpusRefused if there are not enough now, TrackerNeeded or GpusRefused if nothing is tracked; then nothing changes.
+    GpusChanged as in `reserve`.
     """
     state = book.state
     chooser.require_enabled(state.read_policy())
@@ -132,7 +132,7 @@ def reserve_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu] | No
 
 
 def preview_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu]:
-    """Return what `reserve_chosen` would choose now, or raise what it would raise; nothing is reserved or written."""
+    """Return the GPUs that `reserve_chosen` would choose now, or raise its error; write nothing."""
     state = book.state
     policy = state.read_policy()
     chooser.require_enabled(policy)

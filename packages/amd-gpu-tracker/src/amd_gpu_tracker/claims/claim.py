@@ -1,4 +1,4 @@
-"""What a container claims before anything is decided, the book that says who has what, and leases of the container."""
+"""A claim before anything is decided, the book of a host's reservations, and the lease that a claim becomes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
 
-# That of this process, which is the host's: a container that joins it is in no pod.
+# The IPC namespace of this process, which is the host's: a container that joins it is in no pod.
 OWN_IPC = "/proc/self/ns/ipc"
 
 
 class Book:
-    """What is written down of a host's GPUs, the processes by which that is judged, and the lock for changing it."""
+    """A host's recorded state, the processes by which leases are judged, and the lock for changes."""
 
     def __init__(self, state: State, processes: Processes, lock: Lock = KernelLock) -> None:
         self.state = state
@@ -34,13 +34,13 @@ class Book:
         self.lock = lock
 
     def locked(self) -> AbstractContextManager[None]:
-        """Make the directories that are missing and hold the lock; NotPermitted, LockTimeout."""
+        """Make missing directories and hold the lock; NotPermitted, LockTimeout."""
         self.state.prepare()
         return self.lock(self.state.lock_path)
 
     def locked_by_root(self) -> AbstractContextManager[None]:
         """Hold the lock for a change that only root may make; NotPermitted, LockTimeout."""
-        # The lock of a user's own directory guards nothing that root has.
+        # The lock in a user's own directory does not protect root's state.
         if self.state.is_rootless:
             from amd_gpu_tracker.errors import needs_root
 
@@ -49,10 +49,11 @@ class Book:
 
 
 class LeaseTerms(Value):
-    """What a reservation is given with, as its lease has it; a container with the token of the digest has its GPUs."""
+    """The terms of a reservation, as in its lease. A container with the token of `token_digest` shares its GPUs."""
 
     token_digest: str = ""
-    # Whose it is, by the rule for which group, when it ends by itself, when it is ended, and from when on for others.
+    # The owner; the group whose rule allowed it; its end if no process has it; the time limit of its job; and the time
+    # from which it may end for other jobs.
     person: int | None = None
     group: int | None = None
     until: float = 0.0
@@ -61,42 +62,42 @@ class LeaseTerms(Value):
 
 
 class Claim(LeaseTerms):
-    """What is asked for: the GPUs that are `wanted`, for `holder`, by these `ways`.
+    """A request for the GPUs `wanted`, for `holder`, by these `ways`.
 
-    `creators` are processes that may extend the holder's living lease: those that are making this container now.
+    `creators` are processes that may extend the holder's living lease, because they are making this container now.
     """
 
     holder: Holder
     wanted: Sequence[GpuLocation]
     ways: tuple[str, ...]
-    # In which words it asks: a number counts only while no GPU before it is lost.
+    # The words of the request. A number in it is valid only while no GPU with a lower number is lost.
     asked: Sequence[str] = ()
     creators: Collection[ProcessId] = ()
-    # By which generic resources Docker Swarm promised this, and how many MiB of a GPU where not whole ones.
+    # The generic resources by which Docker Swarm promised this, and the MiB if it promised memory, not whole GPUs.
     kinds: tuple[str, ...] = ()
     vram_mb: int = 0
-    # It can reach every GPU, whatever it asks for.
+    # Whether the container can reach every GPU, whatever it requests.
     is_privileged: bool = False
-    # The path of the IPC namespace that it joins, and the pod in the lease, where pods share exclusive GPUs.
+    # The path of the IPC namespace that it joins; and the pod in the lease, if pods share exclusive GPUs.
     ipc: str = ""
     pod: str = ""
-    # What the container may have a token in, and what was handed on: the name of the reservation, the digest of its
+    # The environment that may contain a token, and what it was handed: the name of the reservation, the digest of its
     # token, and when its job began.
     environment: Sequence[str] = ()
     reservation: str = ""
     reservation_digest: str = ""
     begun: float = 0.0
-    # It is tried again and again, and that is nothing to write down.
+    # Whether it is tried again and again; then its refusals are not recorded.
     is_waiting: bool = False
 
 
 def read_own_lease(book: Book, claim: Claim) -> Lease | None:
-    """Return the living lease of the container that claims, None where it has none or one that is left over."""
+    """Return the living lease of the container that claims; None if it has none, or an outdated one."""
     lease = book.state.read_lease(book.state.lease_path(claim.holder.key))
-    # What was kept for this container is given to it anew.
+    # A lease that was kept for this container's restart is written again.
     if lease is None or lease.is_kept:
         return None
-    # Ordinary starts find nothing to judge and do not wait for this.
+    # Imported here, because most starts have nothing to judge.
     from amd_gpu_tracker.life.liveness import judge
 
     verdict = judge(lease, book.processes)
@@ -105,7 +106,7 @@ def read_own_lease(book: Book, claim: Claim) -> Lease | None:
 
 
 def prune_others(book: Book, paths: Iterable[str]) -> LeaseScan:
-    """Return what other leases say, as `prune_leases`, without what is kept for the service that claims."""
+    """Return other leases as `prune_leases` does, without those kept for the restart of the service that claims."""
     from amd_gpu_tracker.life.lease_scan import prune_leases
 
     scan = prune_leases(book.state, book.processes, paths)
@@ -117,10 +118,10 @@ def prune_others(book: Book, paths: Iterable[str]) -> LeaseScan:
 
 
 def _is_left_over(lease: Lease, claim: Claim) -> bool:
-    """Return whether a lease that cannot be judged is left over from an earlier run of the container that claims.
+    """Return whether a lease that cannot be judged is left over from an earlier run of this container.
 
-    An engine that was started again in another pid namespace starts its containers again under their ids. A runtime
-    makes none while it has one of the same id; what is reserved by the API is no container.
+    An engine that restarts in another pid namespace starts its containers again under their ids. A runtime makes no
+    container while one with its id exists. Reservations by the API are no containers.
     """
     if BY_API in (*lease.ways, *claim.ways):
         return False
@@ -132,7 +133,7 @@ def _is_left_over(lease: Lease, claim: Claim) -> bool:
 
 
 def new_lease(claim: Claim, processes: Processes) -> Lease:
-    """Return the lease of a claim that is met; fields that both have are as in the claim."""
+    """Return the lease of a claim that is met; it has the fields of the claim."""
     return Lease(
         **claim.holder.as_dict(),
         **{name: field for name, field in vars(claim).items() if name in Lease._names},
@@ -145,7 +146,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
 
 
 def extended_lease(own: Lease, claim: Claim) -> Lease:
-    """Return the lease of a container that claims more than it has already."""
+    """Return the lease of a container that claims more GPUs than it already has."""
     more = [gpu.key for gpu in claim.wanted if gpu.key not in own.gpus]
     return own.replace(
         gpus=(*own.gpus, *more),
@@ -155,10 +156,10 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
 
 
 def in_pod(state: State, policy: Policy, claim: Claim) -> Claim:
-    """Return a claim with the pod of its container, where one pod has exclusive GPUs together.
+    """Return a claim with the pod of its container, if pods have exclusive GPUs together.
 
-    The pod is the IPC namespace that the engine lets a container join, by the kernel's number: labels and annotations
-    may come from an image. What a user's own engine writes is no pod, because it has no exclusive GPUs.
+    The pod is the IPC namespace that the engine lets a container join, by its inode number, because labels and
+    annotations may come from an image. Containers of a user's own engine are in no pod: they have no exclusive GPUs.
     """
     is_asked = policy.is_exclusive_to_pods and claim.ipc and not state.is_rootless
     return claim.replace(pod=_find_pod(claim.ipc)) if is_asked else claim
@@ -169,7 +170,7 @@ def _find_pod(path: str) -> str:
         own, found = posix.stat(OWN_IPC), posix.stat(path)
     except OSError:
         return ""
-    # Numbers of namespaces are those of one file system of the kernel. One is used again when nothing is left in it:
-    # of two living containers that joined the same number, both are in it.
+    # Namespaces have numbers on one file system of the kernel, which reuses a number once its namespace is gone. So two
+    # living containers that joined the same number are in the same namespace.
     is_other = found.st_dev == own.st_dev and found.st_ino != own.st_ino
     return f"ipc:{found.st_ino}" if is_other else ""

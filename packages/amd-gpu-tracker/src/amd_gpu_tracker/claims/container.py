@@ -1,6 +1,6 @@
-"""The door to the tracker for a container that starts: whatever gives it GPUs, they are reserved here.
+"""The tracker's entry point for starting containers: all their GPUs are reserved here, however they got them.
 
-The runtime and the hook of CDI specs come with values: which container it is, its spec, which GPUs it was granted.
+The runtime and the hook of CDI specs pass values: the container, its spec, and the GPUs that it was granted.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.health.limits import HealthLimits
 
 
-# Noting a privileged container is not worth a longer wait.
+# A note about a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0
-# For a line in the log; each is a file.
+# Limit for a line in the log: each GPU is a file to read.
 MOST_LOOKED_AT = 64
 
 
@@ -43,11 +43,11 @@ class StartingContainer(Value):
         container_id: Id of the container.
         spec: Its OCI spec.
         bundle: Directory of its bundle.
-        root: The runtime's `--root`; "" where it is not given.
-        pid_file: The runtime's `--pid-file`; "" where it is not given.
+        root: The runtime's `--root`; "" if it is not given.
+        pid_file: The runtime's `--pid-file`; "" if it is not given.
         creators: The processes that make it; if there are none, this process does.
         init: Its first process; None if there is none yet.
-        source: How GPUs came into the spec, where that is known: BY_CDI, BY_DEVICE.
+        source: How GPUs came into the spec, if known: BY_CDI, BY_DEVICE.
         run_directory: Where a rootless run has its leases; "" for the usual directory.
     """
 
@@ -63,16 +63,16 @@ class StartingContainer(Value):
 
 
 class ContainerClaim:
-    """What a starting container reserves.
+    """The reservation of a starting container.
 
     Attributes:
-        vram_total_mb: How much memory the GPU has of which it reserves a part, in MiB; 0 where it reserves whole GPUs.
+        vram_total_mb: Total memory of the GPU of which it reserves a part, in MiB; 0 if it reserves whole GPUs.
     """
 
     def __init__(self, book: Book, claim: Claim, chooser: Chooser | None = None) -> None:
-        """Hold a `claim` on the reservations in `book`, on GPUs that `chooser` chooses when it is reserved, if any.
+        """Prepare a `claim` on the reservations in `book`; a `chooser` chooses its GPUs when they are reserved.
 
-        `claim_grant` and `claim_nodes` make it.
+        Use `claim_grant` or `claim_nodes` to make one.
         """
         self.vram_total_mb = 0
         self._book = book
@@ -82,17 +82,17 @@ class ContainerClaim:
 
     @property
     def gpus(self) -> tuple[GpuLocation, ...]:
-        """Return the GPUs that are claimed, by number; those that have to be chosen, once that is done."""
+        """Return the claimed GPUs by number; none before they have been chosen."""
         return tuple(self._claim.wanted)
 
     @property
     def poststop_hooks(self) -> list[dict[str, Any]]:
-        """Return the hooks by which the tracker hears that the container has ended."""
+        """Return the hooks that tell the tracker about the container's end."""
         state = self._book.state
         return [release_hook(state.host, state.run_directory if state.is_rootless else "")]
 
     def reserve(self) -> bool:
-        """Reserve all GPUs or raise GpusRefused; False where the runtime has this container already and will say so."""
+        """Reserve all GPUs or raise GpusRefused; False if the runtime already has this container and refuses it."""
         if self._is_reserved is None:
             self._is_reserved = self._reserve()
         if not self._is_reserved:
@@ -100,7 +100,7 @@ class ContainerClaim:
         return self._is_reserved
 
     def preview(self) -> None:
-        """Raise what `reserve` would raise now, or choose what it would choose, and reserve nothing."""
+        """Raise the error of `reserve`, or choose the GPUs that it would choose now, and reserve nothing."""
         if self._chooser is None:
             preview(self._book, self._claim)
             return
@@ -109,16 +109,16 @@ class ContainerClaim:
         self._take(preview_chosen(self._book, self._claim, self._chooser))
 
     def find_unreserved_use(self) -> list[str]:
-        """Return a sentence about each of its GPUs that is used without a reservation, as far as memory tells."""
+        """Return a sentence about each of its GPUs that is used without a reservation, judged by GPU memory."""
         if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:
             return []
-        # Mostly none is.
+        # Imported here, because mostly no GPU is.
         from amd_gpu_tracker.claims.verdicts import say_unreserved_use
 
         return say_unreserved_use(self._book.state, self._claim)
 
     def withdraw(self) -> None:
-        """Release what was reserved, if anything was."""
+        """Release the reservation, if there is one."""
         if self._is_reserved:
             withdraw(self._book.state, self._claim.holder)
 
@@ -137,14 +137,14 @@ class ContainerClaim:
             self.vram_total_mb = (chosen[0].vram_bytes or 0) // MEBIBYTE
 
     def _read_vram_used(self) -> list[int]:
-        # The driver counts it itself: no GPU is asked.
+        # The driver keeps this count itself and asks no GPU.
         gpus = self._claim.wanted[:MOST_LOOKED_AT]
         paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in gpus]
         return [int(text) for text in self._book.state.host.read_attributes(paths) if text.isdecimal()]
 
 
 class PrivilegedNote(ContainerClaim):
-    """A privileged container that has no GPU: it is written down, claims nothing and is never refused."""
+    """A privileged container without GPUs. It is recorded, but claims nothing and is never refused."""
 
     @property
     def poststop_hooks(self) -> list[dict[str, Any]]:
@@ -169,14 +169,14 @@ def claim_grant(
 ) -> ContainerClaim | None:
     """Return the claim of a container on the `grant` of its request, None without one.
 
-    `located`, `asked` and `claims_all` are as for `claim_nodes`. `limits` say which GPUs are well where they are yet to
-    be chosen, None for the driver's; RequestError if such a container has GPUs already.
+    `located`, `asked` and `claims_all` are as for `claim_nodes`. If GPUs are yet to be chosen, `limits` decide which
+    are healthy, None for the driver's; RequestError if such a container has GPUs already.
     """
     if not (grant.vram or grant.candidates):
         return claim_nodes(
             host, container, granted=grant.gpus, located=located, kinds=grant.kinds, asked=asked, claims_all=claims_all
         )
-    # Most requests name GPUs.
+    # Imported here, because most requests name GPUs.
     from amd_gpu_tracker.claims.chosen import find_chooser
 
     book = open_book(host, container)
@@ -204,11 +204,11 @@ def claim_nodes(
     asked: Sequence[str] = (),
     claims_all: bool = False,
 ) -> ContainerClaim | None:
-    """Return the claim of a container on the GPUs that it was granted and those that its spec opens, None without one.
+    """Return the claim of a container on the GPUs that it was granted and those in its spec; None if there are none.
 
-    `granted` are those that its request was granted, of generic resource `kinds` where Swarm chose them. `located` are
-    all GPUs of the host, if they were located already. `asked` is in which words a user asked: NumbersChanged where a
-    number there meant another GPU before one was lost. With `claims_all` a privileged container claims every GPU.
+    `granted` are the GPUs of its request, of generic resource `kinds` if Swarm chose them. `located` are all GPUs of
+    the host, if already located. `asked` are the words of the request: NumbersChanged if a number there meant another
+    GPU before one was lost. With `claims_all`, a privileged container claims every GPU.
     """
     spec = container.spec
     privileged = is_privileged(spec)
@@ -233,7 +233,7 @@ def claim_nodes(
 
 
 def open_book(host: Host, container: StartingContainer) -> Book:
-    """Return the book in which a container's reservation is written."""
+    """Return the book for a container's reservation."""
     directory = container.run_directory
     return Book(State(host, directory) if directory else open_state(host, read_environment()), Processes())
 
@@ -253,7 +253,7 @@ def holder_of(container: StartingContainer, processes: Processes) -> Holder:
 
 
 def _require_known_container(holder: Holder) -> None:
-    """Raise ContainerRunning unless the runtime refuses to make a container because it has it: it would have no GPU."""
+    """Raise ContainerRunning if the runtime does not know the container: it would start it, without GPUs."""
     from amd_gpu_tracker.errors import ContainerRunning
     from amd_gpu_tracker.life.liveness import is_known_to_runtime
 
@@ -267,7 +267,7 @@ def _require_known_container(holder: Holder) -> None:
 def _locate_gpus(host: Host) -> list[GpuLocation]:
     try:
         return locate_gpus(host, board_ids=False)
-    except DriverUnavailable:  # the nodes are those of another vendor
+    except DriverUnavailable:  # The nodes belong to another vendor.
         return []
 
 
@@ -278,6 +278,6 @@ def _ways_of_request(granted: Sequence[GpuLocation], kinds: tuple[str, ...]) -> 
 
 
 def _way_of_nodes(spec: dict[str, Any]) -> str:
-    """Return how nodes came into a spec: with our CDI spec, which brings a hook along, or by `--device`."""
+    """Return how nodes came into a spec: by this toolkit's CDI spec, which adds a hook, or by `--device`."""
     listed = (spec.get("hooks") or {}).get("createRuntime")
     return BY_CDI if any(map(is_claim_hook, listed or ())) else BY_DEVICE

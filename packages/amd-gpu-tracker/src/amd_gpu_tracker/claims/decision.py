@@ -1,6 +1,6 @@
-"""Does a claim get its GPUs? One answer, for a start that holds the lock and for `amd-ctk explain` without it.
+"""Decide whether a claim gets its GPUs, in the same way for a start with the lock and for `amd-ctk explain` without.
 
-Nothing here reads or writes: both come with what they have read. The words of a refusal are the guide's.
+Nothing here reads or writes: callers pass what they have read. The texts of refusals are those of the guide.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.gpu import GpuLocation
 
-    # What a container or job is called, and the numbers of the GPUs that it uses.
+    # The title of a container or job, and the numbers of the GPUs that it uses.
     Use = tuple[str, Sequence[int]]
     Refused = GpusRefused | StateError
 
-# Of a host on which containers need a reservation.
+# For a host on which containers need a reservation.
 RESERVED_ONLY = "containers get only reserved GPUs on this host"
 HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=free:1 -- docker run ...'"
-# Why exclusive GPUs are refused without root, and how users get them: others would not see a reservation of their own.
+# Why exclusive GPUs are refused without root, and how users get them: others would not see a user's own lease.
 FOR_ROOT_ONLY = "exclusive, which users get only with a reservation"
 LET_USERS = "'amd-ctk run' reserves them for users whom 'sudo amd-ctk users allow' names"
 HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
 
 
 class Situation(Value):
-    """What a decision goes by: the policy, what other leases say about the GPUs, and what is handed on to the claim.
+    """The basis of a decision: the policy, other leases for the GPUs, and what was handed on to the claim.
 
-    `drained` is the refusal of a GPU that is drained or sick, `name_of` finds the name that an engine gave a container.
+    `drained` is the refusal of a GPU that is drained or sick. `name_of` returns an engine's name of a container.
     """
 
     policy: Policy
@@ -47,7 +47,7 @@ class Situation(Value):
 
 
 def decide(situation: Situation, claim: Claim) -> Claim | Refused:
-    """Return the claim that is met, with the reservation that was handed on to it, or why it is refused."""
+    """Return the claim if it is met, with the reservation that was handed on to it; else the refusal."""
     handed_on = situation.handed_on
     if claim.reservation and handed_on is None:
         return GpusRefused(f"the reservation {claim.reservation} has ended")
@@ -66,13 +66,13 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
 def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
     """Return the claim of a container or job that was given a reservation."""
     return claim.replace(
-        # In a reservation, a container stays part of that when the job that started it has ended.
+        # A container in a reservation remains part of it after the job that started the container has ended.
         reservation=handed_on.reservation or handed_on.container_id,
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
         group=handed_on.group,
         begun=handed_on.job_began,
-        # A container may outlive the job that started it: its time is that of the job, and it is as spare.
+        # A container may outlive the job that started it, so it gets the job's time limit and is as spare as the job.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         preemptible=handed_on.spare_from or claim.preemptible,
     )
@@ -83,17 +83,17 @@ def _are_handed_on(claim: Claim, handed_on: Lease) -> bool:
 
 
 def find_rivals(handed_on: Lease, living: Sequence[Lease]) -> Sequence[Lease]:
-    """Return the leases of others than the holder of a reservation: all that show its tokens share its GPUs."""
+    """Return the leases outside a reservation. All holders of its tokens share its GPUs and are no rivals."""
     above = [each for each in living if BY_API in each.ways and each.container_id == handed_on.reservation]
     ends = {each.container_id: each.until for each in (handed_on, *above) if each.until}
-    # What has the same name and another end is of an earlier reservation.
+    # Jobs with another end belong to an earlier reservation of the same name.
     inside = [each for each in living if each.limit and ends.get(each.reservation) == each.limit]
     digests = {each.token_digest for each in (handed_on, *above, *inside)} - {""}
     return [each for each in living if each not in (*above, *inside) and each.reservation_digest not in digests]
 
 
 def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = None) -> GpusRefused | None:
-    """Return the refusal where containers need a reservation, and not all GPUs of a claim were handed on to it."""
+    """Return the refusal if containers need a reservation, and not all GPUs of this claim were handed on to it."""
     if not policy.require_reservation or BY_API in claim.ways:
         return None
     if claim.wanted and handed_on and _are_handed_on(claim, handed_on):
@@ -102,33 +102,33 @@ def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = No
 
 
 def refuse_exclusive(exclusive: Sequence[GpuLocation], handed_on: Lease | None = None) -> GpusRefused | None:
-    """Return the refusal of a rootless claim for GPUs that are exclusive, and that were not `handed_on` to it."""
+    """Return the refusal of a rootless claim for exclusive GPUs that were not `handed_on` to it."""
     numbers = [gpu.number for gpu in exclusive if handed_on is None or gpu.key not in handed_on.gpus]
     return rootless_refusal(numbers) if numbers else None
 
 
 def find_unreadable(unreadable: Sequence[StateError], gpus: Iterable[GpuLocation] = ()) -> StateError | None:
-    """Return the first of what is wrong with leases, unless it is of GPUs that are none of these."""
+    """Return the first error in the leases, except errors that are only about other GPUs than these."""
     keys = {gpu.key for gpu in gpus}
     return next((error for error in unreadable if error.gpus is None or keys.intersection(error.gpus)), None)
 
 
 def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> list[tuple[Lease, list[int]]]:
-    """Return who has some of these GPUs, and which, in their order."""
-    # Keys of a later version may hold lists, so a lease is no key of a mapping.
+    """Return the leases with some of these GPUs, each with their numbers, in the order of the leases."""
+    # Leases cannot be keys of a mapping: keys that a later version writes may hold lists.
     found = [(each, [number for key, number in numbers_by_key.items() if key in each.gpus]) for each in leases]
     return [(lease, numbers) for lease, numbers in found if numbers]
 
 
 def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
-    """Return the users, root aside, whose these are."""
+    """Return the persons of these leases, without root."""
     return tuple(sorted({lease.person for lease in leases if lease.person}))
 
 
 def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
-    """Return the guide's lines for a container that asked for `free` GPUs and for those of `uses`.
+    """Return the guide's lines for a container that requested `free` GPUs and those in `uses`.
 
-    A job, for which `container_id` is "", was never given the free ones and is not told that they are released.
+    A job, for which `container_id` is "", was never given the free GPUs, so nothing says that they are released.
     """
     taken = sorted({number for _, numbers in uses for number in numbers})
     lines = [f"GPUs {_list(taken)} are exclusive and already in use"]
@@ -142,7 +142,7 @@ def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
 
 
 def in_use(title: str, numbers: Sequence[int]) -> str:
-    """Return who has some GPUs."""
+    """Return a sentence about who has some GPUs."""
     if len(numbers) == 1:
         return f"GPU {numbers[0]} is in use by {title}"
     return f"GPUs {_list(numbers)} are in use by {title}"
@@ -161,9 +161,9 @@ def _refuse_unreadable(
 
 
 def _refuse_promised(claim: Claim, living: Iterable[Lease]) -> GpusRefused | None:
-    """Return the refusal where Swarm's promise cannot be kept.
+    """Return the refusal if Swarm's promise cannot be kept.
 
-    Swarm does not see that two of its resources are the same GPU, and may promise it twice.
+    Swarm does not know that two of its resources are the same GPU, and may promise it twice.
     """
     for lease in living if claim.kinds else ():
         gpu = next((gpu for gpu in claim.wanted if gpu.key in lease.gpus), None)
@@ -177,7 +177,7 @@ def _refuse_promised(claim: Claim, living: Iterable[Lease]) -> GpusRefused | Non
 
 
 def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situation) -> GpusRefused | None:
-    """Return the refusal where others have some of the GPUs that one container has for itself."""
+    """Return the refusal if others have some of the exclusive GPUs."""
     living: Sequence[Lease] = situation.others.living if exclusive else ()
     if situation.handed_on:
         living = find_rivals(situation.handed_on, living)
@@ -198,14 +198,14 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
 
 
 def _in_order_asked(claim: Claim) -> list[int]:
-    """Return the numbers of the wanted GPUs as the guide lists them: in the order in which they were asked for."""
+    """Return the numbers of the wanted GPUs as the guide lists them: in the order of the request."""
     items = [item for request in claim.asked for item in split_items(request)]
     named = [gpu for item in items for gpu in resolve(claim.wanted, item).gpus]
     return list(dict.fromkeys(gpu.number for gpu in (*named, *claim.wanted)))
 
 
 def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
-    """Return what a holder is called, with a container's name where its engine keeps one."""
+    """Return the title of a holder, with the container's name if its engine has one."""
     title = lease.title(name_of(lease))
     return f"{title}, which its engine restarts" if lease.is_kept else title
 

@@ -1,4 +1,4 @@
-"""Drain GPUs, and refuse drained and sick ones: no request gets them, and containers that have them keep them."""
+"""Drain GPUs, and refuse drained and sick ones: no request gets them, but containers that have them keep them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus 
 
 
 def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> list[GpuLocation]:
-    """Drain the GPUs that a request names, and return them; an earlier reason and end are replaced. RequestError."""
+    """Drain the GPUs that a request names, and return them. Replaces an earlier reason and end. RequestError."""
     if not 0 <= until < NEVER:
         raise RequestError(f"a drain cannot end at {until:g}: that is not a time")
     host = book.state.host
@@ -44,15 +44,15 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
 
 
 def find_undrained(host: Host, request: str, *, reason: str, until: float) -> list[GpuLocation]:
-    """Return those of the GPUs that a request names which are not drained for this reason and time. RequestError."""
+    """Return the GPUs of a request that are not yet drained for this reason and time. RequestError."""
     told = reason[:LONGEST_REASON]
     same = {each.key for each in read_drains(host) if not each.is_sick and (each.reason, each.until) == (told, until)}
     return [gpu for gpu in _select(host, request) if gpu.key not in same]
 
 
 def undrain(book: Book, request: str) -> list[GpuLocation]:
-    """Give out the GPUs that a request names again, and return those that were drained. RequestError."""
-    # Who would change nothing needs no root.
+    """End the drain of the GPUs that a request names; return those that were drained. RequestError."""
+    # If nothing changes, root is not needed.
     host = book.state.host
     if not find_drained(host, request):
         return []
@@ -78,7 +78,7 @@ def _select(host: Host, request: str) -> Sequence[GpuLocation]:
 
 
 def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | None:
-    """Return the refusal where one of some GPUs is drained or sick, with why and what to do about it."""
+    """Return the refusal if one of some GPUs is drained or sick, with the reason and a hint."""
     wanted = {gpu.key for gpu in gpus}
     drains = [each for each in read_drains(host) if each.key in wanted]
     if not drains:
@@ -90,15 +90,15 @@ def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | Non
 
 
 def say_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
-    """Return by number a sentence about each of some GPUs that starts are refused: drained or sick, and why."""
+    """Return by number a sentence about each of some GPUs that is drained or sick, with the reason."""
     drains = by_key(read_drains(host)) if may_be_draining(host) else {}
     return {gpu.number: _message([gpu], drains[gpu.key]) for gpu in gpus if gpu.key in drains}
 
 
 def skip_drained(host: Host, request: str, gpus: Sequence[AnyGpu]) -> Sequence[AnyGpu]:
-    """Return those of the `gpus` of a `host` that a `request` gives, for a container that starts.
+    """Return the `gpus` of a `host` that a starting container gets for a `request`.
 
-    Drained and sick ones that only its `all` means are left out, unless that leaves none.
+    Drained and sick GPUs that only `all` refers to are left out, unless that leaves none.
     """
     if ALL not in request.lower() or not may_be_draining(host):
         return gpus
@@ -125,7 +125,7 @@ def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
 
 
 def _say_by(uid: int | None) -> str:
-    """Return by whom a GPU is drained; root is not named."""
+    """Return who drained a GPU; "" for root."""
     if not uid:
         return ""
     from amdgpu_discovery.people import name_of_person

@@ -1,4 +1,4 @@
-"""Forget lost GPUs, and at a reset all reservations that do not prove to live."""
+"""Forget lost GPUs, and at a reset all reservations whose holders are not proved to be alive."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Forgotten(Value):
-    """What was forgotten.
+    """The result of forgetting GPUs.
 
     Attributes:
         gpus: The number and PCI address of each lost GPU.
         said: A sentence about each container and job that had one of them.
-        numbers: The earlier number of each GPU whose number counts now, by the new one.
+        numbers: The earlier number of each GPU whose number changed, by its new one.
     """
 
     gpus: tuple[tuple[int, str], ...]
@@ -41,9 +41,9 @@ class Forgotten(Value):
 
 
 def forget_lost(book: Book, request: str) -> Forgotten:
-    """Drop lost GPUs, by the numbers that they had or `all`, with their reservations and drains.
+    """Drop lost GPUs with their reservations and drains; the request has their former numbers, or is `all`.
 
-    RequestError for what is no number, NotDone for a GPU that is not lost; nothing is forgotten then.
+    RequestError for something that is not a number, NotDone for a GPU that is not lost; then nothing is forgotten.
     """
     state = book.state
     with book.locked_by_root():
@@ -66,9 +66,9 @@ def forget_lost(book: Book, request: str) -> Forgotten:
 
 
 def keep_living(state: State, policy: Policy, processes: Processes) -> list[Lease]:
-    """Return the leases that outlive a reset, because a process proves that they live; the caller holds the lock.
+    """Return the leases that survive a reset, because a process proves that they are alive. Call this with the lock.
 
-    `policy` is the one that begins. A reservation on a board whose fate is unknown keeps the whole board.
+    `policy` is the new one. A reservation on a board whose state is unknown keeps the whole board.
     """
     try:
         before = {gpu.key: gpu for gpu in state.read_policy().gpus}
@@ -79,7 +79,7 @@ def keep_living(state: State, policy: Policy, processes: Processes) -> list[Leas
 
 
 def say_of(lease: Lease, gpus: Iterable[GpuLocation]) -> tuple[str, str]:
-    """Return what a lease is called in a sentence, and the GPUs that it names."""
+    """Return the title of a lease for a sentence, and the GPUs that it names."""
     numbers = [gpu.number for gpu in gpus if gpu.key in lease.gpus]
     return title_with_name(lease), f"GPUs [{' '.join(map(str, numbers))}]" if numbers else "GPUs that are lost"
 
@@ -93,21 +93,21 @@ def _find_lost(match: Match, request: str) -> list[int]:
     spans, lost, look = find_numbers(request), set(match.lost), "'amd-ctk gpu-tracker status' shows which GPU is lost"
     if not spans:
         raise RequestError(f"{shown(request, quoted=True)} is not a GPU number", hint=look)
-    # Compared and not expanded, as a range can be of any length.
+    # Compare ranges without expanding them: a range can be of any length.
     if any(span[len(lost) :] or not set(span) <= lost for span in spans):
         raise NotDone(f"{shown(request)}: not all of these GPUs are lost", hint=look)
     return sorted({number for span in spans for number in span})
 
 
 def _find_changed(match: Match, gpus: Sequence[GpuLocation]) -> dict[int, int]:
-    """Return the number by which each GPU was tracked whose number is another one, by that."""
+    """Return, by its new number, the earlier number of each GPU whose number has changed."""
     number_by_key = {gpu.key: gpu.number for gpu in gpus}
     pairs = ((number_by_key.get(gpu.key, then), then) for then, gpu in enumerate(match.policy.gpus))
     return {number: then for number, then in pairs if number != then}
 
 
 def _without(policy: Policy, keys: Collection[str], gpus: Sequence[GpuLocation]) -> Policy:
-    """Return a policy without some GPUs; where no other is lost, in the order of the numbers that count from now on."""
+    """Return a policy without some GPUs. If no other GPU is lost, sort it by the numbers that are valid from now on."""
     left = [gpu for gpu in policy.gpus if gpu.key not in keys]
     if not any(gpu.lost_since for gpu in left):
         number = {gpu.key: gpu.number for gpu in gpus}
@@ -116,7 +116,7 @@ def _without(policy: Policy, keys: Collection[str], gpus: Sequence[GpuLocation])
 
 
 def _forget_on(state: State, lease: Lease, keys: Collection[str]) -> str:
-    """Take GPUs out of a lease, and say it."""
+    """Remove GPUs from a lease, and return a sentence about it."""
     left = tuple(key for key in lease.gpus if key not in keys)
     if left:
         state.write_lease(lease.replace(gpus=left))
@@ -139,7 +139,7 @@ def _read_proved(state: State, processes: Processes) -> list[Lease]:
 
 
 def _on_boards(lease: Lease, before: dict[str, TrackedGpu], gpus: Sequence[TrackedGpu]) -> Lease:
-    """Return a lease with GPUs as they are now: where a board has become another, all that is there in its place."""
+    """Return a lease for the current GPUs. If the partitions of a board have changed, it gets the whole board."""
     now = {gpu.key: gpu for gpu in gpus}
     keys: list[str] = []
     for key in lease.gpus:

@@ -1,7 +1,8 @@
-"""Hand a reservation on: to containers that its holder starts, which must not be refused the holder's own GPUs.
+"""Hand a reservation on to containers that its holder starts, so that they are not refused the holder's own GPUs.
 
-An engine's client passes nothing on but the container's own environment, so a token stands there. It opens what the
-reservation holds, and nothing else, while that or a container that was given it lives: the tracker keeps a digest only.
+An engine's client passes on only the container's own environment, so the environment contains a token. The token opens
+only the GPUs of the reservation, and only while the reservation or a container that got it is alive. The tracker stores
+only a digest.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 ROCR_FILTER = "ROCR_VISIBLE_DEVICES"
-# It counts what that of ROCr leaves. Ray refuses to start where that of ROCr is set and this one is not.
+# It counts the GPUs that ROCr's filter leaves. Ray refuses to start if that filter is set and this one is not.
 HIP_FILTER = "HIP_VISIBLE_DEVICES"
 SECRET_BYTES = 16
-# The name of a reservation, a dot and the secret; what is longer is not looked at.
+# The name of a reservation, a dot and the secret. Longer values are ignored.
 LONGEST_TOKEN = 512
 
 
@@ -36,8 +37,8 @@ class Reservation:
     Attributes:
         name: Name of the reservation.
         gpus: The GPUs, by number.
-        environment: Variables by which a program sees these GPUs only, and a container is given them. The value of
-            AMD_CTK_RESERVATION is a secret that lets containers have them, several at once, too.
+        environment: Variables by which a program sees only these GPUs, and a container gets them. The value of
+            AMD_CTK_RESERVATION is a secret that lets containers use them, also several at once.
         VARIABLE: Name of the variable with that secret.
     """
 
@@ -74,7 +75,7 @@ class Reservation:
 
 
 def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation], token: str) -> dict[str, str]:
-    """Return the variables that hand on some of the `located` GPUs, which are all of the host."""
+    """Return the variables that hand on some of the `located` GPUs, which are all GPUs of the host."""
     numbers = ",".join(str(gpu.number) for gpu in gpus)
     left = ",".join(str(position) for position in range(len(gpus)))
     variables = {VISIBLE_DEVICES: numbers, ROCR_FILTER: _rocr_filter(gpus, located), HIP_FILTER: left}
@@ -83,20 +84,20 @@ def build_environment(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation
 
 
 def new_token(name: str) -> str:
-    """Return a token for the reservation of this name, which cannot be guessed."""
+    """Return a token for the reservation of this name; it cannot be guessed."""
     return f"{name}.{os.urandom(SECRET_BYTES).hex()}"
 
 
 def digest_of(token: str) -> str:
-    """Return what may be written down of a token."""
+    """Return the digest of a token, which may be stored."""
     from hashlib import sha256
 
     return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def find_handed_on(state: State, token: str, processes: Processes) -> Lease | None:
-    """Return the living reservation that a token is of, or a container that was given it; None if there is none."""
-    # What is not printable may be no path: an environment may hold anything.
+    """Return the living reservation of a token, or a container that got it; None if there is none."""
+    # An environment may contain anything, and an unprintable name may not be a valid path.
     if len(token) > LONGEST_TOKEN or not token.isprintable():
         return None
     lease, digest = find_reservation(state, token.rpartition(".")[0], processes), digest_of(token)
@@ -105,7 +106,7 @@ def find_handed_on(state: State, token: str, processes: Processes) -> Lease | No
 
 
 def find_handed_on_to_user(host: Host, token: str, processes: Processes) -> Lease | None:
-    """Return the reservation of root's service that a token is of, for its owner; None for other users."""
+    """Return the reservation of root's service for a token, if this user owns it; else None."""
     from amd_gpu_tracker.records.rootless import find_user
     from amd_gpu_tracker.records.state import State
 
@@ -114,7 +115,7 @@ def find_handed_on_to_user(host: Host, token: str, processes: Processes) -> Leas
 
 
 def _find_given(state: State, digest: str, processes: Processes) -> Lease | None:
-    """Return a living container that was given the reservation of this token; users could have written theirs."""
+    """Return a living container of root that got the reservation of this token. Users could forge theirs."""
     if state.is_rootless:
         return None
     from amd_gpu_tracker.life.lease_scan import foresee_leases
@@ -134,7 +135,7 @@ def find_reservation(state: State, name: str, processes: Processes) -> Lease | N
 
 
 def _rocr_filter(gpus: Sequence[GpuLocation], located: Sequence[GpuLocation]) -> str:
-    """Return the GPUs by their ids; where these do not tell them apart, as ROCm counts: in the order of KFD's nodes."""
+    """Return the GPUs by their ids; if these are ambiguous, by position in the order of KFD's nodes, as ROCm counts."""
     ids = [gpu.kfd_unique_id for gpu in located]
     if all(ids) and len(set(ids)) == len(ids):
         return ",".join(f"GPU-{gpu.kfd_unique_id:016x}" for gpu in gpus)

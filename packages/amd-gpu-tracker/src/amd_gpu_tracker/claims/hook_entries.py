@@ -1,4 +1,4 @@
-"""The OCI hooks by which the tracker hears that a container starts and that it is gone."""
+"""The OCI hooks that tell the tracker when a container starts and when it has ended."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 PROGRAM = "amd_gpu_tracker/hook.py"
-# In front of it at a container's end; it has a path of its own because engines know hooks by path and words alone.
+# Runs before the hook at a container's end. It has its own path: engines identify hooks by path and words alone.
 RELEASE_SCRIPT = "amd_gpu_tracker/release.sh"
 SHELL = "/bin/sh"
-# Of the packages' own directory, beside the programs that do not move.
+# Names in the packages' own directory, beside the programs that do not move.
 LIBRARY = "amd-container-toolkit"
 GENERATIONS = "generations"
 CLAIM = "claim"
 RELEASE = "release"
 CHECK = "check"
-# Longer than a hook waits for the tracker's lock; without it an engine would wait for ever.
+# Longer than a hook waits for the tracker's lock. Without a timeout, an engine would wait forever.
 TIMEOUT_SECONDS = 120
-# What becomes of containers whose image requires other GPUs; without it they are refused.
+# What to do with containers whose image requires other GPUs. Without this option, they are refused.
 IMAGE_REQUIREMENTS = "--image-requirements"
 ENFORCE = "enforce"
 IGNORE = "ignore"
-# Runtimes run the hook in the bundle, and most images require nothing: one look for the word, and Python for the rest.
-# crun has left the bundle for / where the container has a user namespace of its own.
+# Runtimes run the hook in the bundle, and most images have no requirements. So grep finds the prefix, and Python does
+# the rest. For containers with their own user namespace, crun has already changed from the bundle to /.
 FIND_REQUIREMENTS = (
     f'PATH=/usr/bin:/bin; test . -ef / || grep -qs {REQUIREMENT_PREFIX} config.json; test $? = 1 || exec "$@"'
 )
@@ -48,7 +48,7 @@ def claim_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, An
 
 
 def requirements_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, Any]:
-    """Return the `createRuntime` hook that checks what the image of a container requires, where nothing is tracked."""
+    """Return the `createRuntime` hook that checks the requirements of an image when nothing is tracked."""
     more = [] if image_requirements == ENFORCE else [IMAGE_REQUIREMENTS, image_requirements]
     return _hook(SHELL, "-c", FIND_REQUIREMENTS, "amd-image-requirements", *_python_words(host, CHECK, *more))
 
@@ -56,7 +56,7 @@ def requirements_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[
 def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
     """Return the `poststop` hook that gives back the GPUs of a container.
 
-    A rootless run says where its leases are; the hook itself may find no environment that tells it.
+    A rootless run passes the directory of its leases, because the hook itself may get no environment.
     """
     python = _python_words(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
     leases = State(host, run_directory).leases_directory
@@ -81,14 +81,14 @@ def _is_hook(hook: object, command: str) -> bool:
 
 
 def _hook(*words: str) -> dict[str, Any]:
-    """Return a hook that needs no environment: engines give it an empty one, or the caller's whole one."""
+    """Return a hook that needs no environment: some engines pass it none, some the caller's."""
     return {"path": words[0], "args": list(words), "timeout": TIMEOUT_SECONDS}
 
 
 def _python_words(host: Host, command: str, *more: str) -> list[str]:
     """Return the command line of the hook program.
 
-    It leaves no bytecode beside modules, where root would write into a user's directories.
+    It writes no bytecode, because root would write it into a user's directories.
     """
     interpreter = absolute(sys.executable or "/usr/bin/python3")
     roots = _import_roots()
@@ -98,16 +98,16 @@ def _python_words(host: Host, command: str, *more: str) -> list[str]:
 
 
 def _import_roots() -> list[str]:
-    """Return the directories of the packages the hook needs, first this one's; after most installations that is all."""
+    """Return the directories of the packages that the hook needs, this one first; mostly it is the only one."""
     files = {__file__: "/amd_gpu_tracker/claims/", amdgpu_discovery.__file__ or "": "/amdgpu_discovery/"}
     return list(dict.fromkeys([_lasting(absolute(file).rpartition(inside)[0]) for file, inside in files.items()]))
 
 
 def _lasting(root: str) -> str:
-    """Return where programs are found for as long as a hook is written somewhere.
+    """Return the directory where programs stay available for as long as some file names the hook.
 
-    Deb and rpm packages keep modules in LIBRARY/generations/ID/python, which goes with its version, and programs that
-    lead to the version of the day in LIBRARY/python.
+    Deb and rpm packages keep modules in LIBRARY/generations/ID/python, which disappears with its version.
+    LIBRARY/python has programs that lead to the current version.
     """
     library, found, generation = root.rpartition(f"/{LIBRARY}/{GENERATIONS}/")
     return f"{library}/{LIBRARY}/{generation.partition('/')[2]}" if found else root

@@ -1,4 +1,4 @@
-"""Give back what a container had, once it is gone."""
+"""Give back the GPUs of a container that has ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Released(Value):
-    """What became of the leases of one container id: those that were dropped, and those whose container lives."""
+    """The leases of one container id after a release: those that were dropped, and those whose container is alive."""
 
     dropped: tuple[Lease, ...] = ()
     living: tuple[Lease, ...] = ()
@@ -31,10 +31,10 @@ def release(
     creators: Collection[ProcessId] = (),
     how: str = PROGRAM,
 ) -> Released:
-    """Drop the leases of a container id, under whichever runtime root, whose containers are gone.
+    """Drop the leases of a container id whose containers have ended, for every runtime root.
 
-    `creators` are the processes that say so: if one of them made the container, its own life proves nothing. `how` this
-    is known goes into the history.
+    `creators` are the processes that report the end: if one of them made the container, its own life proves nothing.
+    The history records `how` the end is known.
     """
     state, processes = book.state, book.processes
     if not _paths(state, container_id):
@@ -43,11 +43,11 @@ def release(
         dropped, living = [], []
         for path in _paths(state, container_id):
             lease = _read(state, path)
-            # Names of files are cut where ids are very long.
+            # File names of very long ids are cut off.
             if lease is None or lease.container_id != container_id:
                 continue
             is_alive = judge(lease, processes, creator_is_done=lease.creator in creators).is_alive
-            # The hook of a container's end may be later than a look that found it over.
+            # The end of a kept container may already have been seen before its hook runs.
             if is_alive and (how == HOOK or not lease.is_kept):
                 living.append(lease)
             elif not _is_kept(state, path, lease, processes, how):
@@ -56,7 +56,7 @@ def release(
 
 
 def _is_kept(state: State, path: str, lease: Lease, processes: Processes, how: str) -> bool:
-    """Remove a lease, unless the hook of a container's end says so that its engine starts again."""
+    """Remove a lease; return True if its end hook keeps it, because its engine will restart the container."""
     if how != HOOK:
         state.remove_lease(path, how)
         return False
@@ -66,7 +66,7 @@ def _is_kept(state: State, path: str, lease: Lease, processes: Processes, how: s
 
 
 def _paths(state: State, container_id: str) -> list[str]:
-    """Return the leases of a container id, and of others that are the same as far as names of files go."""
+    """Return the leases of a container id, and those of long ids that have the same file name as far as it goes."""
     name = _id_in_name(state.lease_path(("", container_id)))[:LONGEST_ID_IN_NAME]
     return [path for path in state.lease_paths() if _id_in_name(path)[:LONGEST_ID_IN_NAME] == name]
 
@@ -76,11 +76,11 @@ def _id_in_name(path: str) -> str:
 
 
 def _read(state: State, path: str) -> Lease | None:
-    """Return a lease; one that cannot be read goes, because its own container says that it is over."""
+    """Return a lease. Remove one that cannot be read, because its own container reports its end."""
     try:
         return state.read_lease(path)
     except StateError:
-        # The name of a longer id is cut, so the lease may be that of another container.
+        # The file name of a longer id is cut off, so the lease may be another container's.
         if len(_id_in_name(path)) < LONGEST_ID_IN_NAME:
             state.remove_lease(path)
         return None

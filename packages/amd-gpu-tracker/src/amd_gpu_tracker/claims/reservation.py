@@ -1,4 +1,4 @@
-"""Reserve GPUs for a container: all it asks for, or none and the guide's words why."""
+"""Reserve GPUs for a container: all that it requests, or none with the guide's message."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
 
-# A claim of shared GPUs needs no lease of others, but leases that are over must not accumulate. Of few leases it
-# reads all; of more, one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as claims add meanwhile.
+# A claim on shared GPUs needs no other leases, but ended leases must not accumulate. If there are few leases, each
+# claim reads all of them. Otherwise one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as are added
+# meanwhile.
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
@@ -30,8 +31,9 @@ SWEPT_AT_ONCE = 16
 def reserve(book: Book, claim: Claim) -> bool:
     """Give a claim all its GPUs, or raise GpusRefused and change nothing.
 
-    True also where nothing is tracked; False where the container's lease is alive, so that it runs already. GpusChanged
-    where the GPUs of the host are others than those that were tracked, NumbersChanged where a number meant another one.
+    Return True, also if nothing is tracked. Return False if the container already holds a live lease, that is, if it is
+    already running. GpusChanged if the host's GPUs are not those that are tracked, NumbersChanged if a number meant
+    another one.
     """
     if not claim.wanted or not may_be_tracking(book.state.host):
         return True
@@ -47,14 +49,14 @@ def reserve(book: Book, claim: Claim) -> bool:
 
 
 def preview(book: Book, claim: Claim) -> None:
-    """Raise what `reserve` would raise, without the lock and with nothing written; its own lease counts for nothing."""
+    """Raise the error of `reserve`, without the lock and without writing; the claim's own lease does not count."""
     state = book.state
     if not claim.wanted or not may_be_tracking(state.host):
         return
     policy = state.read_policy()
     if not policy.enabled:
         return
-    # No start comes here.
+    # Imported here, because no start needs them.
     from amd_gpu_tracker.claims.decision import decide
     from amd_gpu_tracker.life.lease_scan import foresee_leases
     from amd_gpu_tracker.records.identity import match_wanted
@@ -74,7 +76,7 @@ def preview(book: Book, claim: Claim) -> None:
 
 
 def read_current_policy(book: Book) -> tuple[bytes, Policy]:
-    """Return the policy by which GPUs are given out, and the stamp of its state; the caller holds the lock."""
+    """Return the current policy, and the stamp of its state. The caller holds the lock."""
     state, processes = book.state, book.processes
     stamp = take_stamp(state, processes.boot_id)
     if not stamp and not state.is_rootless and state.has_former_policy():
@@ -85,7 +87,7 @@ def read_current_policy(book: Book) -> tuple[bytes, Policy]:
 
 
 def withdraw(state: State, holder: Holder) -> None:
-    """Remove what this holder's creator itself reserved. Needs no lock: nothing else changes it while that lives."""
+    """Remove what this creator itself reserved. Needs no lock: nothing else changes the lease while it is alive."""
     path = state.lease_path(holder.key)
     lease = state.read_lease(path)
     if lease is not None and lease.creator == holder.creator:
@@ -97,12 +99,12 @@ def withdraw(state: State, holder: Holder) -> None:
 
 
 def note_privileged(book: Book, claim: Claim) -> None:
-    """Write down a privileged container without a GPU, so that `status` shows that it can reach all of them.
+    """Record a privileged container without GPUs, so that `status` shows that it can reach all of them.
 
-    Where `amd` is the default runtime these are builds and system services that have nothing to do with GPUs, so
-    nothing that is wrong with the tracker keeps them back.
+    If `amd` is the default runtime, these are builds and system services that have nothing to do with GPUs. So no error
+    of the tracker may stop them.
     """
-    if book.state.is_rootless:  # it is root in its user namespace only
+    if book.state.is_rootless:  # A rootless container is root only in its user namespace.
         return
     try:
         with book.locked():
@@ -113,7 +115,7 @@ def note_privileged(book: Book, claim: Claim) -> None:
 
 
 def read_handed_on(book: Book, claim: Claim) -> Lease | None:
-    """Return the reservation that the container has the token of, None where it has none that holds."""
+    """Return the reservation whose token the container carries; None if it carries none, or none that is valid."""
     state, processes = book.state, book.processes
     if claim.reservation:
         from amd_gpu_tracker.claims.handover import find_reservation
@@ -122,13 +124,13 @@ def read_handed_on(book: Book, claim: Claim) -> Lease | None:
     entry = next((entry for entry in reversed(claim.environment) if entry.startswith(f"{TOKEN}=")), "")
     if not entry:
         return None
-    # Few containers are given a reservation.
+    # Imported here, because few containers are given a reservation.
     from amd_gpu_tracker.claims.handover import find_handed_on
 
     token = entry.partition("=")[2]
     found = find_handed_on(state, token, processes)
     if found is None and state.is_rootless:
-        # The service of root gives users their GPUs.
+        # Root's service gives users their GPUs.
         from amd_gpu_tracker.claims.handover import find_handed_on_to_user
 
         return find_handed_on_to_user(state.host, token, processes)
@@ -136,9 +138,9 @@ def read_handed_on(book: Book, claim: Claim) -> Lease | None:
 
 
 def find_words(claim: Claim, handed_on: Lease | None) -> Sequence[str]:
-    """Return the words of a claim whose numbers must mean the same GPUs as before one was lost.
+    """Return the words of a claim, whose numbers must still mean the GPUs that they meant before one was lost.
 
-    A job is told its GPUs by the numbers that they have now.
+    For GPUs that were handed on, there are none: a job knows its GPUs by their current numbers.
     """
     is_handed_on = handed_on is not None and all(gpu.key in handed_on.gpus for gpu in claim.wanted)
     return () if is_handed_on else claim.asked
@@ -153,7 +155,7 @@ def read_situation(
     paths: Iterable[str],
     scan: Callable[[Iterable[str]], LeaseScan],
 ) -> Situation:
-    """Return what the decision about a claim goes by; `scan` reads leases of others, which are in `paths`."""
+    """Return the basis of the decision about a claim; `scan` reads the leases of others, which are in `paths`."""
     from amd_gpu_tracker.claims.decision import Situation
 
     keys = [gpu.key.encode() for gpu in claim.wanted]
@@ -175,7 +177,7 @@ def _read_drained(state: State, claim: Claim) -> GpusRefused | None:
 
 
 def _find_name(lease: Lease) -> str:
-    # Only refusals need names.
+    # Imported here, because only refusals need names.
     from amd_gpu_tracker.life.container_names import find_container_name
 
     return find_container_name(lease)
@@ -185,13 +187,13 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
     state = book.state
     own = read_own_lease(book, claim)
     makers = (claim.holder.creator, *claim.creators)
-    # What has a token of its own is no part of another reservation.
+    # A claim with its own token is not part of another reservation.
     if own is not None and (own.creator not in makers or claim.token_digest):
         return False
     others = find_others(state, claim, handed_on, locked=True)
     swept = _swept(others)
     if handed_on or _may_be_refused(state, claim, policy):
-        # Most claims are of shared GPUs, which nothing keeps from them.
+        # Imported here, because most claims are for shared GPUs, which are always given.
         from amd_gpu_tracker.claims.decision import decide
 
         def scan(rivals: Iterable[str]) -> LeaseScan:
@@ -202,7 +204,7 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
             raise recorded(state, claim, met)
         claim = met
     elif swept:
-        # Nor do most wait for this.
+        # Imported here, because most claims do not sweep.
         from amd_gpu_tracker.life.lease_scan import prune_leases
 
         prune_leases(state, book.processes, swept)
@@ -220,7 +222,7 @@ def _may_be_refused(state: State, claim: Claim, policy: Policy) -> bool:
 
 
 def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
-    """Return why a claim is refused, which is on record then; what is wrong with a file is not."""
+    """Record the refusal of a claim, and return it. Errors in a file are not recorded."""
     from amd_gpu_tracker.errors import GpusRefused
 
     if isinstance(refusal, GpusRefused) and not claim.is_waiting:
@@ -255,13 +257,13 @@ def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease |
 
 
 def find_others(state: State, claim: Claim, handed_on: Lease | None = None, *, locked: bool = False) -> list[str]:
-    """Return the leases of others than the claim's own container; who hands GPUs on is no rival."""
+    """Return the paths of other leases. The lease that hands GPUs on to this claim is no rival."""
     passed_over = (state.lease_path(claim.holder.key), state.lease_path(handed_on.key) if handed_on else "")
     return [path for path in state.lease_paths(locked=locked) if path not in passed_over]
 
 
 def _swept(paths: list[str]) -> list[str]:
-    """Return the leases that a claim looks at for the sake of order; of many, others each time."""
+    """Return the leases that a claim checks to clean up; if there are many, different ones each time."""
     if len(paths) <= FEW:
         return paths
     turn, is_not_mine = divmod(posix.getpid(), SWEEP_ONE_CLAIM_IN)

@@ -1,4 +1,4 @@
-"""How GPUs are: which of them a choice passes over, which starts are refused as sick, and which are used unreserved."""
+"""The state of GPUs: which ones a choice avoids, which are refused as sick, and which are used unreserved."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Verdict(Value):
-    """How a GPU is, and how much of it is used."""
+    """The health of a GPU, and how much of it is used."""
 
     health: Health
     use: GpuLoad
 
 
 def read_verdicts(host: Host, gpus: Sequence[Gpu], limits: HealthLimits | None = None) -> dict[int, Verdict]:
-    """Return by number how GPUs are, in bounded time and from sysfs alone: /proc is walked to name programs only."""
+    """Return the verdicts of GPUs by number, in bounded time, from sysfs alone; only `name_programs` reads /proc."""
     health = read_health(host, [str(gpu.pci_address) for gpu in gpus], limits=limits or NO_LIMITS)
     uses = read_gpu_uses(host, gpus, health)
     return {
@@ -43,7 +43,7 @@ def read_verdicts(host: Host, gpus: Sequence[Gpu], limits: HealthLimits | None =
 def with_verdicts(
     candidates: Iterable[Candidate], verdicts: Mapping[int, Verdict], drains: Iterable[Drain]
 ) -> list[Candidate]:
-    """Return candidates with what keeps each from being chosen, or lets it come last."""
+    """Return candidates with the obstacle or doubt that the verdicts and drains give them."""
     drain_by_key = by_key(drains)
     return [_judged(each, verdicts[each.gpu.number], drain_by_key.get(each.gpu.key)) for each in candidates]
 
@@ -59,9 +59,9 @@ def name_programs(host: Host, candidates: Sequence[Candidate], verdicts: Mapping
 
 
 def say_unreserved_use(state: State, claim: Claim) -> list[str]:
-    """Return a sentence about each GPU of a claim that is used and that no other reservation names.
+    """Return a sentence about each used GPU of a claim that no other reservation names.
 
-    It names no process: to go through all of them takes longer than a start.
+    It names no processes: reading all of them takes longer than a start.
     """
     own = state.lease_path((claim.holder.root, claim.holder.container_id))
     others = [path for path in state.lease_paths() if path != own]
@@ -73,16 +73,16 @@ def say_unreserved_use(state: State, claim: Claim) -> list[str]:
 
 
 def keep_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gives_sick: bool) -> None:
-    """Write down what a look found out about the health of GPUs, by their keys; what fails, doctor shows.
+    """Record the health of GPUs after a look, by their keys. `doctor` shows failures to write it.
 
-    A look `with_errors` has read all that can be wrong with a GPU. An administrator who `gives_sick` GPUs has none
-    written down.
+    A look `with_errors` has read everything that can be wrong with a GPU. If the administrator `gives_sick` GPUs, none
+    is recorded as sick.
     """
     seen = {key: "; ".join(each.reasons) if each.verdict == SICK else "" for key, each in health.items()}
     if gives_sick:
         seen = dict.fromkeys(seen, "")
     elif not with_errors:
-        # What was not asked may be what is wrong with it.
+        # The part that was not read may be the cause.
         seen = {key: why for key, why in seen.items() if why}
     directory = book.state.run_directory
     try:
@@ -104,14 +104,14 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
     if drain is not None:
         what = "sick" if drain.is_sick else "drained"
         return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
-    # The holder of a reserved GPU uses it.
+    # A reserved GPU is used by its holder.
     if verdict.use.is_used and not (candidate.users or candidate.shares):
         return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
     return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
 
 
 def _note(book: Book, seen: Mapping[str, str]) -> None:
-    """Write what is wrong with each GPU, "" where it is well; what was known of others stays."""
+    """Record what is wrong with each GPU, "" if it is healthy; records of other GPUs stay."""
     host = book.state.host
     if _with_seen(read_drains(host), seen) is None:
         return
@@ -121,7 +121,7 @@ def _note(book: Book, seen: Mapping[str, str]) -> None:
 
 
 def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
-    """Return what is to be written after GPUs were looked at, None where that is there already."""
+    """Return the drains to write after a look at GPUs; None if nothing changes."""
     before = {each.key: each for each in drains if each.is_sick}
     if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):
         return None

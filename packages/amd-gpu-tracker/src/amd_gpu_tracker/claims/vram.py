@@ -1,4 +1,4 @@
-"""Memory of one GPU: Docker Swarm says how much of the node's pool, and here a GPU is chosen that has it."""
+"""Memory of one GPU: Docker Swarm promises a share of the node's pool, and this chooses a GPU that has it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class MemoryChooser:
-    """Chooses one of the `gpus` of the host that has the memory for which a `claim` asks.
+    """Chooses one of the host's `gpus` with the memory that a `claim` requests.
 
-    It is the one that has least to spare, so that what is left elsewhere stays in one piece; a GPU that a container
-    uses whole has none.
+    It takes the GPU with the least to spare, so that free memory elsewhere stays in one piece. A GPU that a container
+    uses as a whole has no free memory.
     """
 
     def __init__(self, claim: Claim, gpus: Sequence[Gpu]) -> None:
@@ -38,13 +38,13 @@ class MemoryChooser:
             )
 
     def prepare(self, book: Book) -> GpusRefused | None:
-        """Return the refusal of a container that is not root's."""
+        """Return the refusal of a rootless container."""
         if not book.state.is_rootless:
             return None
         return GpusRefused(f"{asked(self._claim)}: only containers of root can reserve memory")
 
     def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
-        """Return the GPU that has enough memory and least to spare, or why there is none."""
+        """Return the GPU that has enough memory and the least to spare, or the reason why there is none."""
         if error := find_unreadable(scan.unreadable):
             return error
         given_out = without_drained(state.host, self.gpus) if state.has_drains else self.gpus
@@ -64,7 +64,7 @@ def free_vram(gpus: Sequence[Gpu], scan: LeaseScan, policy: Policy) -> dict[int,
 
 
 def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, int]) -> list[Gpu] | GpusRefused:
-    """Return the GPU that has enough free memory and least to spare, or why none of the `gpus` of the host has."""
+    """Return the GPU with enough free memory and the least to spare, or the reason why none has enough."""
     largest = max(map(_vram_mb, gpus), default=0)
     if claim.vram_mb > largest:
         return GpusRefused(
@@ -78,7 +78,7 @@ def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, i
 
 
 def asked(claim: Claim) -> str:
-    """Return the memory that a claim asks for as it stands in the environment."""
+    """Return the memory that a claim requests, in the form of the environment variable."""
     return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
 
 
