@@ -1,6 +1,6 @@
 """The command line of the container toolkit for AMD GPUs: amd-ctk.
 
-It is a program, and offers nothing to import but its version.
+This package is a program. It exports nothing but its version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m amd_ctk` is amd-ctk."""
+"""Run amd-ctk as `python -m amd_ctk`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which version this is, and from which commit it was built."""
+"""The version of amd-ctk, and the commit and date of its build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN = {"date": "unknown", "commit": "unknown"}
 
 
 def print_build(_: Host | None = None) -> None:
-    """Print the version and what it was built from, as the original does."""
+    """Print the version, date and commit of the build in the original toolkit's format."""
     facts = read_build()
     print(f"Version: v{facts['version']}\nBuild Date: {facts['date']}\nGitCommit: {facts['commit']}")
 
@@ -24,7 +24,7 @@ def print_version() -> None:
 
 
 def read_build() -> dict[str, str]:
-    """Return `version`, and `date` and `commit` of the build, "unknown" where it was not made from git."""
+    """Return `version`, and `date` and `commit` of the build; these two are "unknown" if it was not built from git."""
     try:
         with open(f"{amd_ctk.__file__.rpartition('/')[0]}/build.json", "rb") as file:
             known = plain_json.loads(file.read())

@@ -1,4 +1,4 @@
-"""Where an engine's command leads: to an engine of this machine, or to one that may be on another machine."""
+"""Find where an engine's command leads: to an engine on this machine, or possibly to another machine."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-# Of an address: what this machine calls itself, "" among it, as in tcp://:2375.
+# Names of this machine in an address. Addresses such as tcp://:2375 have an empty one.
 THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
-# The context of Docker that is this machine, unless DOCKER_HOST says otherwise.
+# Docker's context for this machine; DOCKER_HOST overrides it.
 USUAL_CONTEXT = "default"
-# Of a user's own Docker, as dockerd-rootless.sh has it.
+# The socket of rootless Docker, as dockerd-rootless.sh sets it.
 OF_USER = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
 OF_ROOTS_PODMAN = re.compile(r"unix://(/var)?/run/podman/")
-# Of Podman's options, those that name a connection, and those that have it look for one.
+# Podman's options that name a connection, and those that make Podman look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
 
 
 class EngineAddress(Value):
-    """Where an engine listens, without a user's name; "" where that is not said."""
+    """The address of an engine, without a user's name. It is "" if nothing names an address."""
 
     text: str = ""
     is_other_machine: bool = False
 
 
-# Podman's connections are in files of three kinds, which its versions read in another order.
+# A connection of Podman is not resolved: three kinds of files hold connections, and versions read them in different
+# orders.
 UNKNOWN = EngineAddress(is_other_machine=True)
 
 
 def parse_address(text: str) -> EngineAddress:
-    """Return what an address of -H and of DOCKER_HOST says; one without a scheme is of TCP."""
+    """Parse an address as -H and DOCKER_HOST have it. An address without a scheme is TCP."""
     scheme, separator, rest = text.strip().partition("://")
     if not separator:
         scheme, rest = "tcp", scheme
     if scheme in ("unix", "fd"):
         return EngineAddress(text=f"{scheme}://{rest}")
-    # A password may have any of these.
+    # A password may contain "/", "@" and ":".
     address = rest.rpartition("@")[2].partition("/")[0]
     if not address:
         return EngineAddress()
@@ -55,7 +56,7 @@ def parse_address(text: str) -> EngineAddress:
 
 
 def is_elsewhere(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether an engine's own options, variables or files lead to another machine, or to an unknown one."""
+    """Return whether options, variables or files lead an engine to another machine, or to an unknown place."""
     if engine == DOCKER:
         return _is_elsewhere_for_docker(before, environment)
     service = find_service(before, environment) if engine == PODMAN else None
@@ -63,7 +64,7 @@ def is_elsewhere(engine: str, before: Sequence[str], environment: Mapping[str, s
 
 
 def find_service(before: Sequence[str], environment: Mapping[str, str]) -> EngineAddress | None:
-    """Return where Podman's service listens that starts its containers; None where Podman starts them itself."""
+    """Return the address of the service that starts Podman's containers; None if Podman starts them itself."""
     given = dict(own_options(before))
     if any(name in given for name in CONNECTION):
         return UNKNOWN
@@ -80,7 +81,7 @@ def find_service(before: Sequence[str], environment: Mapping[str, str]) -> Engin
 
 
 def find_context(before: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return the context that `docker` obeys, "" for the usual one, and where an address counts more."""
+    """Return the context that `docker` uses; "" for the default one, or if an address overrides the context."""
     chosen = _last(before, "--context", "-c")
     if not chosen and _find_docker_host(before, environment) is None:
         written = texts_at(_read(before, environment, "config.json")).get("currentContext", "")
@@ -89,11 +90,11 @@ def find_context(before: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def read_context(name: str, before: Sequence[str], environment: Mapping[str, str]) -> EngineAddress | None:
-    """Return where a context of Docker leads, None for one that cannot be read."""
-    # Few use contexts.
+    """Return the address in a Docker context; None if the context cannot be read or has none."""
+    # Imported here because few users have contexts.
     from hashlib import sha256
 
-    # A word may have bytes of no character.
+    # A word of the command line may have bytes that are not UTF-8.
     digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
     found = _read(before, environment, f"contexts/meta/{digest}/meta.json")
     host = texts_at(found, "Endpoints", "docker").get("Host", "")
@@ -101,7 +102,7 @@ def read_context(name: str, before: Sequence[str], environment: Mapping[str, str
 
 
 def leads_to_rootless(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether an engine's command leads to one of its user: of Docker and Podman's service by the socket."""
+    """Return whether a command leads to a rootless engine. For Docker and Podman's service, the socket decides."""
     if engine == PODMAN:
         service = find_service(before, environment)
         return service is None or not OF_ROOTS_PODMAN.match(service.text)
@@ -123,7 +124,7 @@ def _find_docker_address(before: Sequence[str], environment: Mapping[str, str]) 
 
 
 def _find_docker_host(before: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    # The option is stronger even where it is empty, which is the usual socket.
+    # The option overrides the variable even if it is empty, which means the default socket.
     host = _last(before, "--host", "-H")
     return environment.get("DOCKER_HOST") or None if host is None else host
 
@@ -133,7 +134,7 @@ def _last(before: Sequence[str], *names: str) -> str | None:
 
 
 def _read(before: Sequence[str], environment: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return a file of the `docker` command, {} for none."""
+    """Return a JSON file of the `docker` client's configuration directory; {} if it cannot be read."""
     home = environment.get("HOME", "")
     directory = _last(before, "--config") or environment.get("DOCKER_CONFIG") or (f"{home}/.docker" if home else "")
     try:

@@ -1,6 +1,6 @@
-"""How the container of a job's `docker run` or `podman run` is given the GPUs, as its engine answers.
+"""Find the options with which a job's `docker run` or `podman run` gives its container the GPUs, by asking the engine.
 
-Without the AMD runtime or a CDI device a container of these starts, and has no GPU.
+Without the AMD runtime or a CDI device, such a container starts but has no GPU.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 RUNTIME = "--runtime=amd"
-# Only Podman that starts containers itself knows --runtime.
+# Podman knows --runtime only if it starts containers itself.
 FOR_SERVICE = "run 'sudo amd-ctk cdi generate': Podman's service takes no --runtime"
-# Under these no container gets a GPU by a variable.
+# These runtimes ignore AMD_VISIBLE_DEVICES.
 PLAIN_RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 
 
 class NoGpusByEngine(ToolkitError):
-    """A container that its engine would start without the GPUs of its job."""
+    """The engine would start the container without the GPUs of its job."""
 
     exit_code = 126
 
 
 class EngineOptions(Value):
-    """The options that an engine's `run` needs for GPUs; those of CDI follow from the numbers."""
+    """The options that an engine's `run` needs for GPUs: `fixed` ones, and with CDI one for each GPU."""
 
     fixed: tuple[str, ...] = ()
     has_cdi: bool = False
 
     def name(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """Return the options for GPUs of these numbers."""
+        """Return the options for the GPUs with these numbers."""
         return (*self.fixed, *(f"--device={KIND}={number}" for number in numbers if self.has_cdi))
 
 
 def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str]) -> EngineOptions:
-    """Return what a command lacks for its container to have the GPUs; NoGpusByEngine where its engine cannot give any.
+    """Return the options that a command lacks to get the GPUs; NoGpusByEngine if its engine cannot provide any.
 
-    Nothing is added to a command that asks for GPUs itself, or that goes to an engine elsewhere.
+    A command that asks for GPUs itself, or that leads to an engine elsewhere, gets no options.
     """
     prefix, words = words[: find_engine(words)], words[find_engine(words) :]
     position = find_run(words)
@@ -70,7 +70,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
     try:
         options = read_options(words)
     except ExplainError:
-        # The engine refuses it in its own words.
+        # The engine will refuse the command with its own message.
         return EngineOptions()
     if _asks_itself(options):
         return EngineOptions()
@@ -101,7 +101,7 @@ def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> Eng
     answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
     engine_info = parse_object(answer.output)
     if _is_of_podman(engine_info):
-        # podman-docker has the name of Docker, and describes itself as Podman does.
+        # The `docker` of podman-docker describes itself as Podman does.
         return _of_podman(command, host)
     runtimes = engine_info.get("Runtimes")
     if not isinstance(runtimes, dict):
@@ -116,7 +116,7 @@ def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> Eng
 
 def _of_podman(command: Sequence[str], host: Host) -> EngineOptions:
     program = ("info", "--format", "{{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}")
-    # Podman lists no runtimes, and ends at a name that it does not know.
+    # Podman lists no runtimes, and fails if it does not know the name of one.
     with_ours = ask([*command, RUNTIME, *program], seconds=SECONDS)
     if with_ours.succeeded:
         return EngineOptions(fixed=(RUNTIME,))
@@ -140,11 +140,11 @@ def _by_cdi(host: Host, refusal: ToolkitError, *, reads_specs: bool = True) -> E
 
 
 def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
-    """Return no option where the engine does not answer; it will say why, unless it is slow only or behind sudo."""
+    """Return no options if the engine does not answer. Its own error follows, unless it is only slow or behind sudo."""
     if answer.is_late:
         say(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
     elif without_prefixes(command).is_sudo and "sudo:" in answer.errors:
-        # It has no terminal to ask for a password here.
+        # sudo has no terminal here to ask for a password.
         say(f"sudo needs a password to ask the engine: if the container has no GPU, add {RUNTIME}")
     return EngineOptions()
 

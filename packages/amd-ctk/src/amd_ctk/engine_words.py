@@ -1,4 +1,4 @@
-"""Where `run` stands in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options."""
+"""Find `run` in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PODMAN = "podman"
 ENGINES = (DOCKER, PODMAN)
 COMMANDS = ("run", "create")
 OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
-# Those that have their value in the next word, of Docker 20 to 28, Podman 4 to 5 and nerdctl. `-c` is Docker's
-# context and Podman's connection.
+# Options of Docker 20 to 28, Podman 4 to 5 and nerdctl that take the next word as their value. `-c` is Docker's context
+# and Podman's connection.
 ENGINE_VALUES = frozenset(
     (
         *OF_DOCKER,
@@ -31,7 +31,7 @@ ENGINE_VALUES = frozenset(
 )
 
 FLAGS = ("--help", "-h", "--version", "-v")
-# The first four are of nerdctl or Docker alone.
+# Options of nerdctl or Docker only.
 NOT_OF_PODMAN = frozenset(
     ("-H", "--host", "-n", "--address", "-l", "--context", "--tlscacert", "--tlscert", "--tlskey")
 )
@@ -45,27 +45,28 @@ BY_ENGINE = {
         )
     ),
 }
-# What the script of podman-docker ends with; no pattern, because 'amd-ctk run' does without re.
+# The script of podman-docker ends with this. It is no pattern, because 'amd-ctk run' does not load re.
 OF_PODMAN_DOCKER = b'podman "$@"'
 LARGEST_SCRIPT = 16 * 1024
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
-# Of sudo, without a value. Those that start a shell or change the directory are not read, and none of env.
+# Options of sudo without a value. Those that start a shell or change the directory are missing, as are those of env: a
+# command with them is not parsed.
 SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
-# Of sudo; their value is the next word.
+# Options of sudo that take the next word as their value.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
 PREFIXES = (SUDO, "env")
 
 
 def engine_of(word: str) -> str:
-    """Return the engine that a command calls: the `docker` of the package podman-docker is Podman."""
+    """Return the engine that a command calls. The `docker` of the package podman-docker is Podman."""
     name = os.path.basename(word)
     return PODMAN if name == DOCKER and _is_podman(word) else name
 
 
 def _is_podman(word: str) -> bool:
     """Return whether a command is a link to Podman, or a script that calls it."""
-    # Most commands are no engines.
+    # Imported here because most commands are no engines.
     from shutil import which
 
     program = which(word)
@@ -77,18 +78,18 @@ def _is_podman(word: str) -> bool:
             return True
         content = read_plain_file(path, largest=LARGEST_SCRIPT)[0]
     except OSError:
-        # Also where PATH names a directory below one that was removed.
+        # For example, PATH names a directory below one that was removed.
         return False
     return content.startswith(b"#!") and OF_PODMAN_DOCKER in content
 
 
 def takes_next_word(word: str) -> bool:
-    """Return whether an option has its value in the next word, also as the last letter of a word as -Dl."""
+    """Return whether an option takes the next word as its value. It may be the last of joined letters, as in -Dl."""
     return word in ENGINE_VALUES or (len(word) > 2 and word[1] != "-" and "=" not in word and _ends_open(word[1:]))
 
 
 def unknown_option(engine: str, word: str) -> str:
-    """Return why an engine does not know an option in front of its command, "" where it does."""
+    """Return why an engine does not know an option in front of its command; "" if it knows the option."""
     known = BY_ENGINE.get(engine)
     if known is None or word == "--" or word.partition("=")[0] in known:
         return ""
@@ -98,12 +99,12 @@ def unknown_option(engine: str, word: str) -> str:
 
 
 def _ends_open(letters: str) -> bool:
-    """Return whether of letters the last alone has a value."""
+    """Return whether only the last of joined letters takes a value."""
     return f"-{letters[-1]}" in ENGINE_VALUES and all(f"-{letter}" not in ENGINE_VALUES for letter in letters[:-1])
 
 
 def own_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options in front of an engine's command with their values, "" for none, and joined letters apart."""
+    """Yield the options in front of an engine's command with their values, "" for none; joined letters split."""
     position = 0
     while position < len(words):
         word, following = words[position], " ".join(words[position + 1 : position + 2])
@@ -130,13 +131,13 @@ def values_before(words: Sequence[str], option: str) -> list[str]:
 
 
 def without_group(before: Sequence[str]) -> Sequence[str]:
-    """Return an engine's own options without the word in `docker container run`, which may be a value as well."""
+    """Return an engine's own options without `container`, as in `docker container run`; it stays as a value."""
     is_group = before[-1:] == ["container"] and not ENGINE_VALUES.intersection(before[-2:-1])
     return before[:-1] if is_group else before
 
 
 def find_engine(words: Sequence[str]) -> int:
-    """Return where the command stands behind `env X=1` or `sudo -E`, which leave the caller's variables to it; or 0."""
+    """Return the index of the command behind `env X=1` or `sudo -E`; 0 if a prefix drops the caller's environment."""
     if os.path.basename(words[0]) not in PREFIXES:
         return 0
     command = without_prefixes(words)
@@ -144,7 +145,7 @@ def find_engine(words: Sequence[str]) -> int:
 
 
 def find_run(words: Sequence[str]) -> int | None:
-    """Return where `run` or `create` stands in an engine's command line, None where it is no such command."""
+    """Return the index of `run` or `create` in an engine's command line; None if this is no such command."""
     start = find_engine(words)
     if os.path.basename(words[start]) not in ENGINES:
         return None
@@ -153,7 +154,7 @@ def find_run(words: Sequence[str]) -> int | None:
 
 
 def options_before_run(words: Sequence[str]) -> tuple[list[str], int | None]:
-    """Return the options behind an engine's name, and where `run` or `create` stands, None where neither does."""
+    """Return the options behind an engine's name and the index of `run` or `create`, None if there is neither."""
     options: list[str] = []
     position = 0
     while position < len(words) and words[position] not in COMMANDS:
@@ -169,7 +170,7 @@ def options_before_run(words: Sequence[str]) -> tuple[list[str], int | None]:
 
 
 class Prefixed(Value):
-    """A command without the words in front of it, and what becomes of the caller's environment there."""
+    """A command without its prefixes such as sudo, and what these do to the caller's environment."""
 
     words: tuple[str, ...] = ()
     variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
@@ -178,7 +179,7 @@ class Prefixed(Value):
 
 
 def without_prefixes(words: Sequence[str]) -> Prefixed:
-    """Return a command without `sudo` and `env` in front of it; words that are not understood stay."""
+    """Return a command without the `sudo` and `env` in front of it. Prefixes that cannot be parsed stay."""
     found = Prefixed(words=tuple(words))
     while found.words and os.path.basename(found.words[0]) in PREFIXES:
         behind = _without_one(found)
@@ -189,7 +190,7 @@ def without_prefixes(words: Sequence[str]) -> Prefixed:
 
 
 def environment_of(command: Prefixed, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a command whose caller has this environment; sudo keeps none without -E."""
+    """Return the environment of a command, given its caller's. sudo keeps none of it without -E."""
     return {**(environment if command.keeps_environment else {}), **command.variables}
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the groups of GPUs in the settings: one that means nothing, or nothing on this host."""
+"""Find errors in the groups of GPUs in the settings: wrong ones, and those that do not fit this host."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Groups(Value):
-    """The groups of a host: their GPUs by name, and what is wrong with the others."""
+    """The groups of a host: the GPUs of valid groups by name, and the errors of the others."""
 
     gpus_by_name: dict[str, list[Gpu]]
     problem_by_name: dict[str, RequestError]
 
 
 def find_mistake(request: str) -> RequestError | None:
-    """Return what is wrong with a group on every host, None where that depends on its GPUs."""
+    """Return an error that the definition of a group has on every host; None if it depends on the host's GPUs."""
     try:
         resolution = resolve((), request)
     except RequestError as error:
@@ -35,7 +35,7 @@ def find_mistake(request: str) -> RequestError | None:
 
 
 def select_groups(settings: Settings, gpus: Sequence[Gpu]) -> Groups:
-    """Return the groups of the settings among the GPUs of a host."""
+    """Find the GPUs of a host that belong to each group of the settings."""
     requests = settings.choice_rules().groups
     found = Groups(gpus_by_name={}, problem_by_name={})
     for name in requests:

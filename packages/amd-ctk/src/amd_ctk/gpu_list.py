@@ -1,4 +1,4 @@
-"""The list of GPUs as `amd-ctk gpu list` prints it: the original's table, a wider one on terminals, and JSON."""
+"""Print the list of `amd-ctk gpu list`: the original toolkit's table, a wider one on terminals, or JSON."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 RULE = "-" * 75
-# Columns that scripts know from the original, padding included.
+# Scripts rely on these columns of the original toolkit, padding included.
 ROW = "{:<10}{:<25}{:<40}"
 
 
 def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as_json: bool = False) -> None:
-    """Print the GPUs of a host, and on stderr those that this process may not use and those that have no number."""
+    """Print the GPUs of a host. Print to stderr which GPUs are hidden from this process or have no number."""
     gpus = find_listed_gpus(host)
     unnumbered = find_unnumbered_gpus(host)
     if as_json:
@@ -48,9 +48,9 @@ def format_json(
     states: dict[int, GpuState],
     lost: list[GpuState],
 ) -> str:
-    """Return {"gpus": [...], "hidden": [...], "unnumbered": [...], "lost": [...]}; `hidden` are numbers of GPUs.
+    """Return {"gpus": [...], "hidden": [...], "unnumbered": [...], "lost": [...]}; `hidden` lists GPU numbers.
 
-    Ids are strings, because JSON readers lose 64-bit integers, and null where the hardware has none.
+    Ids are strings, because JSON readers lose digits of 64-bit integers. They are null if the hardware has none.
     """
     return to_json(
         {
@@ -66,7 +66,7 @@ def format_json(
 
 
 def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
-    """Print the original's table; a wider one where that is asked for, or shown on a terminal. Return notes on it."""
+    """Print the original toolkit's table; with --wide or on a terminal, a wider one. Return notes for stderr."""
     if not wide and not is_terminal():
         rows = [ROW.format(gpu.number, gpu.uuid, gpu.render_path) for gpu in gpus]
         table = [RULE, ROW.format("GPU Id", "UUID", "DRM Devices"), RULE, *rows] if gpus else []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-    # Who uses each GPU, by its number.
+    # The use of each GPU by its number.
     Users = Mapping[int, GpuUse]
 
 GIBIBYTE = 2**30
@@ -33,12 +33,12 @@ PARTITION = Column(header="Partition", yields=4)
 NUMA = Column(header="NUMA", yields=1, is_number=True)
 STATE = state_column(yields=7)
 USERS = Column(header="Used by", least=ID_LENGTH, is_id=True)
-# What every terminal shows; the others come with `--wide` and wide terminals.
+# Every terminal shows these; the others need `--wide` or a wide terminal.
 BASE = (NUMBER, MODEL, MEMORY, UUID, NODE, USERS)
 
 
 def print_gpus(host: Host, gpus: Sequence[Gpu], *, wide: bool, no_trunc: bool) -> list[str]:
-    """Print the GPUs as wide as the terminal, elsewhere whole; return what is to be said of them on stderr."""
+    """Print the GPUs, fitted to the width of the terminal if stdout is one. Return notes for stderr."""
     users, names, notes = _find_users(host)
     states, lost = find_gpu_states(host) if wide else (None, [])
     notes += [gpu.trouble for gpu in (*(states or {}).values(), *lost) if gpu.trouble]
@@ -57,7 +57,7 @@ def list_gpus(
     names: Mapping[str, str],
     states: Mapping[int, GpuState] | None = None,
 ) -> Listing:
-    """Return the GPUs as a list; without a column of states, partitions or users where there can be none."""
+    """Build the list of GPUs. It omits the columns of states, partitions and users if they would be empty."""
     columns = [NUMBER, MODEL, TARGET, MEMORY, UUID, NODE, PCI_ADDRESS, PARTITION, NUMA, STATE, USERS]
     if not states:
         columns.remove(STATE)
@@ -76,7 +76,7 @@ def list_gpus(
 
 
 def keep_columns(listing: Listing, columns: Sequence[Column]) -> Listing:
-    """Return a list with these of its columns."""
+    """Return a list with only these of its columns."""
     kept = [at for at, column in enumerate(listing.columns) if column in columns]
     return Listing(
         columns=tuple(listing.columns[at] for at in kept),
@@ -99,14 +99,14 @@ def _values(gpu: Gpu, product: str) -> dict[Column, str]:
 
 
 def _memory(gpu: Gpu) -> str:
-    """Return how much memory a GPU has; an APU shares that of the system."""
+    """Format the memory of a GPU; an APU shares the memory of the system."""
     if not gpu.vram_bytes:
         return "-"
     return f"{gpu.vram_bytes / GIBIBYTE:.1f} GiB{' shared' if gpu.is_apu else ''}"
 
 
 def _partition(gpu: Gpu) -> str:
-    """Return the modes of a GPU, and which of its partitions this is."""
+    """Format the compute and memory modes of a GPU, and which of its partitions it is."""
     if not gpu.compute_partition:
         return "-"
     modes = "/".join(mode for mode in (gpu.compute_partition, gpu.memory_partition) if mode)
@@ -114,7 +114,7 @@ def _partition(gpu: Gpu) -> str:
 
 
 def _users_of(gpu: GpuUse | None, names: Mapping[str, str]) -> list[str]:
-    """Return what is called the users of a GPU, "?" for a reservation that cannot be read."""
+    """Return the names of a GPU's users; "?" stands for a reservation that cannot be read."""
     if gpu is None:
         return ["-"]
     uses = [_name_of(use, names) for use in gpu.containers]
@@ -126,7 +126,7 @@ def _name_of(use: ContainerUse, names: Mapping[str, str]) -> str:
 
 
 def _find_users(host: Host) -> tuple[Users | None, dict[str, str], list[str]]:
-    """Return who uses each GPU and the names of containers; None, and why, where the tracker cannot say."""
+    """Return the use of each GPU, names of containers, and notes; no use without a tracker that can be read."""
     tracker = Tracker(host)
     try:
         status = tracker.status()

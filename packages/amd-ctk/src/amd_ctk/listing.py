@@ -1,4 +1,4 @@
-"""What lists of GPUs share: which GPUs they have, their first line, and the error where there is no list."""
+"""The common part of lists of GPUs: which GPUs they contain, their first line, and the error if there is no list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ListingError(ToolkitError):
 
 
 def find_listed_gpus(host: Host) -> list[Gpu]:
-    """Return the GPUs to list; ListingError with the original's words in front."""
+    """Return the GPUs to list; ListingError, which begins with the original toolkit's words."""
     try:
         return find_gpus(host)
     except ToolkitError as error:
@@ -27,7 +27,7 @@ def find_listed_gpus(host: Host) -> list[Gpu]:
 
 
 def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
-    """Return how each GPU is, by number, and those that are lost; nothing where that cannot be found out."""
+    """Return the states of GPUs by number, and those of lost GPUs; nothing if the states cannot be read."""
     try:
         states = looking_tracker(host).states()
     except ToolkitError:
@@ -36,20 +36,20 @@ def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
 
 
 def select_requested(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
-    """Return the GPUs that a request means, or all that fit it, whoever uses them; RequestError, SettingsError."""
+    """Return the GPUs that a request names, or all that fit it, used or free; RequestError, SettingsError."""
     from amd_device_spec.settings import read_settings
     from amdgpu_discovery.choices.candidates import select_described
     from amdgpu_discovery.choices.grammar import parse_choice
     from amdgpu_discovery.choices.rules import NO_RULES
     from amdgpu_discovery.discover import find_unnumbered_gpus
 
-    # Settings that are wrong keep nobody from naming GPUs.
+    # Invalid settings must not prevent a request that names GPUs.
     rules = read_settings(host).choice_rules() if parse_choice(request) else NO_RULES
     return select_described(gpus, request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
 
 
 def looking_tracker(host: Host) -> Tracker:
-    """Return the tracker of a host that judges the health of GPUs as its settings say; SettingsError."""
+    """Return the tracker that judges the health of GPUs by the settings of the host; SettingsError."""
     from amd_device_spec.settings import read_settings
     from amd_gpu_tracker import Tracker
 
@@ -57,20 +57,20 @@ def looking_tracker(host: Host) -> Tracker:
 
 
 def to_json(document: object) -> str:
-    """Return a document as every command prints it with `--json`."""
-    # Most lists are tables, and json costs a tenth of one.
+    """Format a document the way every command prints it with `--json`."""
+    # Imported here because most lists are tables, and json takes a tenth of the time of one.
     import json
 
     return json.dumps(document, indent=2)
 
 
 def format_columns(rows: Sequence[Sequence[str]], *, of_numbers: Container[int] = ()) -> str:
-    """Return rows, of which the first is the header, in columns as wide as their longest cell, numbers to the right."""
+    """Align rows, the first being the header, in columns as wide as their longest cell; numbers align right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     formats = [f"{{:{'>' if column in of_numbers else '<'}{width}}}" for column, width in enumerate(widths)]
     return "\n".join("  ".join(formats).format(*row).rstrip() for row in rows)
 
 
 def count_gpus(gpus: list[Gpu]) -> str:
-    """Return the line with which listings begin."""
+    """Return the first line of every list of GPUs."""
     return f"Found {len(gpus)} AMD GPU device{'' if len(gpus) == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What `amd-ctk` alone prints on a terminal: the state of this host in a few lines, and what to type next."""
+"""Print what `amd-ctk` without arguments shows on a terminal: the state of this host, and the next command to type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLE = "docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/ro
 
 
 def print_overview(host: Host) -> None:
-    """Print driver, GPUs, engines and tracker of a host, and the next command."""
+    """Print the driver, GPUs, engines and tracker of a host, and the next command."""
     gpus, obstacle = _find_gpus(host)
     engines, has_cdi = _find_engines(host), any(host.stat(path) for path in CDI_SPECS)
     products = find_product_names(host, gpus)
@@ -38,7 +38,7 @@ def print_overview(host: Host) -> None:
 
 
 def next_command(engines: dict[str, bool], *, is_broken: bool, has_cdi: bool) -> str:
-    """Return the command that a user would type next on such a host."""
+    """Return the command that a user of this host probably needs next."""
     if is_broken:
         return "sudo amd-ctk doctor"
     if engines.get("docker"):
@@ -56,7 +56,7 @@ def _find_gpus(host: Host) -> tuple[list[Gpu], str]:
 
 
 def _find_engines(host: Host) -> dict[str, bool]:
-    """Return the engines of a host, and of each whether it knows the runtime `amd`."""
+    """Return the engines of a host, and whether each of them is configured with the runtime `amd`."""
     knows = {name: RUNTIME_PROGRAM in _read_configuration(host, engine) for name, engine in ENGINES.items()}
     return {name: does for name, does in knows.items() if does or (host.is_this_machine and which(name))}
 
@@ -73,7 +73,7 @@ def _format_tracker(host: Host) -> str:
 
 
 def _read_configuration(host: Host, engine: Engine) -> str:
-    """Return the file of an engine in which `runtime configure` writes, "" where it cannot be read."""
+    """Return the text of the file that `runtime configure` edits for an engine; "" if it cannot be read."""
     try:
         return read_text(find_target(host, engine, "").file) or ""
     except ToolkitError:

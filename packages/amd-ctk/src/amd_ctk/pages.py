@@ -1,14 +1,14 @@
-"""Where the reader of a message finds a page of the documentation."""
+"""Find the page of the documentation that a message refers to."""
 
 from __future__ import annotations
 
 import os
 
-# The packages bring the pages there.
+# Packages install the pages here.
 INSTALLED = "/usr/share/doc/amd-ctk/docs"
 IN_CHECKOUT = "docs"
 CHECKOUT = "../../../.."
-# Of pages that messages name; a wheel brings none of them.
+# Titles of pages that messages name, because a wheel contains no pages.
 TITLES = {
     "explanation/access.md": "Access",
     "explanation/numbering.md": "Numbering",
@@ -33,7 +33,7 @@ TITLES = {
 
 
 def find_page(page: str) -> str:
-    """Return the path of a page such as `how-to/cdi.md#start-containers`, or its title where no file has it here."""
+    """Return the path of a page such as `how-to/cdi.md#start-containers`, or its title if it is not installed."""
     path = page.partition("#")[0]
     here = os.path.dirname(os.path.abspath(__file__))
     if os.path.isfile(os.path.join(here, CHECKOUT, IN_CHECKOUT, path)):

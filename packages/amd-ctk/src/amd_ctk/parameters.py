@@ -1,4 +1,4 @@
-"""A file with the parameters of many jobs: a job for each line, as `run --each` and `swarm submit --each` take it."""
+"""Read a file with one line of parameters per job, for `run --each` and `swarm submit --each`."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from amdgpu_discovery.value import Value
 
 STANDARD_INPUT = "-"
 LARGEST_BYTES = 1 << 20
-# Where a line stands in the command.
+# Stands for the line in a command.
 PLACE = "{}"
 
 
 class ParametersError(ToolkitError):
-    """A file of parameters that cannot be used."""
+    """A file of parameters cannot be used."""
 
 
 class ParameterLine(Value):
-    """A line with parameters, counted from 1: without white space around it, and split into words as a shell does."""
+    """A line of parameters: its number from 1, its stripped text, and the words into which a shell splits it."""
 
     number: int
     text: str
     words: tuple[str, ...]
 
     def fill(self, words: Sequence[str]) -> list[str]:
-        """Return the words of a command: the line in place of each {}, or its words at the end if there is none."""
+        """Return a command with the line in place of each {}. Without any {}, the line's words go to the end."""
         if any(PLACE in word for word in words):
             return [word.replace(PLACE, self.text) for word in words]
         return [*words, *self.words]
 
 
 def read_parameters(path: str) -> str:
-    """Return the text of a file, `-` for standard input; ParametersError if it is not one or too long."""
+    """Return the text of a file, or of standard input for `-`; ParametersError if it is no text, or too long."""
     try:
         content = read_input(path, LARGEST_BYTES)
         if len(content) > LARGEST_BYTES:
@@ -48,9 +48,9 @@ def read_parameters(path: str) -> str:
 
 
 def read_input(path: str, largest: int) -> bytes:
-    """Return what is in a file, `-` for standard input; of more than `largest` bytes one more than these. OSError."""
+    """Return up to `largest` + 1 bytes of a file, or of standard input for `-`, to show that it is longer. OSError."""
     if path != STANDARD_INPUT:
-        # A named pipe waits for its writer, as standard input does.
+        # Like standard input, a named pipe blocks until it has a writer.
         with open(path, "rb") as file:
             return file.read(largest + 1)
     if sys.stdin is None:
@@ -59,7 +59,7 @@ def read_input(path: str, largest: int) -> bytes:
 
 
 def parse_lines(text: str, where: str) -> list[ParameterLine]:
-    """Return the lines that are neither empty nor a comment (#); ParametersError."""
+    """Parse the lines that are neither empty nor a comment (#); ParametersError."""
     lines = [
         ParameterLine(number=number, text=line.strip(), words=_split(line, number, where))
         for number, line in enumerate(text.split("\n"), 1)
@@ -71,7 +71,7 @@ def parse_lines(text: str, where: str) -> list[ParameterLine]:
 
 
 def lines_from(lines: Sequence[ParameterLine], first: int, where: str) -> list[ParameterLine]:
-    """Return the lines from a number on; ParametersError if there is none."""
+    """Return the lines from number `first` on; ParametersError if there are none."""
     chosen = [line for line in lines if line.number >= first]
     if not chosen:
         raise ParametersError(

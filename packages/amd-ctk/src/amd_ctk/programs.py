@@ -1,4 +1,4 @@
-"""Run another program for its output, with a time limit; systemctl and its units among them."""
+"""Run other programs for their output with a time limit, and ask systemctl about units."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 SECONDS = 3.0
-# Of one output; the longest are lists of containers.
+# Limit for each stream; the longest output is a list of containers.
 LARGEST = 4 * 1024 * 1024
 PIECE = 64 * 1024
-# Present while systemd is the init of this machine; see sd_booted(3).
+# Exists while systemd is the init of this machine; see sd_booted(3).
 RUNNING = "/run/systemd/system"
 SYSTEMCTL_SECONDS = 30.0
 VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 class Answer(Value):
-    """The output of a program; `problem` says why there is none, "" where there is one.
+    """The output of a program. If there is none, `problem` says why.
 
-    `is_late` where it was running still when the time was over.
+    `is_late` means that the program was still running when its time ran out.
     """
 
     output: str = ""
@@ -45,17 +45,17 @@ class Answer(Value):
 
     @property
     def succeeded(self) -> bool:
-        """Return whether the program ended well."""
+        """Return whether the program ran and exited with 0."""
         return not self.problem and self.exit_code == 0
 
 
 def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
-    """Return what a program prints; never raises, and never takes longer than `seconds`."""
+    """Run a program and return its output. This never raises and never takes longer than `seconds`."""
     program = shutil.which(words[0])
     if program is None:
         return Answer(problem=f"{words[0]} is not installed", is_installed=False)
     try:
-        # In a group of its own, so that what the program starts ends with it, and without the caller's terminal.
+        # A session of its own, so that the program has no terminal and its children can be killed with it.
         process = subprocess.Popen(
             [program, *words[1:]],
             stdin=subprocess.DEVNULL,
@@ -78,11 +78,11 @@ def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
 
 
 class _TooLong(Exception):
-    """A program printed more than is read."""
+    """A program printed more than the limit."""
 
 
 def _read(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]:
-    """Return what a program printed when it has ended; TimeoutExpired, _TooLong."""
+    """Return what a program printed until it ended; TimeoutExpired, _TooLong."""
     end = time.monotonic() + seconds
     texts = {stream.fileno(): bytearray() for stream in (process.stdout, process.stderr) if stream}
     with selectors.DefaultSelector() as selector:
@@ -101,7 +101,7 @@ def _read(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]:
 
 
 def _add_piece(text: bytearray, descriptor: int) -> bool:
-    """Return whether there was more; _TooLong."""
+    """Read a piece and return whether there was one; _TooLong."""
     piece = os.read(descriptor, PIECE)
     text += piece
     if len(text) > LARGEST:
@@ -110,15 +110,15 @@ def _add_piece(text: bytearray, descriptor: int) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program that still runs, and what it started."""
+    """Kill a program that is still running, and its children."""
     if process.returncode is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that a program printed, {} for anything else."""
-    # Most that is asked prints words.
+    """Parse a JSON object that a program printed; {} for anything else."""
+    # Imported here because most programs print words.
     import json
 
     try:
@@ -129,7 +129,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Return the first version in a text, 28, 5, 2 of "Docker 28.5.2-ce"; () if there is none."""
+    """Return the first version in a text, as (28, 5, 2) for "Docker 28.5.2-ce"; () if there is none."""
     found = VERSION.search(text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
@@ -140,10 +140,10 @@ def runs_systemd(host: Host) -> bool:
 
 
 def ask_systemctl(*words: str) -> Answer:
-    """Return what `systemctl` answers on this machine."""
+    """Run `systemctl` on this machine and return its answer."""
     return ask(("systemctl", *words), seconds=SYSTEMCTL_SECONDS)
 
 
 def would_switch(host: Host, unit: str, *, enabled: bool) -> bool:
-    """Return whether a unit is not yet enabled, or disabled; False for a simulated host, where none is switched."""
+    """Return whether switching a unit to `enabled` would change it. False on a simulated host, which has no units."""
     return host.is_this_machine and ask_systemctl("is-enabled", "--quiet", unit).succeeded is not enabled

@@ -1,4 +1,4 @@
-"""Facts about the GPUs of a host as other programs read them: fields by name, and labels of nodes for a cluster."""
+"""Facts about the GPUs of a host for other programs: fields by name, and node labels for clusters."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 from amdgpu_discovery.targets import family_of
 
 FIELD = re.compile(r"\{([^{}]*)\}")
-# ROCm/k8s-device-plugin, cmd/k8s-node-labeller: what it calls its labels.
+# Prefix of labels in ROCm/k8s-device-plugin, cmd/k8s-node-labeller.
 PREFIX = "amd.com/"
 GIBIBYTE = 2**30
-# Node Feature Discovery, "Local feature source": features only, for its image compatibility; no labels of the node.
+# Node Feature Discovery, "Local feature source": makes features for its image compatibility, but no node labels.
 NO_LABELS = "# +no-label"
 
 
 class QueryError(ToolkitError):
-    """A format of `gpu query` that means nothing."""
+    """A format of `gpu query` is invalid."""
 
     exit_code = 2
 
 
 def format_gpus(text: str, gpus: Sequence[Gpu], facts: ContainerFacts) -> list[str]:
-    """Return a line for each GPU, and of equal lines one; QueryError where there is no such field."""
+    """Return one line per GPU, without repeating equal lines; QueryError for an unknown field."""
     described = {gpu.number: gpu for gpu in facts.gpus}
     lines = [_format(text, _fields(gpu, described[gpu.number], facts)) for gpu in gpus]
     return list(dict.fromkeys(lines))
@@ -44,7 +44,7 @@ def _format(text: str, fields: dict[str, str]) -> str:
 
 
 def _fields(gpu: Gpu, judged: JudgedGpu, facts: ContainerFacts) -> dict[str, str]:
-    """Return the facts under the names that `AMD_REQUIRE_*` and templates of images have for them; "" is unknown."""
+    """Return facts under the names of `AMD_REQUIRE_*` and of templates in images; "" means unknown."""
     return {
         "number": str(gpu.number),
         "gfx": judged.target,
@@ -53,7 +53,7 @@ def _fields(gpu: Gpu, judged: JudgedGpu, facts: ContainerFacts) -> dict[str, str
         "vram": "" if judged.vram_mib is None else str(judged.vram_mib),
         "partition": "-".join(filter(None, (judged.compute_partition, judged.memory_partition))),
         "pci": str(gpu.pci_address),
-        # As ROCR_VISIBLE_DEVICES names it.
+        # The format of ROCR_VISIBLE_DEVICES.
         "uuid": f"GPU-{gpu.kfd_unique_id:016x}" if gpu.kfd_unique_id else "",
         "render": gpu.render_path,
         "driver": facts.driver,
@@ -64,7 +64,7 @@ def _fields(gpu: Gpu, judged: JudgedGpu, facts: ContainerFacts) -> dict[str, str
 
 
 def format_labels(gpus: Sequence[Gpu], facts: ContainerFacts) -> list[str]:
-    """Return the labels that AMD's node labeller has for these GPUs; one on which they differ is left out."""
+    """Return the labels that AMD's node labeller gives these GPUs, except those on which the GPUs differ."""
     labels = {
         "gpu.device-id": {f"{gpu.device_id:04x}" for gpu in gpus},
         # The labeller rounds to whole GiB.
@@ -79,7 +79,7 @@ def format_labels(gpus: Sequence[Gpu], facts: ContainerFacts) -> list[str]:
 
 
 def format_features(gpus: Sequence[Gpu], facts: ContainerFacts) -> list[str]:
-    """Return a file for NFD's features.d: the labels that `swarm setup` gives, and a feature for each target."""
+    """Return a file for NFD's features.d: the labels of `swarm setup`, and a feature per target and ROCm."""
     features = build_labels(gpus, facts.driver)
     features |= {f"amd.gpu.gfx.{target}": "true" for target in sorted({gpu.gfx_target for gpu in gpus} - {""})}
     features |= {f"amd.gpu.rocm.{release}": "true" for release in facts.rocm}

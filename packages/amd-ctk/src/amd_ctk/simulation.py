@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-# What the terminal sends to the command as well; others are passed on.
+# The terminal also sends these to the command. The signals in PASSED_ON need to be passed on.
 OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 PLAIN = "; its device nodes are plain files"
@@ -31,7 +31,7 @@ NO_ENGINES = ", and engines need 'podman unshare' in front, or root"
 
 
 def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
-    """Run a command on the host of a profile, and forget the host when the command ends; end as it does."""
+    """Run a command on the host of a profile, remove the host when the command ends, and exit with its status."""
     words = words[1:] if words[0] == "--" else words
     require_program(words[0] if words else "")
     loaded = load_profile(profile)
@@ -55,7 +55,7 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words
         plain = lay_over(host, numbers)
         print(f"Simulating {name} until the command ends{_how(plain)}", file=sys.stderr, flush=True)
         os.environ.pop(ROOT_VARIABLE, None)
-        # The directory that it was in may lie below one that is another's now.
+        # The path of the working directory may now lead to the simulated host's directory.
         with suppress(OSError):
             os.chdir(os.getcwd())
         become(words, {})
@@ -67,7 +67,7 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words
         os._exit(1)
     except BaseException:
         sys.excepthook(*sys.exc_info())
-    # What is above this on the stack is the other process's business.
+    # Returning would run the parent's code in the child.
     os._exit(1)
 
 

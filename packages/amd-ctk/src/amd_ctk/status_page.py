@@ -1,4 +1,4 @@
-"""The GPUs of a host and its jobs as one page of HTML, for a wall or a phone; a browser reads it again each minute."""
+"""The GPUs and jobs of a host as one HTML page, for a wall or a phone; browsers reload it each minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amd_gpu_tracker.show.listing import Listing, Page
 from amd_gpu_tracker.state_table import find_page
 
 RELOAD_SECONDS = 60
-# What a phone shows first; other columns follow.
+# The first columns on a phone; the others follow.
 FIRST = ("GPU", "State", "Who", "What", "Since", "Ends in", "Busy", "VRAM")
 STYLE = """
 :root { --card: #f6f8fa; --free: #1a7f37; --reserved: #0969da; --in-use: #9a6700; --away: #8250df; --bad: #cf222e; }
@@ -31,7 +31,7 @@ footer { margin-top: 1.5rem; font-size: .85rem; opacity: .75; }
 
 
 def find_status_page(tracker: Tracker) -> str:
-    """Return the page of a host as it is now."""
+    """Return the page for the current state of a host."""
     waiting, running = tracker.waiting(), tracker.jobs()
     now = time.time()
     page = find_page(tracker, now=now)
@@ -40,7 +40,7 @@ def find_status_page(tracker: Tracker) -> str:
 
 
 def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, host: str, now: float) -> str:
-    """Return the page of a `host`: what is seen of its GPUs, and the rows of jobs that have some and that wait."""
+    """Format the page of `host`. `jobs` are two tables with headers: jobs that have GPUs, and jobs that wait."""
     running, waiting = jobs
     at = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(now))
     parts = [
@@ -63,7 +63,7 @@ def _gpu_rows(listing: Listing) -> list[Sequence[str]]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a table that scrolls where it is wider than the screen; the state of a GPU has its colour."""
+    """Yield a table that scrolls if it is wider than the screen, with a colour for the state of a GPU."""
     headers, *body = rows
     yield '<div class="scroll" tabindex="0"><table>'
     yield f"<tr>{''.join(f'<th>{text(header)}</th>' for header in headers)}</tr>"

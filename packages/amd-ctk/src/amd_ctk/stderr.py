@@ -1,4 +1,4 @@
-"""What a command says on standard error decides nothing: it may be closed, full, or a terminal that went away."""
+"""Print messages to a standard error that may be closed, full or gone; failing to print never fails the command."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 
 def say(sentence: str) -> None:
-    """Print a sentence if standard error takes it at once; never wait for a reader."""
-    # Python has none where the descriptor is closed, and would print on standard output then.
+    """Print a sentence if standard error accepts it at once; never wait for a reader."""
+    # sys.stderr is None if the descriptor is closed, and print() would then use standard output.
     if sys.stderr is None:
         return
     try:
-        # A terminal that was stopped by Ctrl-S takes nothing, and a pipe without a reader is full one day.
+        # A terminal that Ctrl-S stopped accepts nothing. A pipe that nobody reads fills up.
         if _is_ready(sys.stderr.fileno()):
             print(sentence, file=sys.stderr, flush=True)
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def say(sentence: str) -> None:
 
 
 def _is_ready(descriptor: int) -> bool:
-    # Lists, which seldom have anything to say, do not load it.
+    # Imported here because lists seldom print a message.
     import select
 
     poll = select.poll()

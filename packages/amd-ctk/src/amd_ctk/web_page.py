@@ -1,4 +1,4 @@
-"""What pages of HTML have in common: one file, without scripts or links to elsewhere, for a phone and in the dark."""
+"""The common part of HTML pages: one file without scripts or external links, for small screens and dark mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ tr { border-bottom: 1px solid var(--line); }
 
 
 def format_web_page(title: str, parts: Iterable[str], *, style: str = "", reload_seconds: int = 0) -> str:
-    """Return a page with a title, its `parts` in HTML, and more `style`; with seconds a browser reads it again."""
+    """Return a page with a title and `parts` in HTML; `style` adds CSS. `reload_seconds` makes browsers reload it."""
     reload = f'<meta http-equiv="refresh" content="{reload_seconds}">' if reload_seconds else ""
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{reload}<title>{text(title)}</title>'
@@ -35,5 +35,5 @@ def format_web_page(title: str, parts: Iterable[str], *, style: str = "", reload
 
 
 def text(words: str) -> str:
-    """Return untrusted words as text of a page."""
+    """Escape untrusted text for a page."""
     return escape(printable(words), quote=True)

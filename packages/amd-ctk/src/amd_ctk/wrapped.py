@@ -1,4 +1,4 @@
-"""Lines of text on a terminal: one that is too long goes on below its last column, and no word is broken."""
+"""Wrap lines to the width of a terminal: a long line continues below its last column, and no word is broken."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import textwrap
 
 from amdgpu_discovery.standard_output import is_terminal
 
-# Up to the last column of a line: its columns are two blanks apart.
+# Matches a line up to its last column; columns are two blanks apart.
 COLUMNS = re.compile(r"(?:.*\S)?(?:  +)")
-# What people copy stays one line; the terminal breaks it and copies it whole.
+# A command to copy stays one line: the terminal breaks it, and copies it whole.
 COMMAND = "fix: "
 
 
 def print_wrapped(text: str) -> None:
-    """Print lines, on a terminal wrapped to its width."""
+    """Print text; on a terminal, wrap it to its width."""
     if is_terminal():
         text = wrap_lines(text, shutil.get_terminal_size().columns)
     print(text)
 
 
 def wrap_lines(text: str, width: int) -> str:
-    """Return lines of at most `width` characters; longer are commands and words of that length."""
+    """Wrap text to lines of at most `width` characters, except commands and words that are longer."""
     return "\n".join(part for line in text.split("\n") for part in _wrap(line, width))
 
 
@@ -30,7 +30,7 @@ def _wrap(line: str, width: int) -> list[str]:
     if len(line) <= width or line.lstrip().startswith(COMMAND):
         return [line]
     columns = COLUMNS.match(line[: width // 2])
-    # Further to the left where the terminal would break a path or an id below the last column.
+    # Indent less if the terminal would otherwise break a long path or id below the last column.
     longest = max(map(len, line.split()), default=0)
     hanging = max(0, min(columns.end() if columns else 0, width - longest))
     return textwrap.wrap(

@@ -1,8 +1,8 @@
-"""The CDI devices of all vendors that engines find in their spec directories, resolved as engines do it.
+"""Find the CDI devices of all vendors in the engines' spec directories, and resolve them as engines do.
 
-The rules are those of the CDI library that all engines use: a later directory overrides an earlier one; a name that two
-files of one directory define is not resolved at all, even if another directory defines it too; a file that breaks the
-specification is left out as a whole.
+The rules are those of the CDI library that all engines use. A later directory overrides an earlier one. If two files of
+one directory define a name, it is not resolved at all, even if another directory defines it too. A file that violates
+the specification is skipped as a whole.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 SPEC_SUFFIXES = (".json", ".yaml", ".yml")
-# A spec of 64 GPUs has 100 KiB, and a host a handful of them.
+# A spec of 64 GPUs has 100 KiB, and a host has a handful of specs.
 LARGEST_SPEC = 4 * 1024 * 1024
 MOST_SPECS = 256
 
 
 class SpecFile(Value):
-    """A file in a directory of specs: the devices it defines, or why engines leave it out."""
+    """A file in a directory of specs: the devices it defines, or why engines skip it."""
 
     path: str
     names: tuple[str, ...] = ()
     problem: str = ""
-    # Of a file that engines leave out, where it says so.
+    # The kind of a skipped file, if it names one.
     kind: str = ""
-    # Of any other: the version of the specification that it names.
+    # The version of the specification in any other file.
     version: str = ""
-    # This user may not read it; engines may.
+    # This user may not read the file; engines may.
     is_closed: bool = False
 
 
 class EngineDevice(Value):
-    """A qualified name and the files that define it, the one that counts last."""
+    """A qualified name and the files that define it; the last one counts."""
 
     name: str
     paths: tuple[str, ...]
-    # Two of the files are in one directory.
+    # Two of the files are in the same directory.
     is_conflict: bool = False
 
 
 def read_spec_files(host: Host, directories: Iterable[str] = SPEC_DIRECTORIES) -> list[list[SpecFile]]:
-    """Return the files of each directory, the weakest first; `path` is what it is on this machine."""
+    """Return the files of each directory, by increasing priority; `path` is the path on this machine."""
     return [_read_directory(host, directory) for directory in directories]
 
 
 def resolve_devices(directories: Iterable[Iterable[SpecFile]]) -> list[EngineDevice]:
-    """Return every name that is defined anywhere, by name."""
+    """Return every defined name, sorted."""
     devices: dict[str, EngineDevice] = {}
     for files in directories:
         for name, paths in _paths_by_name(files).items():
@@ -64,7 +64,7 @@ def resolve_devices(directories: Iterable[Iterable[SpecFile]]) -> list[EngineDev
 
 
 def format_devices(directories: list[list[SpecFile]]) -> str:
-    """Return the devices that engines resolve, those they cannot resolve, and the files they leave out."""
+    """Format the devices that engines resolve, those they cannot resolve, and the files they skip."""
     devices = resolve_devices(directories)
     resolved = [device for device in devices if not device.is_conflict]
     conflicts = [device for device in devices if device.is_conflict]

@@ -1,4 +1,4 @@
-"""The options of each `amd-ctk cdi generate`, kept so that `amd-ctk cdi refresh` can repeat it."""
+"""Keep the options of `amd-ctk cdi generate` for each file, so that `amd-ctk cdi refresh` can repeat the command."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# What engines read where their configuration says nothing else.
+# The default directories of engines.
 SPEC_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 DEFAULT_OUTPUT = "/etc/cdi/amd.json"
-# One file for each output, so that two commands at once cannot overwrite each other's.
+# One file for each output, so that two simultaneous commands cannot overwrite each other's options.
 OPTIONS_DIRECTORY = "/var/lib/amd-container-toolkit/cdi"
 LONGEST_NAME = 200
 
 
 class CdiError(ToolkitError):
-    """A CDI spec that cannot be made, written or read."""
+    """A CDI spec cannot be made, written or read."""
 
 
 class GenerateOptions(Value):
-    """A file that `amd-ctk cdi generate` writes, and the options it was given."""
+    """A file that `amd-ctk cdi generate` writes, and the options of the command."""
 
-    # Absolute, and as it is called on that host, which may be a simulated one.
+    # The absolute path on its host, which may be a simulated one.
     output: str
     language: str
     options: CdiOptions
 
     def path(self, host: Host) -> str:
-        """Return where the file is on this machine."""
+        """Return the path of the file on this machine."""
         return host.path(self.output)
 
 
 def name_output(host: Host, output: str) -> str:
-    """Return the absolute `output` for a path that a user gave; "" is the default."""
+    """Return the absolute `output` for a path from the user; "" is the default."""
     return host.given(output) if output else DEFAULT_OUTPUT
 
 
@@ -66,13 +66,13 @@ def delete_generate_options(host: Host, output: str) -> bool:
 
 
 def read_all_generate_options(host: Host) -> list[GenerateOptions]:
-    """Return the options of all generated files, sorted by output; CdiError where some cannot be read."""
+    """Return the options of all generated files, sorted by output; CdiError if any cannot be read."""
     names = sorted(name for name in host.names(OPTIONS_DIRECTORY) if name.endswith(".json"))
     return sorted((_read(host, f"{OPTIONS_DIRECTORY}/{name}") for name in names), key=lambda wanted: wanted.output)
 
 
 def find_generate_options(host: Host, output: str) -> GenerateOptions | None:
-    """Return how a file was generated, also by its other name, None where that is not known."""
+    """Return the options of a generated file, under either of its names; None if it was not generated."""
     path = next((path for path in map(_path_of, _names_of(output)) if host.stat(path)), "")
     return _read(host, path) if path else None
 
@@ -86,7 +86,7 @@ def _names_of(output: str) -> tuple[str, ...]:
 def _path_of(output: str) -> str:
     name = quote(os.fsencode(output), safe="")
     if len(name) > LONGEST_NAME:
-        # It loads OpenSSL, which takes as long as everything else here.
+        # Imported here because it loads OpenSSL, which takes as long as everything else here.
         import hashlib
 
         name = f"{name[:100]}@{hashlib.sha256(name.encode()).hexdigest()}"
@@ -110,7 +110,7 @@ def _parse(fields: dict[str, Any]) -> GenerateOptions:
     is_known = fields["options"].keys() <= options.as_dict().keys() and options.name_strategy in STRATEGIES
     if not is_known or wanted.language not in FORMATS:
         raise ValueError(fields)
-    # A path that the kernel takes: a string without surrogates and zeros.
+    # The kernel accepts only paths without NUL, and fsencode rejects lone surrogates.
     if not wanted.output.startswith("/") or b"\0" in os.fsencode(wanted.output):
         raise ValueError(wanted.output)
     return wanted

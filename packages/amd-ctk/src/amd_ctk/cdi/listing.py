@@ -1,4 +1,4 @@
-"""The GPUs of a host as the CDI devices that `amd-ctk cdi generate` would define."""
+"""List the GPUs of a host as the CDI devices that `amd-ctk cdi generate` would define."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def print_list(host: Host, *, as_json: bool = False) -> None:
 
 
 def format_list(host: Host, gpus: list[Gpu]) -> str:
-    """Return the GPUs as CDI devices with the nodes that each has."""
+    """Format the GPUs as CDI devices with their nodes."""
     lines = [count_gpus(gpus), *([f"{cdi_names.KIND}={cdi_names.ALL}"] if gpus else [])]
     for gpu in gpus:
         lines += [f"{cdi_names.KIND}={gpu.number}", *(f"  {path}" for path in _drm_paths(host, gpu))]
@@ -39,9 +39,9 @@ def format_list(host: Host, gpus: list[Gpu]) -> str:
 
 
 def format_json(host: Host, gpus: list[Gpu], withheld: Mapping[int, str]) -> str:
-    """Return every device name of a spec; `nodes` are its device nodes besides /dev/kfd.
+    """Format every device name of a spec as JSON; `nodes` are its device nodes except /dev/kfd.
 
-    `withheld` says by number which GPUs are refused, and why.
+    `withheld` has the reason for each GPU that is refused, by number.
     """
     named = cdi_names.names_of(gpus, cdi_names.ALL_NAMES) if gpus else {}
     devices = [

@@ -34,23 +34,23 @@ from amdgpu_discovery.numbering import require_all_gpus
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.value import Value
 
-# Directories that are empty after a boot, or private to a unit (PrivateTmp): a missing directory there means nothing.
+# Directories that are empty after a boot or private to a unit (PrivateTmp). A missing directory in them means nothing.
 VOLATILE = ("/run/", "/var/run/", "/tmp/", "/var/tmp/")  # noqa: S108  nothing is written there
 
 
 class Refreshed(Value):
-    """The result for one spec."""
+    """The result of a refresh for one spec."""
 
     output: str
     changed: bool = False
-    # Its directory is gone, so it is not refreshed any more.
+    # Its directory is gone, so it will not be refreshed again.
     forgotten: bool = False
-    # Why it could not be updated.
+    # The reason why it could not be updated.
     error: ToolkitError | None = None
 
 
 def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
-    """Return the spec of a host as it is now; CdiError where it has no GPU or lacks a device node."""
+    """Return the spec for the current state of a host; CdiError if it has no GPU or lacks a device node."""
     try:
         check_options(options)
         gpus = _find_asked(host, options)
@@ -69,22 +69,21 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
 
 
 def find_groups(host: Host) -> Groups:
-    """Return the groups that the settings of a host have. Errors as `make_spec`."""
+    """Return the groups in the settings of a host, and their errors; ToolkitError."""
     settings = read_settings(host)
     return select_groups(settings, find_cdi_gpus(host) if settings.gpu_groups else ())
 
 
 def find_cdi_gpus(host: Host) -> list[Gpu]:
-    """Return the GPUs of a host with the numbers that are their names in a spec.
+    """Return the GPUs of a host, numbered as in its spec.
 
-    While a GPU that is tracked is lost these are the numbers by which GPUs are tracked, so that no name comes to mean
-    another GPU.
+    While a tracked GPU is lost, the tracked numbers count, so that no name comes to mean another GPU.
     """
     return Tracker(host).gpus.number(find_gpus(host))
 
 
 def select_cdi_gpus(host: Host, gpus: Sequence[Gpu], options: CdiOptions) -> list[Gpu]:
-    """Return those of a host's GPUs that a spec with these options has, without GPUs that are lost; RequestError."""
+    """Return the GPUs for a spec with these options, without lost GPUs; RequestError."""
     try:
         return select_requested(host, gpus, options.request)
     except RequestError:
@@ -97,7 +96,7 @@ def select_cdi_gpus(host: Host, gpus: Sequence[Gpu], options: CdiOptions) -> lis
 def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
     """Bring a generated file up to date; return its spec and whether the file had to change.
 
-    CdiError where that is not possible or would overwrite a file of another program; the file is then as it was.
+    CdiError if that fails or would overwrite a file of another program; the file is then unchanged.
     """
     spec, old, content = prepare_spec(host, wanted)
     path = wanted.path(host)
@@ -105,7 +104,7 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
         return spec, False
     _make_directory(os.path.dirname(path))
     try:
-        # 0644: engines of users read it too.
+        # 0644, because engines of users read it too.
         replace_file(path, content, mode=0o644, durable=True)
     except FileError as error:
         raise _cannot_write(error.message, error.hint) from error
@@ -113,27 +112,27 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
 
 
 def prepare_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bytes, bytes]:
-    """Return the spec of a file, what the file holds, b"" if there is none, and what it is to hold; CdiError."""
+    """Return a file's new spec, its old content, b"" for none, and its new content; CdiError."""
     spec = make_spec(host, wanted.options)
     return spec, _read_replaceable(wanted.path(host), wanted), format_spec(spec, wanted.language)
 
 
 def refresh_specs(host: Host) -> list[Refreshed]:
-    """Generate again what `amd-ctk cdi generate` generated, writing only what differs; [] where it never ran.
+    """Repeat every `amd-ctk cdi generate`, and write the files that changed; [] if it never ran.
 
-    A spec that cannot be refreshed does not stop the others. ToolkitError where the list of specs cannot be read.
+    A spec that cannot be refreshed does not stop the others. ToolkitError if the list of specs cannot be read.
     """
     return [_refresh(host, wanted) for wanted in read_all_generate_options(host)]
 
 
 def find_generated(host: Host) -> list[str]:
-    """Return the generated specs that engines read; a spec elsewhere belongs to the user who generated it."""
+    """Return the generated specs that engines read. A spec elsewhere belongs to the user who generated it."""
     outputs = [wanted.output for wanted in read_all_generate_options(host)]
     return [output for output in outputs if os.path.dirname(output) in (*SPEC_DIRECTORIES, "/var/run/cdi")]
 
 
 def remove_spec(host: Host, output: str) -> bool:
-    """Remove a generated spec and stop refreshing it; return False for a file not generated here. CdiError."""
+    """Remove a generated spec and stop refreshing it; return False if it was not generated here. CdiError."""
     wanted = find_generate_options(host, output)
     if wanted is None:
         return False
@@ -146,10 +145,10 @@ def remove_spec(host: Host, output: str) -> bool:
 
 
 def require_writable(path: str) -> None:
-    """Return if the user may replace a file that is up to date; CdiError where only another user could have."""
+    """Raise CdiError if the user could not have replaced a file that happens to be up to date."""
     for needed in (path, os.path.dirname(path)):
         if not os.access(needed, os.W_OK, effective_ids=True):
-            # Root is refused on a file system that is read-only.
+            # Root has no access only if the file system is read-only.
             why = "access is refused" if os.geteuid() else "the file system is read-only"
             raise _cannot_write(
                 f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run the command with sudo"
@@ -157,9 +156,9 @@ def require_writable(path: str) -> None:
 
 
 def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
-    """Return the OCI hooks of a host's spec, by moment.
+    """Return the OCI hooks for a host's spec, by moment.
 
-    Through them the GPU tracker sees containers and checks images; while it is disabled a hook checks images alone.
+    They let the GPU Tracker see containers, and check images. While it is disabled, the only hook checks images.
     """
     setting = read_settings(host).image_requirements
     if Tracker(host).is_enabled():
@@ -173,7 +172,7 @@ def _cannot_generate(error: ToolkitError, doing: str = "") -> CdiError:
 
 
 def _cannot_write(problem: str, hint: str = "") -> CdiError:
-    """Return the error for a spec that could not be written; the old file is as it was."""
+    """Return the error for a spec that could not be written; the old file is unchanged."""
     return CdiError(f"failed to write CDI spec: {problem}", hint=hint)
 
 
@@ -197,7 +196,7 @@ def _is_abandoned(host: Host, wanted: GenerateOptions) -> bool:
 def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
         gpus = find_gpus(host)
-        # Engines take a spec for the whole host.
+        # Engines use a spec for the whole host.
         require_all_gpus(gpus)
         gpus = Tracker(host).gpus.number(gpus)
     except ToolkitError as error:
@@ -209,7 +208,7 @@ def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
 
 
 def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:
-    """Return the groups of the settings with those of their GPUs that the spec has; one that is wrong is left out."""
+    """Return the valid groups of the settings, with those of their GPUs that the spec has."""
     found = find_groups(host).gpus_by_name
     return {name: [gpu for gpu in members if gpu in asked] for name, members in found.items()}
 
@@ -240,7 +239,7 @@ def _require_plain_file(path: str) -> None:
 
 
 def _refuse_foreign(path: str, content: bytes, wanted: GenerateOptions) -> None:
-    # After a power cut a file may be empty or hold zeros.
+    # After a power cut, a file may be empty or contain zeros.
     if not content.strip(b"\0 \n"):
         return
     try:

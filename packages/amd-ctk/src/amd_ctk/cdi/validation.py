@@ -24,16 +24,16 @@ SHOWN = 10
 
 
 def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool = False) -> list[str]:
-    """Return a line, with its location, for each of the first problems of the spec at `path`; [] for a valid one.
+    """Return a line with a location for each of the first problems of the spec at `path`; [] if it is valid.
 
-    `options` are those it was generated with. CdiError where the file or the host cannot be read.
+    The spec was generated with `options`. CdiError if the file or the host cannot be read.
     """
     try:
         text = parse_spec(_read(path))
     except BrokenText as error:
         return [f"{path}:{error.line}:{error.column}: {error.message}"]
     if not form_only and text.tree == _make_spec(host, options):
-        # What is made here is valid, and the schema's library takes longer to import than all this.
+        # A spec made here is valid. Importing the schema's library would take longer than all of this.
         return []
     problems = form_problems(text.tree)
     if not problems and text.tree["kind"] != options.kind:
@@ -62,7 +62,7 @@ def _make_spec(host: Host, options: CdiOptions) -> dict[str, Any] | None:
 
 
 def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> tuple[list[str], list[Problem]]:
-    """Return the sentence that explains most of how a spec differs from a host, if there is one, and all; CdiError."""
+    """Return a sentence that sums up how a spec differs from a host, if there is one, and all differences; CdiError."""
     try:
         gpus = select_cdi_gpus(host, find_cdi_gpus(host), options)
         hooks = build_cdi_hooks(find_hooks(host))
@@ -73,7 +73,7 @@ def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> t
 
 
 def _other_gpus(spec: dict[str, Any], gpus: Sequence[Gpu]) -> list[str]:
-    """Return a sentence about a spec from before GPUs were changed or partitioned."""
+    """Return a sentence if the number of GPUs differs, as after GPUs were changed or partitioned."""
     offered = sum(device["name"].isdecimal() for device in spec["devices"])
     if offered == len(gpus):
         return []
@@ -92,7 +92,7 @@ def _idle_hooks(spec: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[P
 
 
 def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list[str]:
-    """Return the first problems in the order in which they stand in the file, and how many more there are."""
+    """Format the first problems in the order of the file, and the number of further ones."""
     placed = sorted(
         (text.position(problem.location), format_location(problem.location), problem.message) for problem in problems
     )

@@ -1,7 +1,7 @@
-"""Notice that GPUs come, go or are partitioned.
+"""Notice when GPUs are added, removed or partitioned.
 
-The kernel announces that a driver is bound and that a GPU is plugged in, but says nothing when a GPU is partitioned, so
-sysfs is read at an interval too; where events cannot be heard (in a container, without pyudev) that alone must do.
+The kernel sends events when a driver is bound and when a GPU is plugged in, but none when a GPU is partitioned. So
+sysfs is read at an interval too. Without events (in a container, or without pyudev), only the interval works.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUBSYSTEMS = ("drm", "kfd", "pci")
 
 
 def read_fingerprint(host: Host) -> tuple[object, ...]:
-    """Return a value that changes whenever the GPUs of a host do; costs a few reads of sysfs."""
+    """Return a value that changes whenever the GPUs of a host change; it costs a few reads of sysfs."""
     addresses = sorted(name for name in host.names(AMDGPU_PCI_DEVICES) if ":" in name)
     partitions = [
         host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{address}/{attribute}")
@@ -37,9 +37,9 @@ def read_fingerprint(host: Host) -> tuple[object, ...]:
 
 
 def find_waiting(host: Host) -> tuple[Wait, str]:
-    """Return a function that waits some seconds, or less where an event says that it may be time to look.
+    """Return a function that waits some seconds, or until an event suggests a change.
 
-    With it a sentence about why no event can be heard, "" where they can.
+    It comes with a sentence about why events cannot be received, "" if they can.
     """
     if not host.is_this_machine:
         return time.sleep, ""
@@ -52,13 +52,13 @@ def find_waiting(host: Host) -> tuple[Wait, str]:
 
 
 def watch(host: Host, refresh: Callable[[], bool], *, wait: Wait, interval: float, rounds: int | None = None) -> None:
-    """Call `refresh` now and whenever the GPUs change, and again after each interval while it returns False.
+    """Call `refresh` now, whenever the GPUs change, and after each interval as long as it returns False.
 
-    Ends after `rounds` looks; never, where that is None.
+    It ends after `rounds` checks, or never if that is None.
     """
     known: tuple[object, ...] | None = None
     while rounds is None or rounds > 0:
-        # Read first: a change while the spec is made is then seen at the next look.
+        # Read before the refresh, so that the next check sees a change during the refresh.
         current = read_fingerprint(host)
         if current != known:
             known = current if refresh() else None
@@ -67,7 +67,7 @@ def watch(host: Host, refresh: Callable[[], bool], *, wait: Wait, interval: floa
 
 
 def _wait_for_events() -> Wait:
-    """Return a wait that the kernel's events end; ImportError or OSError where they cannot be heard."""
+    """Return a wait that kernel events interrupt; ImportError or OSError if they cannot be received."""
     import pyudev
 
     monitor: Any = pyudev.Monitor.from_netlink(pyudev.Context(), source="udev")
@@ -78,7 +78,7 @@ def _wait_for_events() -> Wait:
 
 
 def _drain(monitor: Any, seconds: float) -> None:
-    """Wait for one event, then until they pause: a driver that loads announces dozens."""
+    """Wait for one event, then until events pause: a driver that loads sends dozens."""
     if monitor.poll(seconds) is not None:
         for _ in range(LONGEST_BURST):
             if monitor.poll(PAUSE_SECONDS) is None:

@@ -1,1 +1,1 @@
-"""Change the configuration file of an engine: plan, check, write, undo."""
+"""Change the configuration files of engines: plan, check, write, undo."""

@@ -1,4 +1,4 @@
-"""Change an engine's configuration, or preview the change: the engine checks it, and is restarted to read it."""
+"""Change an engine's configuration, or preview the change; let the engine check it, and restart the engine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HOW_TO_RESTART = "its configuration is changed; restart it by hand"
 
 
 class RefusedByEngine(ToolkitError):
-    """The engine would not start with the configuration."""
+    """The engine would not start with the new configuration."""
 
 
 def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
     """Raise RefusedByEngine if the engine is installed and rejects `text` as its file `path`.
 
-    Where the engine prints the configuration it understood, `program` has to be in it.
+    If the engine prints the configuration as it understood it, `program` must be in it.
     """
     refusal, printed = ask_engine(engine, text, path)
     if refusal:
@@ -42,9 +42,9 @@ def check(engine: Engine, text: str, path: str, *, program: str = "") -> None:
 
 
 def ask_engine(engine: Engine, text: str, path: str) -> tuple[str, str | None]:
-    """Return why an engine refuses `text` as its file `path`, "" where it does not, and what it prints of it.
+    """Return why an engine refuses `text` as its file `path`, "" if it does not, and the configuration that it prints.
 
-    None is printed where the engine is not installed, or cannot judge a file.
+    The latter is None if the engine is not installed, cannot check a file or refuses it.
     """
     if engine.check_command is None or shutil.which(engine.check_command(path)[0]) is None:
         return "", None
@@ -74,7 +74,7 @@ def _run(command: tuple[str, ...]) -> tuple[bool, str]:
 
 
 class Target(Value):
-    """A configuration file of a host, and the engine as that file has it."""
+    """A configuration file of a host, and the engine with the layout that it has on that host."""
 
     host: Host
     engine: Engine
@@ -94,9 +94,9 @@ def find_target(host: Host, engine: Engine, config_path: str) -> Target:
 def prepare(
     target: Target, edit: Edit, record: Record, *, validate: bool, adds: bool = True, program: str = ""
 ) -> Edited:
-    """Return what an edit would do, checked by the engine; ToolkitError where the engine would not start with it.
+    """Prepare an edit and let the engine check it; ToolkitError if the engine would not start with it.
 
-    `adds` is False for an edit that only removes; `program` has to be in the configuration that the engine prints.
+    `adds` is False for an edit that only removes. `program` must be in the configuration that the engine prints.
     """
     engine, file = target.engine, target.file
     edited = prepare_edit(engine, file, edit, record)
@@ -112,7 +112,7 @@ def prepare(
 
 
 def preview(target: Target, prepare_change: Callable[[Record], Edited], environment: Mapping[str, str]) -> Edited:
-    """Return what a change would do, without doing it."""
+    """Return what a change would do, without making it."""
     ledger = Ledger(ledger_directory(target.host, environment))
     return prepare_change(ledger.get(target.file.shown))
 
@@ -124,9 +124,9 @@ def apply(
     *,
     before_saving: Callable[[], None] = lambda: None,
 ) -> Edited:
-    """Make a change that `prepare_change` returns for the record of the file; ToolkitError, and nothing is changed.
+    """Make the change that `prepare_change` returns for the file's record. A ToolkitError leaves everything unchanged.
 
-    `before_saving` is called once the change is known to be possible, even where there is nothing to write.
+    `before_saving` is called once the change is known to be possible, even if there is nothing to write.
     """
     with open_ledger(target.host, environment) as ledger:
         record = ledger.get(target.file.shown)
@@ -140,7 +140,7 @@ def apply(
 
 
 class RestartError(ToolkitError):
-    """The engine was not restarted; its configuration is changed nevertheless."""
+    """The engine could not be restarted, but its configuration is changed."""
 
 
 def restart_command(host: Host, service: str) -> list[str]:

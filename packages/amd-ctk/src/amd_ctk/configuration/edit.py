@@ -22,12 +22,12 @@ from amdgpu_discovery.files import (
 from amdgpu_discovery.value import Value
 
 Edit = Callable[[Document, Changes], tuple[Document, Changes]]
-# Engines that read whole directories read `*.conf` or `*.toml` only.
+# Engines that read whole directories read only `*.conf` or `*.toml`.
 BACKUP_SUFFIX = ".before-amd-ctk"
 
 
 class Edited(Value):
-    """A file before and after an edit; None where there is no file. `record` is that of an engine's new file."""
+    """A file before and after an edit; None means no file. `record` is the new record of an engine's file."""
 
     file: ConfigFile
     old: str | None
@@ -41,7 +41,7 @@ class Edited(Value):
 
 
 def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -> Edited:
-    """Return what an edit would do; ToolkitError in the original's words where the file cannot be edited."""
+    """Prepare an edit; ToolkitError with the original toolkit's words if the file cannot be edited."""
     try:
         old = read_text(file)
         document, changes = _edit(engine, file, edit, old, record.changes)
@@ -56,7 +56,7 @@ def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -
 
 
 def prepare_undo(file: ConfigFile, record: Record) -> Edited:
-    """Return the edit that restores the file from before the last change; ConfigFileError where that is lost."""
+    """Prepare to restore the file from before the last change; ConfigFileError if that version is lost."""
     old = read_text(file)
     if record.before is None:
         raise ConfigFileError(f"there is nothing to undo in {file.shown}")
@@ -71,7 +71,7 @@ def prepare_undo(file: ConfigFile, record: Record) -> Edited:
 
 
 def save(edited: Edited, ledger: Ledger) -> None:
-    """Write an edit and its record; on ToolkitError the file and the record are as they were."""
+    """Write an edit and its record. After a ToolkitError, the file and the record are as before."""
     name = edited.file.shown
     before = ledger.get(name)
     try:
@@ -91,9 +91,9 @@ def _edit(engine: Engine, file: ConfigFile, edit: Edit, old: str | None, changes
 
 
 def _text_after_removal(engine: Engine, document: Document, old: str | None, record: Record, edit: Edit) -> str | None:
-    """Return the text once every change of amd-ctk is removed: the original bytes, if they are known."""
+    """Return the text once all changes of amd-ctk are removed: the original bytes, if they are known."""
     if record.original is not ABSENT and digest(old) == record.written:
-        # It may have a runtime of AMD's toolkit 1.x, which no record shows.
+        # The original may have a runtime of AMD's toolkit 1.x, which no record lists.
         return None if record.original is None else edit(engine.read(str(record.original)), Changes())[0].text
     if record.made_file and document.text.strip() == engine.new_text.strip():
         return None
@@ -115,34 +115,34 @@ def _next_record(record: Record, changes: Changes, old: str | None, new: str | N
 
 
 def format_diff(edited: Edited) -> str:
-    """Return the difference between a file before and after an edit, as diff(1) writes it."""
+    """Format the difference between a file before and after an edit, like diff(1)."""
     old, new = (text.splitlines(keepends=True) if text else [] for text in (edited.old, edited.new))
     lines = unified_diff(old, new, fromfile=edited.file.shown, tofile=edited.file.shown)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 class ConfigFileError(FileError):
-    """An engine's configuration cannot be read or saved; it was not changed."""
+    """An engine's configuration cannot be read or saved. It is unchanged."""
 
     exit_code = 1
 
 
 class ConfigFile(Value):
-    """A configuration file: `path` on this machine, `shown` as the user knows it (on a simulated host they differ)."""
+    """A configuration file: `path` on this machine, and `shown` to the user, which differs on a simulated host."""
 
     path: str
     shown: str
 
     @property
     def backup(self) -> ConfigFile:
-        """The backup beside it: the file as it was before the last change."""
+        """The backup beside the file, with its content from before the last change."""
         return ConfigFile(path=self.path + BACKUP_SUFFIX, shown=self.shown + BACKUP_SUFFIX)
 
 
 def read_text(file: ConfigFile) -> str | None:
     """Return the text of a file, None if there is none; ConfigFileError."""
     try:
-        # A pipe in its place would keep the reader waiting.
+        # Opening a pipe in its place must not block.
         return read_file(file.path, flags=os.O_NONBLOCK).decode()
     except FileNotFoundError:
         if os.path.islink(file.path):
@@ -157,7 +157,7 @@ def read_text(file: ConfigFile) -> str | None:
 
 
 def _save(edited: Edited, ledger: Ledger) -> None:
-    """Replace or delete a file that is still what was read, right after its record; ConfigFileError."""
+    """Write the record, then replace or delete the file if it has not changed since it was read; ConfigFileError."""
     file, target = edited.file, os.path.realpath(edited.file.path)
     try:
         if edited.old is None:
@@ -179,11 +179,11 @@ def _save(edited: Edited, ledger: Ledger) -> None:
 
 
 def _back_up(file: ConfigFile, text: str | None) -> None:
-    """Write the backup, if the file is still what was read."""
+    """Write the backup, if the file has not changed since it was read."""
     if read_text(file) != text:
         raise ConfigFileError(f"failed to save the config: {file.shown} changed in the meantime", hint="try again")
     if text is not None:
-        # The backup is as secret as the file.
+        # The backup may contain the same secrets as the file.
         mode = os.stat(file.path).st_mode & 0o7777
         replace_file(file.backup.path, text.encode(), mode=mode, durable=True)
 
@@ -194,7 +194,7 @@ def _unreadable(file: ConfigFile, why: str) -> ConfigFileError:
 
 def _unsaved(file: ConfigFile, error: OSError) -> ConfigFileError:
     why, hint = reason(error), "run the command with sudo" if os.geteuid() else ""
-    # rename(2) says so of a file that is mounted by itself, as `docker run --volume FILE:FILE` does.
+    # rename(2) fails so for a file that is a mount point, as with `docker run --volume FILE:FILE`.
     if error.errno == errno.EBUSY:
         why = "it is a mount point and cannot be replaced"
         hint = "edit the file at the source of the mount, or mount its directory instead"

@@ -1,4 +1,4 @@
-"""What one container engine's configuration looks like, as data."""
+"""The structure of one container engine's configuration, as data."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def is_amd_runtime(program: str) -> bool:
 
 
 class EngineLayout(Value):
-    """Where the runtimes and related keys stand in one of an engine's configuration documents."""
+    """Where one version of an engine's configuration file has the runtimes and related keys."""
 
-    # The table of runtimes, and what the entry of one looks like for the path of a program.
+    # The table of runtimes, and the function that makes an entry for the path of a program.
     runtimes: KeyPath
     entry: Callable[[str], Any]
-    # Where the program stands within such an entry.
+    # Where such an entry has the program.
     program: KeyPath
     default_runtime: KeyPath
-    # Whether an entry of the right program has to be written anew.
+    # Whether an entry with the right program must be rewritten.
     is_outdated: Callable[[Any], bool] = lambda _: False
-    # None where CDI needs no switch.
+    # The key that enables CDI; None if CDI needs none.
     cdi: KeyPath | None = None
-    # Runtimes that an engine has only while its table has none, and that have to be written beside the first one.
+    # Runtimes that the engine provides only while its table is empty. They must be written beside the first new one.
     otherwise_lost: tuple[tuple[str, Any], ...] = ()
-    # Keys that a new file cannot do without.
+    # Keys that a new file must have.
     preamble: tuple[tuple[KeyPath, Any], ...] = ()
 
     def program_of(self, entry: Any) -> str:
-        """Return the program of a runtime's entry, "" where it names none in this engine's way."""
+        """Return the program in a runtime's entry; "" if this engine would find none in it."""
         program = read_path(entry, self.program) if isinstance(entry, dict) or not self.program else ABSENT
         if isinstance(program, list):
             program = program[0] if program else ABSENT
@@ -50,7 +50,7 @@ class EngineLayout(Value):
         return {str(name): self.program_of(entry) for name, entry in entries}
 
     def default_in(self, document: Document) -> str:
-        """Return the default runtime that a document names, "" where it names none; DocumentError."""
+        """Return the default runtime in a document, "" if it sets none; DocumentError."""
         default = document.get(self.default_runtime)
         return default if isinstance(default, str) else ""
 
@@ -59,27 +59,27 @@ class Engine(Value):
     """One container engine."""
 
     name: str
-    # Where its configuration is unless the user says otherwise.
+    # The configuration file unless the user names another.
     config_path: str
     read: Callable[[str], Document]
     find_layout: Callable[[Document], EngineLayout]
-    # What to call when asking for a restart; "" where none is needed.
+    # The service to restart; "" if no restart is needed.
     service: str
     # Runtimes that need no entry.
     built_in: tuple[str, ...]
-    # The command that judges a configuration, for the path of the file; None where an engine has none.
+    # Makes the command that checks a configuration file; None if the engine has none.
     check_command: Callable[[str], tuple[str, ...]] | None = None
-    # Directives of the file that the daemon must not be given as options too, and these options.
+    # Directives of the file, each with the option of the daemon that excludes it.
     exclusive_options: tuple[tuple[str, str], ...] = ()
-    # What such a program says when it is too old to judge.
+    # Message of a check command that is too old to judge.
     check_unknown: str = ""
-    # Whether it prints the configuration as it understood it, so that a runtime which got lost is noticed.
+    # Whether the check command prints the configuration as it understood it, which shows if the runtime was lost.
     check_prints_configuration: bool = False
-    # What to hand the checker for the text of the file.
+    # Turns the text of the file into the text to check.
     checked_text: Callable[[str], str] = lambda text: text
-    # What to do where its configuration has another's runtime of the wanted name.
+    # Hint if a runtime of another program has the wanted name.
     foreign_hint: str = "choose another with --runtime-name"
-    # What a new file begins with.
+    # Beginning of a new file.
     new_text: str
-    # Return this engine as it is on a host whose other files matter; None where they do not.
+    # Adapts the engine to a host whose other files matter; None if none matter.
     on_host: Callable[[Host], Engine] | None = None

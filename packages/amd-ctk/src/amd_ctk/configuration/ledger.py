@@ -1,6 +1,6 @@
-"""What amd-ctk changed in configuration files, key by key, and the record of it in /var/lib; one writer at a time.
+"""Record in /var/lib what amd-ctk changed in configuration files, key by key; one process writes at a time.
 
-It is enough to undo the changes even in a file that was edited since.
+The records suffice to undo the changes even in a file that was edited since.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from amdgpu_discovery.value import Value
 DIRECTORY = "/var/lib/amd-container-toolkit"
 FILE_NAME = "engine-configuration.json"
 LOCK_NAME = "engine-configuration.lock"
-# An edit takes a second at most, an engine that checks it a few.
+# An edit takes a second at most; with an engine's check, a few seconds.
 TIMEOUT_SECONDS = 60.0
 
 
 class Change(Value):
     """A key that amd-ctk set, its value, and the value before (ABSENT for none).
 
-    `by` is the command that takes it back itself; "" for `runtime configure`.
+    `by` is the command that reverts the change itself; "" for `runtime configure`.
     """
 
     path: tuple[str, ...]
@@ -45,11 +45,11 @@ class Changes(Value):
     tables: tuple[tuple[str, ...], ...] = ()
 
     def find(self, path: KeyPath) -> Change | None:
-        """Return the change of the key at `path`."""
+        """Return the change of the key at `path`, None if there is none."""
         return next((change for change in self.keys if change.path == path), None)
 
     def marked(self, by: str, *, of: Changes) -> Changes:
-        """Return the changes, with those that are not among the changes `of` an earlier time as this command's."""
+        """Return the changes; those that are not among the earlier changes `of` are marked as made by `by`."""
         known = {change.path: change.by for change in of.keys}
         keys = (change.replace(by=known.get(change.path, by)) for change in self.keys)
         return self.replace(keys=tuple(keys))
@@ -59,12 +59,12 @@ class Changes(Value):
         return self.replace(keys=tuple(change.replace(by="") for change in self.keys))
 
     def without(self, path: KeyPath) -> Changes:
-        """Return the changes without those at `path` or within it."""
+        """Return the changes except those at `path` or inside it."""
         return self.replace(keys=tuple(change for change in self.keys if change.path[: len(path)] != path))
 
 
 class LedgerError(ToolkitError):
-    """The record cannot be read, so it is unknown what amd-ctk changed."""
+    """The record cannot be read, so the changes of amd-ctk are unknown."""
 
     exit_code = 5
 
@@ -76,32 +76,32 @@ class LedgerInUse(ToolkitError):
 
 
 class Record(Value):
-    """What amd-ctk changed in one configuration file."""
+    """The changes of amd-ctk in one configuration file."""
 
     changes: Changes = Changes()
-    # The file before the first change: its text, None where there was none, ABSENT where it was edited in between.
+    # The text before the first change: None if there was no file, ABSENT if the file was edited in between.
     original: Any = ABSENT
     # Whether amd-ctk created the file.
     made_file: bool = False
-    # Digest of the file as amd-ctk last wrote it; "" where it was deleted.
+    # Digest of the file as amd-ctk last wrote it; "" if amd-ctk deleted it.
     written: str = ""
-    # What --undo goes back to, as the record was written then; None where there is nothing to undo.
+    # The digest and record that --undo restores; None if there is nothing to undo.
     before: dict[str, Any] | None = None
 
 
 def digest(text: str | None) -> str:
-    """Return what tells one version of a file from another, "" if there is none."""
+    """Return a digest of a file's text, "" if there is no file."""
     return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 
 class Ledger:
-    """All records of one host; changes are on disk when `put` returns."""
+    """All records of one host. Changes are on disk when `put` returns."""
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, FILE_NAME)
 
     def get(self, config_path: str) -> Record:
-        """Return the record of a file, an empty one where amd-ctk changed nothing; LedgerError."""
+        """Return the record of a file, an empty one if amd-ctk changed nothing; LedgerError."""
         return record_from_json(self._read().get(config_path, {}))
 
     def paths(self) -> list[str]:
@@ -116,7 +116,7 @@ class Ledger:
         else:
             records[config_path] = record_to_json(record)
         content = json.dumps({"files": records}, indent=2, sort_keys=True) + "\n"
-        # It holds parts of configuration files, which may hold secrets.
+        # Records contain parts of configuration files, which may be secret.
         replace_file(self.path, content.encode(), mode=0o600, durable=True)
 
     def _read(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Ledger:
 
 @contextmanager
 def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = TIMEOUT_SECONDS) -> Iterator[Ledger]:
-    """Give the caller exclusive access to the ledger; LedgerInUse, FileError where its directory cannot be made."""
+    """Give the caller exclusive access to the ledger; LedgerInUse, FileError if its directory cannot be made."""
     directory = ledger_directory(host, environment)
     try:
         make_directories(directory)
@@ -152,7 +152,7 @@ def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = 
 def _hold_lock(path: str, timeout: float) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
-    # Closed to other users: any process that can open a file can lock it, and make all others wait.
+    # Only its owner can open it: any process that can open a file can lock it, and block all others.
     lock = FileLock(path, timeout=timeout, mode=0o600)
     try:
         lock.acquire()
@@ -178,7 +178,7 @@ def _in_use(path: str, timeout: float) -> LedgerInUse:
 
 
 def ledger_directory(host: Host, environment: Mapping[str, str]) -> str:
-    """Return where the ledger is: the host's for root, else the user's own, for rootless engines."""
+    """Return the ledger's directory: the host's for root, else the user's own, for rootless engines."""
     if os.geteuid() == 0 or not host.is_this_machine:
         return host.path(DIRECTORY)
     state = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME", "/"), ".local/state")
@@ -186,7 +186,7 @@ def ledger_directory(host: Host, environment: Mapping[str, str]) -> str:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """Return a record as JSON; what is ABSENT is not there."""
+    """Return a record as JSON, without fields that are ABSENT."""
     fields = record.as_dict()
     changes: Changes = fields.pop("changes")
     keys = [_change_to_json(change) for change in changes.keys]
@@ -196,12 +196,12 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 def _change_to_json(change: Change) -> dict[str, Any]:
     fields = {name: value for name, value in change.as_dict().items() if value is not ABSENT}
-    # Older versions, which may come back, know no such key.
+    # Older versions, to which users may return, do not know this key.
     return fields if change.by else {name: value for name, value in fields.items() if name != "by"}
 
 
 def record_from_json(fields: dict[str, Any]) -> Record:
-    """Return a record from what `record_to_json` made of it; ValueError."""
+    """Return the record that `record_to_json` turned into these fields; ValueError."""
     changes = Changes.from_json(fields, {"Change": Change})
     return Record.from_json(fields).replace(changes=changes)
 
@@ -209,7 +209,7 @@ def record_from_json(fields: dict[str, Any]) -> Record:
 def set_keys(document: Document, wanted: Iterable[tuple[KeyPath, Any]], changes: Changes) -> tuple[Document, Changes]:
     """Set keys; return the edited document and all changes in it.
 
-    A key that has its value already belongs to the user and is no change.
+    A key that already has its value belongs to the user, so it is no change.
     """
     for path, value in wanted:
         if document.get(path) != value:
@@ -219,7 +219,7 @@ def set_keys(document: Document, wanted: Iterable[tuple[KeyPath, Any]], changes:
 
 
 def take_back(document: Document, path: KeyPath, changes: Changes) -> tuple[Document, Changes]:
-    """Restore the value of a key from before its change, unless it was edited since; forget the change."""
+    """Restore a key's value from before its change, unless the key was edited since, and forget the change."""
     change = changes.find(path)
     if change and document.get(path) == change.value:
         document = document.remove(path) if change.before is ABSENT else document.set(path, change.before)
@@ -227,7 +227,7 @@ def take_back(document: Document, path: KeyPath, changes: Changes) -> tuple[Docu
 
 
 def remove_empty_tables(document: Document, changes: Changes) -> tuple[Document, Changes]:
-    """Remove the tables that amd-ctk created and that are empty."""
+    """Remove the tables that amd-ctk created and that are now empty."""
     for table in sorted(changes.tables, key=len, reverse=True):
         if document.get(table) == {}:
             document = document.remove(table)

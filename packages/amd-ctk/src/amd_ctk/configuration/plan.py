@@ -1,4 +1,4 @@
-"""Add a runtime to an engine's configuration document as `runtime configure` asks, or remove it again."""
+"""Add a runtime to an engine's configuration document for `runtime configure`, or remove it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from amdgpu_discovery.value import Value
 
 
 class ForeignRuntime(ToolkitError):
-    """A runtime of that name exists already and runs another program."""
+    """A runtime of that name already exists and runs another program."""
 
 
 class ReservedName(ToolkitError):
-    """A runtime cannot have this name."""
+    """The name is empty, or belongs to a built-in runtime of the engine."""
 
 
 class WantedRuntime(Value):
@@ -25,12 +25,12 @@ class WantedRuntime(Value):
     runtime_name: str
     program: str
     as_default: bool = False
-    # None turns CDI on only where the configuration says nothing about it.
+    # None enables CDI only if the configuration does not set it.
     cdi: bool | None = None
 
 
 def configure(document: Document, engine: Engine, runtime: WantedRuntime, changes: Changes) -> tuple[Document, Changes]:
-    """Add the runtime, and what goes with it; ReservedName or ForeignRuntime where its name is taken."""
+    """Add the runtime and the keys that it needs; ReservedName or ForeignRuntime if its name is taken."""
     _refuse_reserved(engine, runtime.runtime_name)
     layout = _find_layout(document, engine)
     wanted = [*layout.preamble]
@@ -68,7 +68,7 @@ def unset_default(document: Document, engine: Engine, name: str, changes: Change
 
 
 def remove(document: Document, engine: Engine, name: str, changes: Changes) -> tuple[Document, Changes]:
-    """Remove the runtime if amd-ctk added it; with the last such runtime, remove every other change too."""
+    """Remove the runtime if amd-ctk added it. Along with the last such runtime, remove all other changes."""
     if document.is_empty:
         return document, Changes()
     layout = _find_layout(document, engine)
@@ -78,7 +78,7 @@ def remove(document: Document, engine: Engine, name: str, changes: Changes) -> t
         document, changes = unset_default(document, engine, name, changes)
         document = document.remove(path)
         if not changes.find(path):
-            # Configured by the original, which leaves no record and empties the table in the same way.
+            # The original toolkit configured it, which leaves no record and also empties the table.
             changes = changes.replace(tables=(*changes.tables, layout.runtimes))
     changes = changes.without(path)
     if not _runtimes_of_added(layout, changes):
@@ -98,7 +98,7 @@ def is_added(entry: object, layout: EngineLayout, name: str, changes: Changes) -
 
 
 def _find_layout(document: Document, engine: Engine) -> EngineLayout:
-    """Return where the document keeps the runtimes; DocumentError where it holds values that no engine accepts."""
+    """Return the layout of the document; DocumentError if the document has values that no engine accepts."""
     layout = engine.find_layout(document)
     document.get((*layout.runtimes, ""))
     _expect(document, layout.default_runtime, str, "a string")
@@ -114,7 +114,7 @@ def _expect(document: Document, path: KeyPath, expected: type, words: str) -> No
 
 
 def _runtimes_of_added(layout: EngineLayout, changes: Changes) -> set[str]:
-    """Return the names of the runtimes that amd-ctk added, without those that had to come along."""
+    """Return the names of the runtimes that amd-ctk added, except those that had to accompany them."""
     depth = len(layout.runtimes)
     names = {change.path[depth] for change in changes.keys if change.path[:depth] == layout.runtimes}
     return names - {name for name, _ in layout.otherwise_lost}
@@ -124,7 +124,7 @@ def _refuse_reserved(engine: Engine, name: str) -> None:
     hint = "choose another with --runtime-name"
     if not name.strip():
         raise ReservedName("the name of the runtime is empty", hint=hint)
-    # dockerd --validate accepts it, and the daemon ends with "runtime name 'runc' is reserved".
+    # dockerd --validate accepts the name, but the daemon fails with "runtime name 'runc' is reserved".
     if name in engine.built_in:
         raise ReservedName(f'{engine.name} has a runtime of its own called "{name}"', hint=hint)
 
@@ -159,17 +159,17 @@ class ConfigureOptions(Value):
 
     @property
     def adds_runtime(self) -> bool:
-        """Whether the engine calls amd-container-runtime afterwards."""
+        """Whether the engine calls amd-container-runtime after the change."""
         return not (self.remove or self.undo or self.unset_as_default)
 
 
 def plan_edit(
     engine: Engine, options: ConfigureOptions, *, ourselves: str, search_path: str, must_exist: bool = True
 ) -> tuple[Edit, str]:
-    """Return the edit, and the program that the engine then calls, "" where the edit adds none.
+    """Return the edit, and the program that the engine then calls, "" if the edit adds none.
 
-    `ourselves` and `search_path` say where to look for amd-container-runtime. A path that the user gave is not checked
-    where it need not exist, as on a simulated host, which has no programs.
+    The search for amd-container-runtime starts from `ourselves` and `search_path`. With `must_exist` False, a path from
+    the user is not checked, for example on a simulated host, which has no programs.
     """
     name = options.runtime_name
     if options.remove:
@@ -181,5 +181,5 @@ def plan_edit(
     else:
         program = find_runtime_program(ourselves, search_path)
     runtime = WantedRuntime(runtime_name=name, program=program, as_default=options.set_as_default, cdi=options.cdi)
-    # What is asked for by name stays when 'amd-ctk swarm setup', which may have made it first, is taken back.
+    # 'amd-ctk swarm setup' may have added the runtime first; removing that setup must not remove it any more.
     return lambda document, changes: configure(document, engine, runtime, changes.unmarked()), program

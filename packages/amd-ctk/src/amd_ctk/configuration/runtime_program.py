@@ -1,4 +1,4 @@
-"""Where amd-container-runtime is installed, and which low-level runtime it uses."""
+"""Find amd-container-runtime, and the low-level runtime that it uses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import writable_by_others
 from amdgpu_discovery.host import Host
 
-# The deb package of the original put it into the second.
+# The original toolkit's deb package used the second.
 USUAL_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
-# Where amd-container-runtime looks for runc and crun behind its PATH, as its runc.py has it.
+# amd-container-runtime searches these for runc and crun after its PATH; see its runc.py.
 LOW_LEVEL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 PROGRAM_OF_PACKAGES = f"/usr/bin/{RUNTIME_PROGRAM}"
-# Each keeps a program in an environment of its own, marks it with a file, and adds other distributions on request.
+# Both tools keep a program in its own environment, marked by a file, and add other distributions on request.
 HINT_BY_MARK = {
     "pipx_metadata.json": "install it with 'pipx inject --include-apps amd-ctk amd-container-runtime'",
     "uv-receipt.toml": "install it with 'uv tool install --with-executables-from amd-container-runtime amd-ctk'",
@@ -28,23 +28,23 @@ USUAL_HINT = "install it, or name it with --runtime-path=/opt/bin/amd-container-
 
 
 def find_low_level_runtime(name: str, directories: Sequence[str]) -> str:
-    """Return the path of a low-level runtime, "" where none of these directories has it."""
+    """Return the path of a low-level runtime, "" if it is in none of these directories."""
     return shutil.which(name, path=":".join(filter(os.path.isabs, directories))) or ""
 
 
 def find_only_crun(directories: Sequence[str]) -> str:
-    """Return the path of crun where these directories hold no runc, else ""."""
+    """Return the path of crun if these directories have no runc, else ""."""
     return "" if find_low_level_runtime("runc", directories) else find_low_level_runtime("crun", directories)
 
 
 def check_low_level_runtime(path: str) -> None:
-    """Raise SettingsError for the path of a program that others may replace, which engines run as root."""
+    """Raise SettingsError if users other than root can replace this program, which engines run as root."""
     if os.path.isabs(path) and os.path.exists(path):
         _require_safe(f"the low-level runtime {path}", path, SettingsError)
 
 
 def pin(host: Host, path: str) -> bool:
-    """Make `path` the low-level runtime unless one is chosen already; return whether that changed the settings."""
+    """Make `path` the low-level runtime unless one is set already; return whether that changed the settings."""
     return not read_settings_file(host).get("low-level-runtime") and set_setting(host, "low-level-runtime", path)
 
 
@@ -53,12 +53,12 @@ class NoRuntimeProgram(ToolkitError):
 
 
 def find_runtime_program(ourselves: str, search_path: str, *, usual_hint: str = USUAL_HINT) -> str:
-    """Return the path of amd-container-runtime: beside `ourselves`, beside python, on a PATH; NoRuntimeProgram.
+    """Find amd-container-runtime beside `ourselves`, beside python, or on a PATH; NoRuntimeProgram.
 
-    Return an absolute path: the engine may have another PATH than the user who configures it.
+    The path is absolute, because the engine's PATH may differ from that of the user who configures it.
     """
     beside = [os.path.dirname(os.path.abspath(ourselves)), os.path.dirname(os.path.realpath(ourselves))]
-    # For `python -m amd_ctk` in a virtual environment, whose python is beside its programs.
+    # For `python -m amd_ctk` in a virtual environment, where python is beside the programs.
     beside.append(os.path.dirname(sys.executable))
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:
         candidate = os.path.join(directory, RUNTIME_PROGRAM)
@@ -70,7 +70,7 @@ def find_runtime_program(ourselves: str, search_path: str, *, usual_hint: str = 
 
 
 def check_runtime_path(path: str, *, must_exist: bool) -> str:
-    """Return a path that the user gave; NoRuntimeProgram where an engine could not call it."""
+    """Return a path from the user; NoRuntimeProgram if an engine could not call it."""
     if not os.path.isabs(path):
         raise NoRuntimeProgram(
             f"the runtime path {path} is not absolute", hint="give an absolute path; an engine may have another PATH"
@@ -80,13 +80,13 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
             f"the runtime path {path} is not a program", hint="install it first, or the engine cannot start containers"
         )
     if must_exist:
-        # Engines run it as root.
+        # Engines run the program as root.
         _require_safe(f"the runtime path {path}", path, NoRuntimeProgram)
     return path
 
 
 def _require_safe(what: str, path: str, error: type[ToolkitError]) -> None:
-    """Raise an error where users other than root may replace a part of a program's path, or of where it leads."""
+    """Raise an error if users other than root can replace part of a program's path or of its link targets."""
     if replaceable := writable_by_others(path):
         raise error(
             f"{what} can be replaced by users other than root, who may write to {replaceable}",

@@ -29,32 +29,32 @@ NEW_TEXT = "# Settings of the container toolkit for AMD GPUs; 'amd-ctk config sh
 
 
 def read_settings_file(host: Host) -> dict[str, Any]:
-    """Return what config.toml sets, {} if there is none; SettingsError where it is invalid."""
+    """Return the settings in config.toml, {} if it does not exist; SettingsError if it is invalid."""
     values: dict[str, Any] = _read_document(host).get(())
     check_settings(values, host.path(CONFIG_FILE))
     return values
 
 
 def read_written_settings(host: Host) -> Settings:
-    """Return the settings that config.toml makes, also with a Python that reads only their compiled form."""
+    """Return the settings from config.toml itself, even if this Python reads only their compiled form."""
     return check_settings(read_settings_file(host), host.path(CONFIG_FILE))
 
 
 def set_setting(host: Host, key: str, value: Any) -> bool:
-    """Set a setting in config.toml, or remove it (None), and compile it; return whether the file changed."""
+    """Set a setting in config.toml, or remove it (None), and compile the file; return whether the file changed."""
     return set_settings(host, {key: value})
 
 
 def set_settings(host: Host, values: Mapping[str, Any]) -> bool:
-    """Set several settings as `set_setting` does; only together they have to be valid."""
+    """Set several settings like `set_setting`. Only their combination must be valid."""
     return save_settings(host, prepare_settings(host, values))
 
 
 def prepare_settings(host: Host, values: Mapping[str, Any]) -> Edited:
-    """Return what setting these values would change, or removing settings (None); SettingsError."""
+    """Prepare to set these values, or to remove settings (None); SettingsError."""
     document = new = _read_document(host)
     for key, value in values.items():
-        # An unknown key in the file can be removed too.
+        # An unknown key can be removed if the file has it.
         if value is None and document.get((key,)) is ABSENT and not is_setting(key):
             message, hint = unknown_setting(key)
             raise SettingsError(message, hint=hint)
@@ -75,19 +75,19 @@ def save_settings(host: Host, edited: Edited) -> bool:
 
 
 def compile_settings(host: Host) -> bool:
-    """Write the compiled form, which container starts read; return whether there is a config.toml."""
+    """Write the compiled form for container starts; return whether there is a config.toml."""
     values = read_settings_file(host)
     source = host.stat(CONFIG_FILE)
     if source is None:
         _remove_compiled(host)
         return False
-    # Readable by all users: rootless containers read it too.
+    # Readable by all users, because rootless containers read it too.
     replace_file(host.path(COMPILED_FILE), format_compiled(values, stamp(source)), mode=0o644, durable=True)
     return True
 
 
 def is_compiled(host: Host) -> bool:
-    """Return whether the compiled form is that of the present config.toml, or neither is there."""
+    """Return whether the compiled form matches config.toml, or no config.toml exists."""
     source = host.stat(CONFIG_FILE)
     if source is None:
         return True

@@ -1,4 +1,4 @@
-"""What systemd starts a daemon with, and the directives that sets: read from files of its unit, without systemd."""
+"""Read a daemon's command line from the files of its systemd unit, and find directives that it already sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# The earlier counts where two have a file of the same name.
+# Of files with the same name, the one in the earlier directory counts.
 DIRECTORIES = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -25,25 +25,25 @@ VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 class CommandLine(Value):
-    """What a unit runs."""
+    """The command line of a unit."""
 
-    # The name of the unit, "" where a host has none.
+    # The name of the unit, "" if the host has none.
     unit: str = ""
     words: tuple[str, ...] = ()
 
     def values_of(self, option: str) -> list[str]:
-        """Return the values that an option is given, as `--option=value` or `--option value`."""
+        """Return the values of an option, given as `--option=value` or `--option value`."""
         values = [word.removeprefix(f"{option}=") for word in self.words if word.startswith(f"{option}=")]
         pairs = zip(self.words, self.words[1:], strict=False)
         return values + [value for word, value in pairs if word == option]
 
     def has_flag(self, option: str) -> bool:
-        """Return whether an option that needs no value is given, and not as false."""
+        """Return whether an option without a value is given; `=true` counts, `=false` does not."""
         return option in self.words or f"{option}=true" in self.words
 
 
 def read_command_line(host: Host, unit: str) -> CommandLine:
-    """Return what a host's unit runs; an empty one where the host has no such unit."""
+    """Return the command line of a host's unit, an empty one if the host has no such unit."""
     texts = list(_read_unit(host, unit))
     lines = [line for text in texts for line in _service_lines(text)]
     if not lines:
@@ -68,7 +68,7 @@ def _read_unit(host: Host, unit: str) -> Iterator[str]:
 
 
 def _service_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of [Service]; a line that ends with a backslash goes on in the next."""
+    """Yield the settings of [Service]. A backslash at the end of a line continues it on the next."""
     section = ""
     for line in text.replace("\\\n", " ").splitlines():
         stripped = line.strip()
@@ -80,7 +80,7 @@ def _service_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_environment(host: Host, lines: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the variables of a unit; those from files go before those that it sets itself."""
+    """Return the variables of a unit. Those from its files override those that the unit sets itself."""
     assignments = [word for value in _last_after_reset(lines, "Environment") for word in _split(value)]
     for path in _last_after_reset(lines, "EnvironmentFile"):
         text = host.read_attribute(path.removeprefix("-"))
@@ -101,23 +101,23 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        # Quotes that are never closed.
+        # A quote is never closed.
         return text.split()
 
 
 def _expand(word: str, environment: Mapping[str, str]) -> list[str]:
-    """Return what becomes of a word: `$NAME` by itself is as many words as its value has."""
+    """Expand variables in a word. `$NAME` alone becomes as many words as its value has."""
     if word.startswith("$") and word[1:].isidentifier():
         return _split(environment.get(word[1:], ""))
     return [VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), word)]
 
 
 class DirectiveTaken(ToolkitError):
-    """The daemon's command line already sets what its configuration file was to set."""
+    """The daemon's command line already sets a directive that its configuration file would set."""
 
 
 def read_daemon_options(engine: Engine, file: ConfigFile, host: Host) -> CommandLine:
-    """Return what the unit of an engine's daemon runs; an empty one for a file that is not that daemon's."""
+    """Return the command line of an engine's daemon, an empty one if the file is not the daemon's default."""
     if not engine.exclusive_options or file.shown != engine.config_path:
         return CommandLine()
     return read_command_line(host, f"{engine.service}.service")
@@ -126,7 +126,7 @@ def read_daemon_options(engine: Engine, file: ConfigFile, host: Host) -> Command
 def refuse_taken_directives(
     engine: Engine, file: ConfigFile, options: CommandLine, *, old: Document, new: Document
 ) -> None:
-    """Return if none of the directives that an edit changes is on the daemon's command line too; DirectiveTaken."""
+    """Raise DirectiveTaken if an edit changes a directive that is also on the daemon's command line."""
     for directive, option in engine.exclusive_options:
         values = options.values_of(option)
         written = new.get((directive,))

@@ -1,1 +1,1 @@
-"""JSON and TOML files that keep every byte an edit does not change."""
+"""JSON, TOML and oci.conf files that keep every byte an edit does not change."""

@@ -1,4 +1,4 @@
-"""An engine's configuration as amd-ctk sees it: keys with values inside a text that belongs to the user."""
+"""The interface of an engine's configuration: keys with values, in a text that belongs to the user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KeyPath = tuple[str, ...]
 
 
 class DocumentError(ToolkitError):
-    """A text that is not a configuration, or has a structure that cannot hold the keys of the toolkit."""
+    """The text is not a configuration, or its structure cannot hold the toolkit's keys."""
 
 
 class Absent:
@@ -25,37 +25,37 @@ class Absent:
         return "ABSENT"
 
 
-# What `get` returns for a key that is not there; None is a value of JSON.
+# `get` returns this for a missing key, because None is a JSON value.
 ABSENT = Absent()
 
 
 class Document(ABC):
-    """A configuration text; an edit returns a new one in which every byte of the rest is as it was."""
+    """A configuration text. An edit returns a new document in which all other bytes are unchanged."""
 
     text: str
-    # What the text means, unless a class has its own way to find that out.
+    # The parsed text, for classes that do not override `get`.
     _tree: dict[str, Any]
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no key; there may be comments."""
+        """Whether the document has no key; it may have comments."""
         return not self._tree
 
     def get(self, path: KeyPath) -> Any:
-        """Return the value at `path`, ABSENT if there is none; DocumentError where an outer value is no table."""
+        """Return the value at `path`, ABSENT if there is none; DocumentError if an outer value is no table."""
         return read_path(self._tree, path)
 
     @abstractmethod
     def set(self, path: KeyPath, value: Any) -> Self:
-        """Give the key at `path` this value, making the tables around it."""
+        """Set the key at `path` to this value, and create the tables around it."""
 
     @abstractmethod
     def remove(self, path: KeyPath) -> Self:
-        """Take the key at `path` out; if there is none, nothing changes."""
+        """Remove the key at `path`, if there is one."""
 
 
 def read_path(tree: Any, path: KeyPath) -> Any:
-    """Return the value at `path` of nested mappings as `Document.get` does."""
+    """Return the value at `path` of nested mappings, like `Document.get`."""
     for depth, key in enumerate(path):
         if not isinstance(tree, dict):
             raise DocumentError(f'"{".".join(path[:depth])}" is not a table of keys and values')

@@ -1,6 +1,6 @@
-"""Edit single keys of a JSON text and leave every other byte alone: order, indentation, big numbers, escapes.
+"""Edit single keys of a JSON text and keep every other byte: order, indentation, big numbers, escapes.
 
-The text is parsed by `json`, for what it means, and objects once more, for where each key stands.
+`json` parses the text for its values; a second pass over objects finds the position of each key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amdgpu_discovery.value import Value
 
-# What a text that shows no indentation of its own gets; the original writes it too.
+# Used if the text has no indentation of its own; the original toolkit uses it too.
 INDENT = "    "
 BYTE_ORDER_MARK = "\ufeff"
 EMPTY = "{}\n"
@@ -21,7 +21,7 @@ DECODER = json.JSONDecoder()
 
 
 class Member(Value):
-    """A name, where it begins, and where its value does and ends."""
+    """A name, its position, and the start and end of its value."""
 
     name: str
     start: int
@@ -30,7 +30,7 @@ class Member(Value):
 
 
 class JsonObject(Value):
-    """Where the braces of an object stand, and its members."""
+    """The positions of an object's braces, and its members."""
 
     opening: int
     closing: int
@@ -41,9 +41,9 @@ class JsonDocument(Document):
     """A JSON object as text."""
 
     def __init__(self, text: str) -> None:
-        """Read a text; DocumentError where it is not one JSON object.
+        """Parse a text; DocumentError if it is not one JSON object.
 
-        As dockerd does, it reads past a byte order mark and takes an empty text for an empty object.
+        Like dockerd, this skips a byte order mark and treats an empty text as an empty object.
         """
         self.text = text
         self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
@@ -52,7 +52,7 @@ class JsonDocument(Document):
         self._root = _read_object(self._body, _skip(self._body, 0))
 
     def set(self, path: KeyPath, value: Any) -> JsonDocument:
-        """Give the key at `path` this value, making the objects around it."""
+        """Set the key at `path` to this value, and create the objects around it."""
         present = [depth for depth in range(1, len(path) + 1) if self.get(path[:depth]) is not ABSENT]
         if len(present) == len(path):
             member = _find_member(self._find_object(path[:-1]), path[-1])
@@ -93,7 +93,7 @@ class JsonDocument(Document):
         return found
 
     def _layout_within(self, path: KeyPath) -> tuple[str, str]:
-        """Return the newline and the indentation of the members of the object at `path`, ("", "") for a one-liner."""
+        """Return newline and indentation of members of the object at `path`; ("", "") if it is on one line."""
         outer = self._find_object(path)
         if outer.members:
             return self._lead(outer)
@@ -104,7 +104,7 @@ class JsonDocument(Document):
 
     @property
     def _unit(self) -> str:
-        """What one level is indented by."""
+        """The indentation of one level."""
         return (self._root.members and self._lead(self._root)[1]) or INDENT
 
     def _lead(self, outer: JsonObject) -> tuple[str, str]:
@@ -136,7 +136,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _read_object(text: str, opening: int) -> JsonObject:
-    """Return the object at a place of a text that `json` accepts."""
+    """Return the object at a position of a valid JSON text."""
     members: list[Member] = []
     at = _skip(text, opening + 1)
     while text[at] != "}":
@@ -150,7 +150,7 @@ def _read_object(text: str, opening: int) -> JsonObject:
 
 
 def _find_member(outer: JsonObject, name: str) -> Member:
-    """Return the member of a name that is there; DocumentError for a duplicate one, of which readers use only one."""
+    """Return an existing member; DocumentError if its name is repeated, because parsers use only one of them."""
     found = [member for member in outer.members if member.name == name]
     if len(found) > 1:
         raise DocumentError(f'"{name}" occurs {len(found)} times', hint="keep one of them")
@@ -158,6 +158,6 @@ def _find_member(outer: JsonObject, name: str) -> Member:
 
 
 def _skip(text: str, at: int) -> int:
-    """Return where the white space at a place ends."""
+    """Return the end of the white space at a position."""
     match = SPACE.match(text, at)
     return match.end() if match else at

@@ -18,12 +18,12 @@ class TomlDocument(Document):
     """A TOML text."""
 
     def __init__(self, text: str) -> None:
-        """Read a text; DocumentError where it is not TOML, or not one that can be edited without loss."""
+        """Parse a text; DocumentError if it is not TOML, or cannot be edited without loss."""
         self.text = text
         self._tree: dict[str, Any] = _parse(text).unwrap()
 
     def set(self, path: KeyPath, value: Any) -> TomlDocument:
-        """Give the key at `path` this value, making the tables around it."""
+        """Set the key at `path` to this value, and create the tables around it."""
         if self.get(path) == value:
             return self
         expected = _with(self._tree, path, value)
@@ -31,17 +31,17 @@ class TomlDocument(Document):
             try:
                 return _checked(self._appended(path, value), expected)
             except DocumentError:
-                # A table within one that is written inline, which nothing at the end of the file can add to.
+                # A table inside an inline table cannot be added at the end of the file.
                 return _checked(self._inserted(path, value), expected)
         return _checked(self._inserted(path, value), expected)
 
     def _appended(self, path: KeyPath, value: Any) -> str:
-        """Return the text with a new table at its end; the rest does not change."""
+        """Return the text with a new table at its end; the rest is unchanged."""
         addition = tomlkit.document()
         table: Any = addition
         last = len(path) - 1
         for depth, key in enumerate(path[:-1], start=1):
-            # A table that only holds tables needs no header of its own.
+            # A table that contains only tables needs no header of its own.
             table[key] = tomlkit.table(is_super_table=depth < last or isinstance(value, dict))
             table = table[key]
         table[path[-1]] = tomlkit.item(value)
@@ -59,7 +59,7 @@ class TomlDocument(Document):
         is_new = path[-1] not in table
         added = table[path[-1]] = tomlkit.item(value)
         if is_new and isinstance(table, Table):
-            # As the first key of the table is, to look like its neighbours.
+            # Indent like the first key of the table.
             added.trivia.indent = next(item.trivia.indent for key, item in table.value.body if key)
         return tomlkit.dumps(document)
 
@@ -80,7 +80,7 @@ def _parse(text: str) -> tomlkit.TOMLDocument:
         document = tomlkit.parse(text)
     except TOMLKitError as error:
         raise DocumentError(str(error)) from error
-    # Older versions of tomlkit do not limit how deep values are nested.
+    # Older versions of tomlkit do not limit the nesting of values.
     except RecursionError as error:
         raise DocumentError("it is nested too deeply") from error
     if tomlkit.dumps(document) != text:
@@ -111,7 +111,7 @@ def _without(tree: dict[str, Any], path: KeyPath) -> dict[str, Any]:
 
 
 def _without_empty_tables(tree: Any) -> Any:
-    """Return a tree without empty tables: one without a header of its own disappears with its last key."""
+    """Return a tree without empty tables, because a table without a header disappears with its last key."""
     if not isinstance(tree, dict):
         return tree
     pruned = {key: _without_empty_tables(value) for key, value in tree.items()}

@@ -1,8 +1,8 @@
-"""containerd: config.toml of version 2, 3 or 4, or a drop-in where that is safe.
+"""containerd: config.toml of version 2, 3 or 4, or a drop-in if that is safe.
 
-Before version 2.0 containerd replaces the whole section of a plugin by that of an imported file, so a drop-in that
-adds one runtime would drop everything the main file says about the CRI plugin. Only containerd 2 reads
-configurations of version 3, and 2.3 of version 4, and merges key by key; there, and only there, a drop-in is used.
+containerd 1 replaces the whole section of a plugin by that of an imported file, so a drop-in with one runtime would
+drop all settings of the CRI plugin in the main file. containerd 2, which reads configurations of version 3, and since
+2.3 of version 4, merges key by key. So a drop-in is used only for those versions.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ RUNC = "io.containerd.runc.v2"
 
 
 def on_host(host: Host) -> Engine:
-    """Return containerd with its drop-in where the main file is one that imports and merges it, else with that file."""
+    """Return containerd with its drop-in, if the main file imports and merges that; else with the main file."""
     file = ConfigFile(path=host.path(MAIN_FILE), shown=MAIN_FILE)
     try:
         main = TomlDocument(read_text(file) or "")
         imports = main.get(("imports",))
     except DocumentError:
-        # The edit of the main file reports what is wrong with it.
+        # The edit of the main file reports the error.
         return CONTAINERD
     if main.get(("version",)) not in MERGING or not isinstance(imports, list) or DROP_IN_GLOB not in imports:
         return CONTAINERD
     return CONTAINERD.replace(
         config_path=DROP_IN,
         find_layout=partial(find_drop_in_layout, main),
-        # Alone it would say nothing about how the two merge.
+        # Checking the drop-in alone would not show how the two files merge.
         checked_text=lambda text: TomlDocument(text).set(("imports",), [file.path]).text,
         new_text="# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=containerd --remove'.\n",
     )
 
 
 def find_layout(document: Document) -> EngineLayout:
-    """Return where a configuration of this version keeps its runtimes; DocumentError for one that has none."""
+    """Return the layout for the version of a configuration; DocumentError for a version without runtimes."""
     if document.is_empty:
         # The oldest version that every containerd in use reads.
         return _layout(2, runc=ABSENT, preamble=((("version",), 2),))
     version = document.get(("version",))
-    # It may be a list, which no dictionary can look up.
+    # The version may be a list, which cannot be a dictionary key.
     if version not in tuple(CRI_BY_VERSION):
         written = "no version, which means 1" if version is ABSENT else f"version {version}"
         raise DocumentError(
@@ -65,7 +65,7 @@ def find_layout(document: Document) -> EngineLayout:
 
 
 def find_drop_in_layout(main: Document, _: Document) -> EngineLayout:
-    """Return where a drop-in keeps its runtimes: it has the version of the main file, as the two cannot be mixed."""
+    """Return the layout of a drop-in. It must have the version of the main file."""
     version = main.get(("version",))
     version = version if version in MERGING else MERGING[0]
     runc = main.get((*_runtimes(version), "runc"))
@@ -84,14 +84,14 @@ def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...
         program=("options", "BinaryName"),
         default_runtime=(*cri, "containerd", "default_runtime_name"),
         cdi=(*cri, "enable_cdi"),
-        # containerd 1 takes a table of runtimes in place of its own, in which runc is.
+        # A table of runtimes replaces the built-in one of containerd 1, which contains runc.
         otherwise_lost=(("runc", {"runtime_type": RUNC}),) if version == 2 else (),
         preamble=preamble,
     )
 
 
 def _entry(runc: dict[str, Any], program: str) -> dict[str, Any]:
-    """Return a runtime with the options of runc, whose cgroup driver in particular must be that of all runtimes."""
+    """Return a runtime with the options of runc: above all, all runtimes must use the same cgroup driver."""
     return {
         "runtime_type": runc.get("runtime_type", RUNC),
         "options": {**runc.get("options", {}), "BinaryName": program},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.toml_document import TomlDocument
 
-# CRI-O reads CDI specs without being told to.
+# CRI-O reads CDI specs without configuration.
 LAYOUT = EngineLayout(
     runtimes=("crio", "runtime", "runtimes"),
     entry=lambda program: {"runtime_path": program, "runtime_type": "oci"},
@@ -19,7 +19,7 @@ CRIO = Engine(
     find_layout=lambda _: LAYOUT,
     service="crio",
     built_in=("runc", "crun"),
-    # Without its own drop-ins, which are not what is judged.
+    # Leaves out CRI-O's own drop-ins, which are not to be checked.
     check_command=lambda file: ("crio", "--config", file, "--config-dir", "", "config"),
     new_text="# AMD GPUs in containers; remove with 'amd-ctk runtime configure --runtime=crio --remove'.\n",
 )

@@ -1,4 +1,4 @@
-"""The engines there are."""
+"""All engines by name."""
 
 from __future__ import annotations
 

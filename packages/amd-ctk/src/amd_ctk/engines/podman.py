@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.toml_document import TomlDocument
 
-# Podman reads CDI specs without being told to, and has no daemon to restart.
+# Podman reads CDI specs without configuration, and has no daemon to restart.
 LAYOUT = EngineLayout(
     runtimes=("engine", "runtimes"),
     entry=lambda program: [program],

@@ -7,14 +7,14 @@ from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
 from amd_ctk.programs import ask
 from amdgpu_discovery.host import Host
 
-# Users have their containers' state in a directory of their own.
+# Each user's containers have their state in the user's own directory.
 STATE_OF_USER = "--root=/run/user/%U/"
-# slurmstepd 22.05 ends at %U: "unexpected replacement character: U".
+# slurmstepd 22.05 fails at %U: "unexpected replacement character: U".
 WITHOUT_USER_ID = ("20.", "21.", "22.")
 
 
 def on_host(_: Host) -> Engine:
-    """Return Slurm with the options that its installed version takes."""
+    """Return Slurm with the options that its installed version accepts."""
     version = ask(("slurmd", "-V")).output.removeprefix("slurm-wlm").removeprefix("slurm").strip()
     return SLURM.replace(find_layout=lambda _: _layout("")) if version.startswith(WITHOUT_USER_ID) else SLURM
 

@@ -1,1 +1,1 @@
-"""What an image can run on: its targets, what it requires, and which of several fits this host."""
+"""Judge images: the GPU targets of their code, their requirements, and which of several images fits this host."""

@@ -1,4 +1,4 @@
-"""Limits for reading an image, whose layers are not trusted, and its progress."""
+"""Limits for reading an image, whose layers are not trusted, and a progress line."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 
 from amdgpu_discovery.errors import ToolkitError
 
-# Of one image; the largest of AMD's have a million.
+# Limit for one image; AMD's largest images have a million files.
 MOST_NAMES = 5_000_000
 # A manifest may name one layer many times; engines mount at most 128.
 MOST_LAYERS = 512
-# Of the files of one layer by their headers: a compressed layer can claim any size.
+# Limit for the files of one layer, as its headers give their sizes: a compressed layer can claim any size.
 LARGEST_LAYER = 2**40
-# Of all layers of an image, as far as they were read.
+# Limit for all layers of an image, as far as they have been read.
 LARGEST_IMAGE = 2**40
-# Processor time in seconds for one image, and for each MiB of it: xz unpacks 10 MiB in a second, bzip2 5.
+# Processor time in seconds for an image, plus time for each MiB of it: xz unpacks 10 MiB per second, bzip2 5.
 PATIENCE = 60.0
 SECONDS_OF_MIB = 1.0
-# Of the names that are kept of one image, those of files with code and of deletions; images have a tenth of that.
+# Limit for the names in memory, of files with code and of deletions. Real images need a tenth of it.
 LARGEST_KEPT = 32 * 1024 * 1024
-# How often progress is shown.
+# The progress line is updated after this many names or bytes.
 STEP = 1 << 14
 STEP_OF_SIZE = 1 << 28
 GIBIBYTE = 2**30
@@ -28,15 +28,15 @@ MEBIBYTE = 2**20
 
 
 class ImageError(ToolkitError):
-    """An image that cannot be read or judged on this host, or a reference, template or list of tags without meaning."""
+    """An image cannot be read or judged on this host, or a reference, template or list of tags is invalid."""
 
     exit_code = 2
 
 
 class Reading:
-    """How an image is read, `deep` into its programs or not, and what all its layers have cost.
+    """One reading of an image: whether it goes `deep` into programs, and the cost of all layers so far.
 
-    It shows one line that is written over, and that the end of a `with` takes away.
+    As a context manager, it clears the progress line at the end.
     """
 
     def __init__(self, *, deep: bool = False) -> None:
@@ -44,7 +44,7 @@ class Reading:
         self.layer = ""
         self.names = 0
         self.kept = 0
-        # Bytes of its files, and bytes that were decompressed to read them.
+        # Bytes of the image's files, and the compressed bytes read for them.
         self.size = 0
         self.taken = 0
         self._is_shown = sys.stderr.isatty()
@@ -58,19 +58,19 @@ class Reading:
             print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
 
     def bound_time(self) -> None:
-        """Raise ImageError where an image costs more than one of its size may: 1 MB of bzip2 may be 900 GB."""
+        """Raise ImageError if reading costs too much time for the image's size: 1 MB of bzip2 may be 900 GB."""
         if time.process_time() - self._began > PATIENCE + SECONDS_OF_MIB * self.taken / MEBIBYTE:
             raise ImageError("reading it takes more processor time than any image of its size needs")
 
     def show(self, names: int, size: int) -> None:
-        """Show how many names of the current layer were read, and how many bytes its files have."""
+        """Show how many names of the current layer have been read, and the size of its files in bytes."""
         if self._is_shown:
             text = f"reading {self.layer}: {names} names, {size / GIBIBYTE:.1f} GiB"
             print(f"\r{text[:78]:<78}", end="", file=sys.stderr, flush=True)
 
 
 class Counter:
-    """Bounds what a layer may cost, and shows how far reading is."""
+    """Enforces the limits while one layer is read, and shows the progress."""
 
     def __init__(self, reading: Reading, *, is_shown: bool = True) -> None:
         self._reading = reading
@@ -80,30 +80,30 @@ class Counter:
         self._shown = (0, 0)
 
     def count(self, names: int) -> None:
-        """Count names; ImageError where there are too many."""
+        """Count names; ImageError if there are too many."""
         self._names += names
         self._reading.names += names
         if self._reading.names > MOST_NAMES:
             raise ImageError(f"it has more than {MOST_NAMES} files, more than any image needs")
 
     def keep(self, size: int) -> None:
-        """Count what is kept of the names of a layer; ImageError where all layers of an image keep too much."""
+        """Count bytes of names kept in memory; ImageError if all layers of the image keep too many."""
         self._reading.kept += size
         if self._reading.kept > LARGEST_KEPT:
             raise ImageError("the names of files with code and of deletions in an image take more than 32 MiB")
 
     def bound(self, size: int) -> None:
-        """Raise ImageError where a layer with so many bytes more is too large."""
+        """Raise ImageError if `size` more bytes would make the layer too large."""
         if self._size + size > LARGEST_LAYER:
             raise ImageError("the files of a layer claim to be larger than 1 TiB")
 
     def take(self, size: int) -> None:
-        """Count bytes that are decompressed; ImageError where that has taken too long."""
+        """Count compressed bytes that were read; ImageError if reading has taken too long."""
         self._reading.taken += size
         self._reading.bound_time()
 
     def pass_by(self, size: int) -> None:
-        """Count bytes that were read or skipped, and show it from time to time; ImageError where it is too much."""
+        """Count bytes of files that were read or skipped, and update the progress line; ImageError for too many."""
         self._size += size
         self._reading.size += size
         if self._reading.size > LARGEST_IMAGE:

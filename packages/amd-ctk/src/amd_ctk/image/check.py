@@ -1,6 +1,6 @@
-"""Does an image fit the GPUs of this host, or those of them that a container will get? Which of several fits best?
+"""Judge whether an image fits GPUs of this host, and which of several images fits best.
 
-By its code, its requirements, its annotations and its processor.
+Images are judged by their code, requirements, annotations and processor.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirem
 from amdgpu_discovery.targets import ANY_TARGET, belongs_to
 from amdgpu_discovery.value import Value
 
-# In labels and annotations of images: targets, with white space or commas between them.
+# In labels and annotations of images: targets, separated by white space or commas.
 TARGETS_ANNOTATION = "com.amd.gpu.targets"
-# In annotations: com.amd.gpu.require.rocm is what AMD_REQUIRE_ROCM is in the environment.
+# In annotations, com.amd.gpu.require.rocm means the same as AMD_REQUIRE_ROCM in the environment.
 REQUIRE_ANNOTATION = "com.amd.gpu.require."
 
 
 class ImageVerdict(Value):
-    """Whether an image fits."""
+    """The reasons why an image does not fit; none if it fits."""
 
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    # Whether the image says anything by which it can be judged.
+    # Whether the image states anything by which it can be judged.
     is_known: bool = True
 
 
 def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> ContainerFacts:
-    """Return the facts about the GPUs of a request, in a container with an environment.
+    """Return the facts about the requested GPUs, in a container with this environment.
 
-    ImageError where there is no driver or no GPU, or where the request cannot be met.
+    ImageError if there is no driver or no GPU, or if the host cannot meet the request.
     """
     try:
         gpus = select_requested(host, find_gpus(host), request)
     except ToolkitError as error:
-        # Of the commands about images, exit code 1 means that an image was judged and does not fit.
+        # In commands about images, exit code 1 means that the image was judged and does not fit.
         raise ImageError(error.message, hint=error.hint) from error
     if not gpus:
         raise ImageError("this host has no GPU to check the image against", hint="'amd-ctk gpu list' shows the GPUs")
@@ -53,9 +53,9 @@ def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> Cont
 
 
 def judge_image(image: Image, facts: ContainerFacts) -> ImageVerdict:
-    """Return why an image does not fit, if it does not; what could not be judged stands in the notes."""
+    """Return why an image does not fit, if it does not. The notes name what could not be judged."""
     code, told = targets_of(image.layers), told_targets(image)
-    # What the files say counts more than what was written about them.
+    # The code in the files overrides what labels and annotations claim.
     missing = missing_code(code, facts, "the image has code for") if code else ""
     if told and not code:
         missing = missing_code(told, facts, "the image says it is for")
@@ -76,12 +76,12 @@ def judge_image(image: Image, facts: ContainerFacts) -> ImageVerdict:
 
 
 def is_short(values: Iterable[str]) -> bool:
-    """Return whether all values together are as short as what is judged of an image."""
+    """Return whether all values together are within the limit for judging an image."""
     return sum(map(len, values)) <= MOST_CHARACTERS
 
 
 def missing_code(targets: Sequence[str], facts: ContainerFacts, words: str) -> str:
-    """Return which GPU has no code among `targets`, "" where all have."""
+    """Describe the first GPU that none of `targets` fits; "" if every GPU has code."""
     for gpu in facts.gpus:
         if not (gpu.target and any(belongs_to(gpu.target, target) for target in targets)):
             is_what = f"GPU {gpu.number} is {gpu.target or 'of an unknown target'}"
@@ -90,7 +90,7 @@ def missing_code(targets: Sequence[str], facts: ContainerFacts, words: str) -> s
 
 
 def requirements_of(image: Image) -> dict[str, str]:
-    """Return the requirements in an image's environment, annotations and platform, by the names to show."""
+    """Return the requirements in an image's environment, annotations and platform, by their displayed names."""
     told = {
         f"{REQUIREMENT_PREFIX}{name.removeprefix(REQUIRE_ANNOTATION).upper()}": value
         for name, value in image.annotations.items()
@@ -101,28 +101,28 @@ def requirements_of(image: Image) -> dict[str, str]:
 
 
 def told_targets(image: Image) -> list[str]:
-    """Return the targets that an image's annotations or labels name."""
+    """Return the targets in an image's annotations or labels."""
     text = image.annotations.get(TARGETS_ANNOTATION) or image.labels.get(TARGETS_ANNOTATION, "")
     return [word for word in text[:MOST_CHARACTERS].replace(",", " ").split() if word.isprintable()]
 
 
 class JudgedImage(Value):
-    """One of the images: how it is named, what orders it, and why it does not fit ("" where it does)."""
+    """One of several images: its name, its rank, and why it does not fit ("" if it fits)."""
 
     name: str
     reason: str = ""
-    # Whether it says anything by which it can be judged.
+    # Whether the image states anything by which it can be judged.
     is_known: bool = True
     rank: tuple[int, str, tuple[int, ...]] = (0, "", ())
 
 
 def judge_entries(images: Iterable[tuple[str, Image]], facts: ContainerFacts) -> list[JudgedImage]:
-    """Return a candidate for each image of an index, by what its annotations and its platform say."""
+    """Judge each image of an index by its annotations and its platform."""
     return [_judge_entry(name, image, facts) for name, image in images]
 
 
 def best(candidates: Sequence[JudgedImage]) -> JudgedImage | None:
-    """Return the image that fits best: by target, then processor, then ROCm; the first of equals."""
+    """Return the best image that fits: by target, then processor, then ROCm. Of equals, the first wins."""
     return max((each for each in candidates if not each.reason), key=lambda each: each.rank, default=None)
 
 
@@ -143,7 +143,7 @@ def _rank(image: Image) -> tuple[int, str, tuple[int, ...]]:
 
 
 def _wanted(image: Image) -> dict[str, list[str]]:
-    """Return the values that an image's requirements, which hold, name for each property."""
+    """Return the values that the image's requirements name for each property; the facts already meet them."""
     wanted: dict[str, list[str]] = {}
     for value in requirements_of(image).values():
         for comparison in (each for alternative in parse_requirement(value) for each in alternative):

@@ -1,4 +1,4 @@
-"""The JSON documents of an image; they are not trusted, so each is bounded and checked."""
+"""Parse the JSON documents of an image. They are not trusted, so size and type of each are checked."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image
 from amd_ctk.json_parts import list_at, object_at, texts_at
 
-# OCI distribution specification: registries take manifests of at least this size, and engines refuse larger ones.
+# OCI distribution specification: registries accept manifests up to this size, and engines refuse larger ones.
 LARGEST_DOCUMENT = 4 * 1024 * 1024
 
 
 def parse_document(content: bytes, name: str) -> dict[str, Any]:
-    """Return the object that a document of an image is; ImageError."""
+    """Parse a document of an image, which must be a JSON object; ImageError."""
     if len(content) > LARGEST_DOCUMENT:
         raise ImageError(f"{name} is larger than 4 MiB")
     try:
@@ -27,7 +27,7 @@ def parse_document(content: bytes, name: str) -> dict[str, Any]:
 
 
 def describe(descriptor: dict[str, Any], manifest: dict[str, Any], configuration: dict[str, Any]) -> Image:
-    """Return an image without its layers, as far as these documents describe it; any may be empty."""
+    """Return an image without layers, as far as these documents describe it. Any of them may be empty."""
     configured = object_at(configuration, "config")
     return Image(
         layers=(),
@@ -39,7 +39,7 @@ def describe(descriptor: dict[str, Any], manifest: dict[str, Any], configuration
 
 
 def _cpu_of(descriptor: dict[str, Any]) -> str:
-    """Return the level of x86-64 that an index entry asks for, "" where it asks for none."""
+    """Return the x86-64 level that an index entry requires; "" if it requires none."""
     platform = object_at(descriptor, "platform")
     variant = platform.get("variant")
     is_level = platform.get("architecture") == "amd64" and variant in ("v1", "v2", "v3", "v4")

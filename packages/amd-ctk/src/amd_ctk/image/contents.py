@@ -1,4 +1,4 @@
-"""What the layers of an image come to: a layer adds files, and deletes files of those below it."""
+"""Combine the layers of an image: each layer adds files, and deletes files of the layers below it."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from collections.abc import Iterable
 from amd_ctk.image.bounds import LARGEST_KEPT, ImageError
 from amdgpu_discovery.value import Value
 
-# LLVM's processors from gfx600 on. Anything may follow: MIOpen adds the number of compute units (gfx90a68.kdb).
-# SPIR-V is compiled for the GPU on which it is loaded.
+# LLVM's processors from gfx600 on. Anything may follow: MIOpen appends the number of compute units (gfx90a68.kdb).
+# SPIR-V is compiled for the GPU when it is loaded.
 TARGET = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|1[0-9]{2}[0-9a-f]|[6-9][0-9a-f]{2})|amdgcnspirv")
-# Files of rocBLAS, hipBLASLt, MIOpen, PyTorch and AOTriton that have code for the targets in their path.
+# Files of rocBLAS, hipBLASLt, MIOpen, PyTorch and AOTriton with code for the targets in their paths.
 CODE_SUFFIXES = (".co", ".dat", ".hsaco", ".kdb", ".kdb.bz2", ".aks2")
 # OCI image specification, "Whiteouts".
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 # PATH_MAX of Linux.
 LONGEST_PATH = 4096
-# In place of a target: a bundle is there, and what is in it cannot be told.
+# Takes the place of a target if a file has a bundle whose targets cannot be read.
 UNREADABLE = "unreadable"
-# Of the path of a file with code; directories that programs make are not half as deep.
+# Limit for the path of a file with code; real directories are less than half as deep.
 DEEPEST_PATH = 64
-# Above the files with code of an image, which has a thousand.
+# Limit for directories above an image's files with code; a real image has a thousand.
 MOST_DIRECTORIES = 100_000
-# What a string costs beside its characters.
+# Memory of a Python string in addition to its characters.
 SIZE_OF_STRING = 64
 
 
 class LayerContents:
-    """What one layer says about targets: the files that have code, and what it takes from the layers below."""
+    """The files with code in one layer, and the paths that it deletes from the layers below."""
 
     def __init__(self) -> None:
         self.targets_by_path: dict[str, tuple[str, ...]] = {}
         self.deleted: set[str] = set()
         self.emptied: set[str] = set()
-        # Directories whose names are those of files with code.
+        # Directories named like files with code.
         self._directories: set[str] = set()
-        # Of the names of everything but directories, as fields of headers: 8 bytes each, because there may be millions.
+        # Hashes of the names of everything but directories, as in tar headers: 8 bytes each, as there may be millions.
         self.hashes = array("q")
-        # How many bytes the names above take, about.
+        # Approximate memory of the names above, in bytes.
         self.kept = 0
 
     def add(self, name: str, targets: Iterable[str] = ()) -> None:
-        """Note a file of the layer; `targets` are those that were found in it."""
+        """Add a file of the layer; `targets` are those found inside the file."""
         path = clean(name)
         directory, _, base = path.rpartition("/")
         if base == OPAQUE:
@@ -60,28 +60,28 @@ class LayerContents:
             self.targets_by_path[path] = found
 
     def add_directory(self, name: str) -> None:
-        """Note a directory, which may stand where a layer below has a file."""
+        """Add a directory, which may replace a file of a layer below."""
         path = clean(name)
         if targets_in(path):
             self._bound(path)
             self._directories.add(path)
 
     def note_path(self, name: str) -> None:
-        """Note that there is something other than a directory, by its whole name."""
+        """Record that this path is something other than a directory."""
         self.hashes.append(hash(_field(clean(name))))
 
     def remove_from(self, paths: Iterable[str]) -> set[str]:
-        """Return which paths of the layers below are gone: deleted, or behind something else of that name."""
+        """Return which of these paths from the layers below are deleted or replaced by this layer."""
         paths_by_form = _forms_of(paths)
-        # A million hashes are looked up in a hundredth of a second.
+        # Looking up a million hashes takes a hundredth of a second.
         hidden = {paths_by_form[name] for name in self.hashes if name in paths_by_form}
         taken_by_path = dict.fromkeys(hidden | set(map(hash, self.deleted)), True)
         return {path for path in paths if path in self._directories or self._has_taken(path, taken_by_path)}
 
     def _has_taken(self, path: str, taken_by_path: dict[int, bool]) -> bool:
-        """Return whether a path is gone, by itself or with a directory above it; by hashes, which are small.
+        """Return whether this layer removed a path or a directory above it; paths are compared by their small hashes.
 
-        Each directory is looked at once, however many files it has.
+        Each directory is checked once, however many files it has.
         """
         key = hash(path)
         if key not in taken_by_path:
@@ -98,31 +98,31 @@ class LayerContents:
 
 
 class Image(Value):
-    """What is known of an image: its layers, the lowest first, and what its configuration says."""
+    """The known facts about an image: its layers from the lowest up, and its configuration."""
 
     layers: tuple[LayerContents, ...]
     environment: tuple[str, ...] = ()
     labels: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
-    # Of the index entry and the manifest.
+    # From the index entry and the manifest.
     annotations: dict[str, str] = {}  # noqa: RUF012
-    # x86-64-v3 where the index says so, else "".
+    # For example x86-64-v3, if the index names a level; else "".
     cpu: str = ""
 
 
 def targets_of(layers: Iterable[LayerContents]) -> list[str]:
-    """Return the targets of an image, sorted; the lowest of its layers comes first."""
+    """Return the sorted targets of an image; the lowest layer must be first."""
     targets = {target for found in code_in(layers).values() for target in found}
-    # gfx942 before gfx1100, as AMD lists them.
+    # Sorts gfx942 before gfx1100, as AMD does.
     return sorted(targets - {UNREADABLE}, key=lambda target: (len(target), target))
 
 
 def unreadable_in(layers: Iterable[LayerContents]) -> list[str]:
-    """Return the programs that have code for targets that cannot be told."""
+    """Return the programs that contain code for unknown targets."""
     return sorted(path for path, found in code_in(layers).items() if UNREADABLE in found)
 
 
 def code_in(layers: Iterable[LayerContents]) -> dict[str, tuple[str, ...]]:
-    """Return the targets of each file with code that an image has, by their paths."""
+    """Return the targets of each file with code in an image, by path."""
     targets_by_path: dict[str, tuple[str, ...]] = {}
     for layer in layers:
         for path in layer.remove_from(targets_by_path) if targets_by_path else ():
@@ -132,18 +132,18 @@ def code_in(layers: Iterable[LayerContents]) -> dict[str, tuple[str, ...]]:
 
 
 def targets_in(path: str) -> list[str]:
-    """Return the targets for which a file has code, by its path."""
+    """Return the targets in the path of a file with code."""
     return TARGET.findall(path) if path.endswith(CODE_SUFFIXES) else []
 
 
 def clean(path: str) -> str:
-    """Return a path in a layer without "./" or "/" in front; "" where it leads out of the layer or is too long."""
+    """Return a path in a layer without leading "./" or "/"; "" if it leads out of the layer or is too long."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return "" if ".." in parts or len(path) > LONGEST_PATH else "/".join(parts)
 
 
 def _forms_of(paths: Iterable[str]) -> dict[int, int]:
-    """Return the hashes of paths and of all directories above them, by the hashes of their forms in headers of tar."""
+    """Map the hashes of tar header names to the hashes of their paths, for `paths` and all directories above them."""
     paths_by_form: dict[int, int] = {}
     seen: set[int] = set()
     files = 0
@@ -159,5 +159,5 @@ def _forms_of(paths: Iterable[str]) -> dict[int, int]:
 
 
 def _field(name: str) -> bytes:
-    # A name of a header has 100 bytes, and NUL behind it.
+    # The name field of a header has 100 bytes, padded with NUL.
     return name.encode("utf-8", "surrogateescape").ljust(100, b"\0")

@@ -1,4 +1,4 @@
-"""Find the targets of code inside programs and libraries: HIP puts a bundle of code objects into each ELF file.
+"""Find the targets of code inside programs and libraries: HIP embeds a bundle of code objects in each ELF file.
 
 clang names each object of a bundle by its triple and target (LLVM, "Clang Offload Bundler").
 """
@@ -16,25 +16,25 @@ from amd_ctk.image.contents import TARGET, UNREADABLE
 from amd_ctk.image.sources import zstd_pieces
 
 MAGIC = b"CCOB"
-# Of the header, by its version.
+# Size of the header by its version.
 SIZES = {1: 20, 2: 24, 3: 32}
 ZLIB, ZSTD = 0, 1
-# Of a bundle: room for the names of a thousand targets.
+# Bytes of a bundle to decompress: enough for the names of a thousand targets.
 BEGINNING = 1 << 16
-# Of compressed content: zstd decompresses whole blocks of at most 128 KiB only.
+# Bytes of compressed content needed for that: zstd decompresses only whole blocks, of at most 128 KiB.
 MOST_NEEDED = (1 << 17) + 64
 ELF = b"\x7fELF"
 BUNDLED = re.compile(rb"(?:amdgcn|spirv64)-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?|amdgcnspirv)")
-# Longer than any name in a bundle, so that none is lost between two chunks.
+# Longer than any name in a bundle, so that a name across two chunks is found.
 LONGEST_NAME = 128
-# Of one layer; libraries of ROCm have some thousand, one for each source file.
+# Limit per layer; libraries of ROCm have some thousand, one for each source file.
 MOST_BUNDLES = 50_000
 
 
 def beginning_of_bundle(content: bytes) -> bytes | None:
-    """Return the beginning of the bundle in what begins with the magic; None where it cannot be decompressed.
+    """Decompress the beginning of a bundle, given content that starts with the magic; None if that fails.
 
-    b"" where the magic is there by chance.
+    b"" means that the magic is there by chance.
     """
     if len(content) < min(SIZES.values()):
         return b""
@@ -58,19 +58,19 @@ def _decompress(content: bytes, method: int) -> bytes | None:
 
 
 class Programs:
-    """The programs of one layer, and how much they have cost."""
+    """Searches the programs of one layer, and limits the number of bundles."""
 
     def __init__(self) -> None:
         self._bundles = 0
 
     def targets_in(self, chunks: Iterable[bytes]) -> set[str]:
-        """Return the targets in a program's bundles, from its content in pieces; UNREADABLE for what cannot be read."""
+        """Return the targets in a program's bundles, from its content in chunks; UNREADABLE for unreadable bundles."""
         found: set[str] = set()
         rest = b""
         for chunk in chunks:
             text = rest + chunk
             found |= _named(text, max(0, len(rest) - LONGEST_NAME))
-            # What a bundle needs may stand in the next piece.
+            # A bundle may continue in the next chunk.
             end = max(0, len(text) - MOST_NEEDED)
             found |= self._compressed(text, end)
             rest = text[end:]

@@ -1,4 +1,4 @@
-"""Read an image as `docker save` and `podman save` write it: an archive of layers, read once from front to end."""
+"""Read an image from an archive of `docker save` or `podman save`, once from front to end."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from amd_ctk.image.tar_header import EXTENSIONS
 from amd_ctk.image.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
 
-# Of one archive: names, records of pax, maps of sparse files. A member has two or three KiB at most.
+# Limit for one archive: names, pax records, and maps of sparse files. A member has two or three KiB at most.
 LARGEST_HEADERS = 16 * 1024 * 1024
 MANIFEST = "manifest.json"
-# What else old versions of Docker write says nothing.
+# Other files, from old versions of Docker, contain nothing of use.
 NAMES = (".json", ".tar")
 BLOBS = "blobs/"
 LARGEST_HEADER = 1024 * 1024
-# Layers, configurations and the links that old versions of Docker add.
+# Layers, configurations, and the links that old versions of Docker add.
 MOST_MEMBERS = 5000
-# Of all documents together; the rest of an archive is layers.
+# Limit for all documents together; the rest of an archive is layers.
 LARGEST_DOCUMENTS = 16 * 1024 * 1024
 
 
 class ArchiveStream:
-    """An archive of which no more is read than its members have, and some headers."""
+    """An archive stream that refuses to read more than the announced members and a limited amount of headers."""
 
     def __init__(self, stream: Readable, reading: Reading) -> None:
         self._source = open_source(stream, Counter(reading, is_shown=False))
@@ -39,22 +39,22 @@ class ArchiveStream:
         self._bound = LARGEST_HEADERS
 
     def read(self, _: int) -> bytes:
-        """Return the next piece, b"" at the end; it may be shorter than what was asked for."""
+        """Return the next piece, b"" at the end. It may be longer or shorter than the requested size."""
         try:
             piece = self._source.next()
         except OSError as error:
             if error.errno is not None:
                 raise
-            # What gzip and bz2 say of a stream that is damaged.
+            # gzip and bz2 raise OSError without errno for a damaged stream.
             raise ReadError(str(error)) from error
         self._read += len(piece)
-        # A piece begins before the bound, so one may end behind it.
+        # A piece that begins before the limit may end after it.
         if self._read - len(piece) > self._bound:
             raise ImageError("the headers of an archive are larger than any image needs")
         return piece
 
     def allow(self, size: int) -> None:
-        """Let the content of a member be read."""
+        """Raise the limit by the size of a member."""
         self._bound += size
         if self._bound > LARGEST_LAYER:
             raise ImageError("the files of an archive claim to be larger than 1 TiB")
@@ -70,12 +70,12 @@ def read_archive_file(path: str, reading: Reading) -> Image:
 
 
 def read_archive(stream: Readable, name: str, reading: Reading) -> Image:
-    """Return the image in a stream; ImageError calls it `name`."""
+    """Return the image in a stream; `name` is its name in an ImageError."""
     parts = Parts()
     try:
         _read_members(ArchiveStream(stream, reading), parts, name, reading)
     except RecursionError as error:
-        # tarfile calls itself for each header that describes the next one.
+        # tarfile recurses for each header that describes the next one.
         raise ImageError(f"{name} is not an archive of an image: it has too many headers for one member") from error
     except (tarfile.TarError, EOFError, IndexError, zlib.error, LZMAError, ValueError) as error:
         raise ImageError(f"{name} is not an archive of an image: {error}") from error
@@ -83,7 +83,7 @@ def read_archive(stream: Readable, name: str, reading: Reading) -> Image:
 
 
 def _read_members(stream: ArchiveStream, parts: Parts, name: str, reading: Reading) -> None:
-    # Of which tarfile calls `read` alone.
+    # tarfile calls only `read` of this stream.
     file: Any = stream
     with tarfile.open(fileobj=file, mode="r|", bufsize=PIECE, tarinfo=BoundedHeader) as archive:
         for count, member in enumerate(archive):
@@ -96,18 +96,18 @@ def _read_members(stream: ArchiveStream, parts: Parts, name: str, reading: Readi
 
 
 class BoundedHeader(tarfile.TarInfo):
-    """A header that cannot make tarfile read any amount at once."""
+    """A header that cannot make tarfile read an unlimited amount at once."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> BoundedHeader:
-        """Read a header; ReadError for one that is larger than any name, or that no image has."""
+        """Parse a header; ReadError if it is larger than any name, or of a kind that no image has."""
         made = super().frombuf(buf, encoding, errors)
         _require_bounded(made)
         return made
 
     @classmethod
     def _frombuf(cls, buf: Any, encoding: Any, errors: Any, **options: Any) -> Any:
-        # What Python 3.13 reads headers with, and later releases of 3.11 and 3.12.
+        # Python 3.13 and later releases of 3.11 and 3.12 parse headers with this method.
         made = super()._frombuf(buf, encoding, errors, **options)  # type: ignore[misc]
         _require_bounded(made)
         return made
@@ -117,12 +117,12 @@ def _require_bounded(made: tarfile.TarInfo) -> None:
     if ord(made.type) in EXTENSIONS and made.size > LARGEST_HEADER:
         raise tarfile.ReadError("a name in it is longer than 1 MiB")
     if made.type == tarfile.GNUTYPE_SPARSE:
-        # No engine writes one, and tarfile ends with an IndexError where the map of one is cut off.
+        # No engine writes sparse files, and tarfile raises IndexError if the map of one is cut off.
         raise tarfile.ReadError("a member is a sparse file")
 
 
 class Parts:
-    """What was found in an archive: which of its members are layers its manifest says, which may come last."""
+    """The documents and layers of an archive. The manifest, which lists the layers, may come last."""
 
     def __init__(self) -> None:
         self._documents: dict[str, bytes] = {}
@@ -131,14 +131,14 @@ class Parts:
         self._documents_size = 0
 
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, reading: Reading) -> None:
-        """Read a member: a document, or a layer."""
+        """Read a member, which is a document or a layer."""
         if member.issym() or member.islnk():
-            # Podman and old versions of Docker write a layer that is there already as a link.
+            # Podman and old versions of Docker write a repeated layer as a link.
             self._targets_of_link[member.name] = os.path.normpath(
                 os.path.join(os.path.dirname(member.name) if member.issym() else "", member.linkname)
             )
         elif member.isreg() and member.name.endswith(NAMES) | member.name.startswith(BLOBS):
-            # A BufferedReader, as a regular file always is.
+            # extractfile returns a BufferedReader for a regular file.
             file: Any = archive.extractfile(member)
             start = file.peek(1)[:1]
             if start in (b"{", b"["):

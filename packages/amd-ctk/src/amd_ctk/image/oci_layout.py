@@ -1,4 +1,4 @@
-"""Read an image in an OCI image layout, a directory with index.json and blobs, as skopeo, umoci and buildah make it."""
+"""Read an image from an OCI image layout: index.json and blobs in a directory, from skopeo, umoci or buildah."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
 INDEX = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-# What annotations of ours begin with.
+# Prefix of the toolkit's annotations.
 OURS = "com.amd.gpu."
 TAG = "org.opencontainers.image.ref.name"
-# No tool writes an index in an index in an index.
+# No tool nests indexes more deeply.
 DEEPEST = 3
-# Each may have 4 MiB; a layout has one for each tag.
+# Each index may have 4 MiB; a layout has one for each tag.
 MOST_INDEXES = 256
-# Of a digest that is repeated.
+# A digest in a message is cut to this length.
 MOST_DIGEST = 140
-# A digest becomes a part of a path or a name, so it is nothing but this.
+# A digest becomes part of a path or a name, so no other characters are allowed.
 DIGEST = re.compile(r"(sha256|sha512):[0-9a-f]{64,128}")
 
 
 class IndexedImage(Value):
-    """An image of an index: how it is called, and its descriptor with what the indexes around it say."""
+    """An image of an index: its reference, and its descriptor merged with the entries of the indexes around it."""
 
     reference: str
     descriptor: dict[str, Any]
 
     @property
     def is_told(self) -> bool:
-        """Return whether the indexes say what the image is for."""
+        """Return whether the indexes state what the image is for."""
         return any(name.startswith(OURS) for name in texts_at(self.descriptor, "annotations"))
 
     @property
@@ -49,16 +49,16 @@ class IndexedImage(Value):
 
 
 class Walk:
-    """One way through an index and the indexes in it; `read` returns the document of a descriptor."""
+    """Walks once through an index and the indexes in it; `read` returns the document of a descriptor."""
 
     def __init__(self, read: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> None:
         self._read = read
         self._indexes = 0
 
     def entries(self, index: dict[str, Any], prefix: str, tag: str = "") -> list[IndexedImage]:
-        """Return the images of an index, those of one tag where it is given; ImageError.
+        """Return the images of an index, or those with `tag`; ImageError.
 
-        They are called by `prefix` and a tag, or by the digest if there is none.
+        References are `prefix` and a tag; without a tag, `prefix` and the digest.
         """
         entries: list[IndexedImage] = []
         for descriptor in objects_at(index, "manifests"):
@@ -83,25 +83,25 @@ class Walk:
 
 
 def digest_in(descriptor: dict[str, Any]) -> str:
-    """Return the digest in a descriptor, "" where it has none, or something else in its place."""
+    """Return the digest in a descriptor; "" if it is missing or invalid."""
     digest = descriptor.get("digest")
     return digest if isinstance(digest, str) and DIGEST.fullmatch(digest) else ""
 
 
 def runs_on_amd64(descriptor: dict[str, Any]) -> bool:
-    """Return whether an image is for this architecture; attestations of BuildKit are for none."""
+    """Return whether an image is for this architecture. Attestations of BuildKit are for none."""
     return object_at(descriptor, "platform").get("architecture") in (None, "amd64")
 
 
 def merge(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
-    """Return the descriptor of an index's entry with what the descriptor of that index says beside it."""
+    """Return an inner descriptor, completed with annotations and platform of the index entry around it."""
     annotations = {**texts_at(outer, "annotations"), **texts_at(inner, "annotations")}
     platform = object_at(inner, "platform") or object_at(outer, "platform")
     return {**inner, "annotations": annotations, "platform": platform}
 
 
 def read_oci_layout(name: str, reading: Reading, *, with_layers: bool) -> Image:
-    """Return the image in `DIR`, `DIR:TAG` or one of these with `@DIGEST`; ImageError."""
+    """Return the image that `DIR` or `DIR:TAG` names, or either of them with `@DIGEST`; ImageError."""
     layout = parse_layout(name)
     manifest, descriptor = _resolve(layout, _find(layout, name), name)
     image = describe(descriptor, manifest, layout.read_document(object_at(manifest, "config")))
@@ -109,19 +109,19 @@ def read_oci_layout(name: str, reading: Reading, *, with_layers: bool) -> Image:
 
 
 def read_entries(name: str) -> list[tuple[str, Image]]:
-    """Return the images of a layout, or of one tag of it, as far as its indexes describe them; ImageError."""
+    """Return the images of a layout, or of one of its tags, as far as its indexes describe them; ImageError."""
     layout = parse_layout(name)
     entries = Walk(layout.read_document).entries(layout.read_index(), f"oci:{layout.directory}", layout.tag)
     return [(entry.reference, entry.image) for entry in entries]
 
 
 def parse_entries(index: dict[str, Any], prefix: str) -> list[tuple[str, Image]]:
-    """Return the images of an index by their references, which begin with `prefix`. Indexes in it are not read."""
+    """Return the images of an index by their references, which begin with `prefix`. Nested indexes are not read."""
     return [(entry.reference, entry.image) for entry in Walk().entries(index, prefix)]
 
 
 def parse_layout(name: str) -> Layout:
-    """Read how an image in a layout is named; the directory may have colons in its own name."""
+    """Parse the name of an image in a layout. The directory's own name may contain colons."""
     if os.path.isdir(name):
         return Layout(name)
     rest, _, digest = name.rpartition("@")
@@ -132,9 +132,9 @@ def parse_layout(name: str) -> Layout:
 
 
 class Layout:
-    """The files of a layout, and the tag, the digest or both of an image in it ("" where it has none).
+    """The files of a layout, and the tag and digest of an image in it ("" for none).
 
-    No file is followed as a link, and none outside of the layout is opened.
+    No link is followed, and no file outside the layout is opened.
     """
 
     def __init__(self, directory: str, tag: str = "", digest: str = "") -> None:
@@ -162,7 +162,7 @@ class Layout:
     def _open(self, path: str) -> FileIO:
         full = f"{self.directory}/{path}"
         try:
-            # A pipe would block; what is not a plain file is refused below.
+            # Opening a pipe would block. Anything but a plain file is refused below.
             descriptor = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise ImageError(f"{full} cannot be read: {reason(error)}") from error
@@ -181,7 +181,7 @@ def _blob_path(descriptor: dict[str, Any]) -> str:
 
 
 def _find(layout: Layout, name: str) -> dict[str, Any]:
-    """Return the descriptor of an image, which a digest finds in an index of the index too."""
+    """Return the descriptor of an image. A digest is also looked up in nested indexes."""
     index = layout.read_index()
     if not layout.digest:
         return _choose(index, layout.tag, name)
@@ -192,7 +192,7 @@ def _find(layout: Layout, name: str) -> dict[str, Any]:
 
 
 def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
-    """Return the entry of an index that has a tag, or the only one."""
+    """Return the index entry with this tag; without a tag, the only entry."""
     entries = objects_at(index, "manifests")
     if tag:
         entries = [entry for entry in entries if texts_at(entry, "annotations").get(TAG) == tag]
@@ -212,7 +212,7 @@ def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
 
 
 def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the manifest that a descriptor leads to through indexes, and its descriptor with what they say."""
+    """Follow a descriptor through indexes to a manifest. Return the manifest and its merged descriptor."""
     for _ in range(DEEPEST):
         document = layout.read_document(descriptor)
         if not (descriptor.get("mediaType") in INDEX or "manifests" in document):

@@ -1,4 +1,4 @@
-"""How images are named on the command line, and opening what such a name stands for."""
+"""Parse names of images from the command line, and read the images that they name."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from amdgpu_discovery.value import Value
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH"
 TRANSPORTS = ("oci", "docker-archive", "dir", "docker", "podman")
 ENGINES = ("docker", "podman")
-# In a registry.
+# An image in a registry.
 REGISTRY = "docker://"
 # An engine may have to start first.
 SECONDS = 10.0
-# What Docker, and Podman 3 to 6, print where their store has no such image.
+# Messages of Docker, and of Podman 3 to 6, if their store lacks the image.
 MISSING = ("no such image", "no such object", "image not known")
 
 
 class Reference(Value):
-    """The name of an image: how it is kept ("" where that is to be found out), and where."""
+    """The name of an image, and where it is stored. `transport` is "" until that is found."""
 
     transport: str
     name: str
 
     def __str__(self) -> str:
-        """Return it as it is written."""
+        """Return the reference as users type it."""
         return f"{self.transport}{'' if self.transport in ('', REGISTRY) else ':'}{self.name}"
 
 
 def parse_reference(text: str) -> Reference:
-    """Read the name of an image; ImageError."""
+    """Parse the name of an image; ImageError."""
     if text.startswith(REGISTRY):
         return Reference(transport=REGISTRY, name=text.removeprefix(REGISTRY))
     transport, _, name = text.partition(":")
@@ -56,7 +56,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def find_image(reference: Reference) -> Reference:
-    """Return where an image is that only has a name: in the store of an engine, else in a registry."""
+    """Find an image that is given by name only: in the store of an engine, else in a registry."""
     if reference.transport:
         return reference
     for engine in ENGINES:
@@ -69,7 +69,7 @@ def find_image(reference: Reference) -> Reference:
 
 
 def read_image(reference: Reference, reading: Reading, *, with_layers: bool = True) -> Image:
-    """Return what is known of an image, without its layers where they are not asked for. ImageError."""
+    """Read an image. Without `with_layers`, layers in OCI layouts and registries are not read. ImageError."""
     if reference.transport == "oci":
         return read_oci_layout(reference.name, reading, with_layers=with_layers)
     if reference.transport == "dir":
@@ -91,7 +91,7 @@ def _has(engine: str, name: str) -> bool:
 
 
 def _read_directory(path: str, reading: Reading) -> LayerContents:
-    """Return what the files below a directory say. No link is followed. ImageError where it cannot be read."""
+    """Return the targets of the files below a directory. No link is followed. ImageError if it cannot be read."""
     reading.layer = path
     counter = Counter(reading)
     layer = LayerContents()

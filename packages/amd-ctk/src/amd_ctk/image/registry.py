@@ -1,4 +1,4 @@
-"""Images in registries: what they say about themselves, and the code in their layers where that is asked for."""
+"""Read images in registries: their manifests and configurations, and on request their layers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from amd_ctk.stderr import say
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
-# Where skopeo decompresses one layer after the other, to know its size before it prints it.
+# skopeo decompresses each layer here, to know its size before it prints the layer.
 SCRATCH = "/var/tmp"  # noqa: S108 - asked for its room alone
 
 
 class Found(Value):
-    """One image in a registry: its name by digest where that is known, its manifest, and what it says."""
+    """One image in a registry: its name, by digest if that is known, its manifest, and its description."""
 
     name: RegistryName
     manifest: Manifest
@@ -31,9 +31,9 @@ class Found(Value):
 
 
 def read_registry_entries(text: str) -> list[tuple[str, Image]]:
-    """Return the images that a name stands for, by the names to run them by; ImageError.
+    """Return the images that a name stands for, by the names with which they can be run; ImageError.
 
-    What an image is for is said by the index; where that says nothing, by its manifest and configuration.
+    The index describes each image. If it does not, the image's own manifest and configuration do.
     """
     name = parse_registry_name(text)
     questions = Questions(find_program())
@@ -47,21 +47,21 @@ def read_registry_entries(text: str) -> list[tuple[str, Image]]:
 
 
 def read_registry_image(text: str, reading: Reading, *, with_layers: bool) -> Image:
-    """Return an image, of whose layers skopeo makes a stream; an index must have one for amd64. ImageError."""
+    """Return an image; skopeo streams its layers. An index must have exactly one image for amd64. ImageError."""
     questions = Questions(find_program())
     found = find_one(questions, text)
     return read_with_layers(questions, found, reading) if with_layers else found.image
 
 
 def find_one(questions: Questions, text: str) -> Found:
-    """Return the image that a name stands for; of an index the only one for amd64. ImageError."""
+    """Return the image that a name stands for; an index must have exactly one image for amd64. ImageError."""
     name = parse_registry_name(text)
     found = _read(questions, name)
     return found if isinstance(found, Found) else _find_entry(questions, name, _only(found, text))
 
 
 def read_with_layers(questions: Questions, found: Found, reading: Reading) -> Image:
-    """Return an image with its layers, which are downloaded; ImageError."""
+    """Download the layers of an image and return it with them; ImageError."""
     if questions.program is not SKOPEO:
         engine = questions.program.manifest[0]
         hint = f"install it, or '{engine} pull {found.name}' and name {engine}:{found.name}"
@@ -82,7 +82,7 @@ def _find_room() -> int:
 
 
 def _read(questions: Questions, name: RegistryName) -> Found | list[IndexedImage]:
-    """Return the image that a name stands for, or the images of the index that it stands for; ImageError."""
+    """Return the image, or the images of the index, that a name stands for; ImageError."""
     manifest = questions.read_manifest(name)
     if manifest.content.get("mediaType") in INDEX or "manifests" in manifest.content:
         return _entries(questions, name, manifest)
@@ -90,7 +90,7 @@ def _read(questions: Questions, name: RegistryName) -> Found | list[IndexedImage
 
 
 def _entries(questions: Questions, name: RegistryName, index: Manifest) -> list[IndexedImage]:
-    """Return the images of an index, and of those in it, by repository and digest; ImageError."""
+    """Return the images of an index and of nested indexes, by repository and digest; ImageError."""
 
     def read(descriptor: dict[str, Any]) -> dict[str, Any]:
         if descriptor is whole:

@@ -1,4 +1,4 @@
-"""Join images in a registry under one name: an OCI index whose annotations say what each is for."""
+"""Join images in a registry under one name: an OCI index whose annotations describe each image."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from amdgpu_discovery.value import Value
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TAG = "index"
-# Of requirements, behind their prefix: names that come back from the lower case of an annotation as they were.
+# Name of a requirement behind its prefix. These characters survive the lower case of an annotation and the way back.
 REQUIREMENT = re.compile(r"[A-Z0-9_]+")
-# What skopeo before 1.6 prints.
+# Message of skopeo before 1.6.
 UNKNOWN_OPTION = "unknown flag: --preserve-digests"
 
 
 class Entry(Value):
-    """One image of an index: where it is, and its descriptor there."""
+    """One image of an index: the image in its registry, and its descriptor in the index."""
 
     found: Found
     descriptor: dict[str, Any]
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Return what the index says of the image."""
+        """Return the annotations of the image in the index."""
         annotations: dict[str, str] = self.descriptor["annotations"]
         return annotations
 
 
 def parse_index_name(text: str) -> RegistryName:
-    """Read the name that an index is to have; ImageError."""
+    """Parse the name for a new index; ImageError."""
     name = parse_registry_name(text)
     if name.digest:
         raise ImageError(f"{name} names what is there already", hint="give the index a tag, as in registry/app:1.0")
@@ -55,16 +55,16 @@ def parse_index_name(text: str) -> RegistryName:
 
 
 def read_entries(texts: Sequence[str], reading: Reading) -> list[Entry]:
-    """Return the entries of an index of images; ImageError where one says nothing about what it is for."""
+    """Return the index entries for these images; ImageError if an image does not state what it is for."""
     if not shutil.which("skopeo"):
         raise ImageError("only skopeo writes an index, and it is not installed", hint="install skopeo")
     return [_read_entry(Questions(SKOPEO), text, reading) for text in texts]
 
 
 def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
-    """Write the index of images that is to have this name, and return its name by digest; ImageError.
+    """Write an index under this name, and return its name by digest; ImageError.
 
-    Images of other repositories are copied into that of the name first, as registries want it.
+    Images from other repositories are copied to the repository of the index first, because registries require it.
     """
     for entry in entries:
         if entry.found.name.repository != name.repository:
@@ -79,7 +79,7 @@ def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
 
 
 def annotations_for(image: Image) -> dict[str, str]:
-    """Return the annotations that say what an image is for: targets, and one for each requirement."""
+    """Return the annotations that describe an image: its targets, and one for each requirement."""
     targets = targets_of(image.layers) or told_targets(image)
     requirements = {
         f"{REQUIRE_ANNOTATION}{name.removeprefix(REQUIREMENT_PREFIX).lower()}": value
@@ -100,7 +100,7 @@ def _read_entry(questions: Questions, text: str, reading: Reading) -> Entry:
     _require_bounds(text, found.image, annotations)
     _require_meaning(text, annotations)
     descriptor = {
-        # OCI's manifests may lack it, Docker's may not.
+        # OCI manifests may lack the media type, Docker's may not.
         "mediaType": found.manifest.content.get("mediaType", MANIFEST),
         "digest": found.manifest.digest,
         "size": len(found.manifest.text.encode()),
@@ -111,7 +111,7 @@ def _read_entry(questions: Questions, text: str, reading: Reading) -> Entry:
 
 
 def _require_bounds(text: str, image: Image, annotations: dict[str, str]) -> None:
-    """Refuse what `pick` would not judge; ImageError."""
+    """Refuse what `pick` could not judge; ImageError."""
     requirements = requirements_of(image)
     if not is_short([*requirements.values(), annotations.get(TARGETS_ANNOTATION, "")]):
         sentence = f"{text} cannot be in an index: what it is for takes more than {MOST_CHARACTERS} characters"
@@ -132,7 +132,7 @@ def _require_meaning(text: str, annotations: dict[str, str]) -> None:
 
 
 def _write_layout(directory: str, index: bytes) -> None:
-    """Write a layout that has the index alone: its images are in the registry."""
+    """Write a layout that contains only the index, because its images are in the registry."""
     digest = digest_of(index)
     os.makedirs(f"{directory}/blobs/sha256")
     names = {"org.opencontainers.image.ref.name": TAG}

@@ -1,4 +1,4 @@
-"""The programs that read registries: they have people's credentials, certificates and mirrors, so nothing here has."""
+"""Run the programs that read registries. They have the user's credentials, certificates and mirrors; this has none."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from amd_ctk.programs import Answer, ask, parse_version
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
-# Of one command about images, in seconds and in answers; an index of as many images as that has no reader.
+# Limits for one command about images: seconds, and questions to a registry. No real index has that many images.
 PATIENCE = 120.0
 MOST_QUESTIONS = 300
 NAME = "{name}"
-# Of a digest the proxy chooses nothing.
+# The proxy does not choose an image for a name with a digest.
 NAME_THE_INDEX = "name the index by the digest that 'amd-ctk image index' printed"
 INSTALL = "install skopeo, or Docker with buildx, or Podman 5"
 HAS_BUILDX = ("docker", "buildx", "version")
 HAS_VERSION = ("podman", "version")
-# How Podman and skopeo mark a warning, and how Docker begins one.
+# Podman and skopeo mark warnings with the first, Docker begins them with the second.
 WARNING, DOCKER_WARNING = "level=warning", "WARNING:"
-# Podman 4 converts every index to this kind, which has no annotations.
+# Podman 4 converts every index to this type, which has no annotations.
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-# What the libraries of these programs print; registries have their own words for the same codes.
+# Messages of the libraries of these programs; registries use their own words for the same codes.
 OFFLINE = ("dial tcp", "no such host", "i/o timeout", "unreachable", "connection refused", "connection reset")
 LOGGED_OUT = ("unauthorized", "authentication required", "no basic auth credentials", "denied", "forbidden")
 MISSING = ("manifest unknown", "name unknown", "not found", "no such manifest", "status code 404", "statuscode: 404")
-# A URL or the name of an image, which may have any of these words in it; but not "i/o timeout".
+# A URL or the name of an image may contain any of these words. It has a slash, as "i/o timeout" has.
 WITH_SLASH = re.compile(r"(?<!\S)(?!i/o\b)\S*/\S*")
-# Before the message of skopeo, which escapes quotes in it.
+# skopeo writes this before its message, and escapes quotes in the message.
 PREFIX_OF_SKOPEO = re.compile(r'time="[^"]*" level=\w+ msg="(.*)"')
 
 
 class Program(Value):
-    """A program that prints the manifest of an image in a registry, and its configuration where it can."""
+    """The commands with which a program prints an image's manifest and, if it can, its configuration."""
 
     name: str
     manifest: tuple[str, ...]
     configuration: tuple[str, ...] = ()
-    # Whether it prints a manifest as the registry has it, byte by byte.
+    # Whether it prints a manifest byte for byte as the registry has it.
     is_exact: bool = True
 
 
@@ -62,7 +62,7 @@ PODMAN = Program(name="podman", manifest=("podman", "manifest", "inspect", NAME)
 
 
 def find_program() -> Program:
-    """Return the program that reads registries here; ImageError if there is none."""
+    """Return the program that reads registries on this machine; ImageError if there is none."""
     if shutil.which("skopeo"):
         return SKOPEO
     failed = ""
@@ -88,7 +88,7 @@ def _require_podman_5() -> None:
 
 
 def _failure(words: Sequence[str], answer: Answer) -> str:
-    """Return that a command failed, and how: its first line of errors, which may stand behind warnings."""
+    """Describe the failure of a command by its first line of errors that is not a warning."""
     every = answer.errors.strip().splitlines()
     lines = [line for line in every if WARNING not in line and not line.startswith(DOCKER_WARNING)]
     how = answer.problem or one_line(next(iter(lines), "")) or f"exit code {answer.exit_code}"
@@ -96,7 +96,7 @@ def _failure(words: Sequence[str], answer: Answer) -> str:
 
 
 class Manifest(Value):
-    """A manifest or an index as a registry has it: its content, and its digest ("" where that is not shown)."""
+    """A manifest or an index in a registry: its content, and its digest ("" if the program does not show it)."""
 
     content: dict[str, Any]
     digest: str
@@ -104,7 +104,7 @@ class Manifest(Value):
 
 
 class Questions:
-    """What one command asks a registry, in bounded time."""
+    """Asks a registry for documents on behalf of one command, within limits of time and number."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -125,7 +125,7 @@ class Questions:
         return Manifest(content=content, digest=digest, text=text)
 
     def read_configuration(self, name: RegistryName) -> dict[str, Any]:
-        """Return the configuration of an image, {} where the program does not show it; ImageError."""
+        """Return the configuration of an image; {} if the program cannot show it. ImageError."""
         if not self.program.configuration:
             return {}
         return parse_document(self._ask(self.program.configuration, name).encode(), f"the configuration of {name}")
@@ -142,7 +142,7 @@ class Questions:
 
 
 def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str = "read") -> ImageError:
-    """Return the error for a program that could not read an image, or what else `failed`."""
+    """Return the error for a program that failed to read an image, or to do what `failed` names."""
     if answer.problem:
         return ImageError(f"{name} cannot be {failed}: {answer.problem}")
     words = last_words(answer.errors)
@@ -161,7 +161,7 @@ def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str
 
 
 def _without_names(words: str, name: RegistryName) -> str:
-    """Return a message without what may be the name of an image, its parts among them."""
+    """Remove words that may be the image's name, or a part of it, from a message."""
     text = WITH_SLASH.sub("", words)
     for part in (str(name), name.digest, name.registry, f"manifest {name.tag} in", f"{name.repository}:"):
         text = text.replace(part, "") if part else text
@@ -169,7 +169,7 @@ def _without_names(words: str, name: RegistryName) -> str:
 
 
 def last_words(errors: str) -> str:
-    """Return the last line that a program printed, without what skopeo writes around it."""
+    """Return the last line that a program printed, without skopeo's frame around it."""
     line = (errors.strip().splitlines() or [""])[-1]
     match = PREFIX_OF_SKOPEO.fullmatch(line)
     return one_line(match.group(1).replace('\\"', '"') if match else line)

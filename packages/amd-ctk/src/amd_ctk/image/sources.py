@@ -1,7 +1,7 @@
-"""The content of a layer, decompressed piece by piece as it is read: nothing is written to disk.
+"""Decompress the content of a layer piece by piece while it is read; nothing is written to disk.
 
-Media types of images are not always right about compression; the first bytes are. zstd is decompressed by the system's
-libzstd, which Python has only from 3.14 on: dpkg and rpm need it, so every distribution with packages of either has it.
+The first bytes decide about compression, because media types of images may be wrong. zstd uses the system's libzstd, as
+Python has zstd only since 3.14. dpkg and rpm need libzstd, so every distribution with debs or rpms has it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Any, Protocol
 from amd_ctk.image.bounds import Counter, ImageError
 
 PIECE = 1 << 18
-# Of compressed content.
+# Bytes of compressed content to read at once.
 INPUT = 1 << 17
 # xz -9 needs 65 MiB; a header can ask for 4 GiB.
 MOST_MEMORY_OF_XZ = 80 * 1024 * 1024
 LIBRARY = "libzstd.so.1"
 LONGEST_MAGIC = 6
-# What is raised where a layer is not what it should be.
+# The exceptions that a damaged layer causes.
 DAMAGES = (EOFError, OSError, ValueError, zlib.error, LZMAError)
 
 
 class Readable(Protocol):
-    """A file that is open, or a stream."""
+    """An open file, or a stream."""
 
     def read(self, size: int, /) -> bytes | None:
         """Return at most `size` bytes."""
 
 
 class Beginning:
-    """A file of which the start was read already, and what is read of it counted."""
+    """A file whose start has already been read. It counts the bytes that are read from it."""
 
     def __init__(self, start: bytes, file: Readable, counter: Counter) -> None:
         self._start = start
@@ -55,7 +55,7 @@ class Beginning:
         return content
 
     def rewound(self) -> int | None:
-        """Return the descriptor of a plain file, which is at its beginning again; None if there is none."""
+        """Rewind a plain file and return its descriptor; None if it is not a plain file."""
         if not isinstance(self._file, FileIO):
             return None
         self._file.seek(0)
@@ -64,7 +64,7 @@ class Beginning:
 
 
 class Source:
-    """Pieces of a layer that come one after another."""
+    """A layer that arrives piece by piece."""
 
     def __init__(self, pieces: Iterator[bytes], counter: Counter) -> None:
         self._pieces = pieces
@@ -78,7 +78,7 @@ class Source:
         return piece
 
     def skip(self, size: int) -> int:
-        """Leave out some bytes; return how many there were."""
+        """Skip up to `size` bytes; return how many there were."""
         left = size
         while left and (piece := self.next()):
             self._rest = piece[left:]
@@ -87,7 +87,7 @@ class Source:
 
 
 class PlainFile:
-    """A layer that is a plain file, in which content is skipped without reading it."""
+    """A layer in a plain file, in which content can be skipped without reading it."""
 
     def __init__(self, descriptor: int, counter: Counter) -> None:
         self._descriptor = descriptor
@@ -102,7 +102,7 @@ class PlainFile:
         return piece
 
     def skip(self, size: int) -> int:
-        """Leave out some bytes; return how many there were."""
+        """Skip up to `size` bytes; return how many there were."""
         return self._pass_by(max(min(size, self._size - self._at), 0))
 
     def _pass_by(self, size: int) -> int:
@@ -112,7 +112,7 @@ class PlainFile:
 
 
 def open_source(stream: Readable, counter: Counter) -> Source | PlainFile:
-    """Return the content of a layer; ImageError where nothing here can decompress it."""
+    """Open the content of a layer. ImageError if it is compressed with zstd, and libzstd is missing."""
     start = stream.read(LONGEST_MAGIC) or b""
     file = Beginning(start, stream, counter)
     decompress = next((opener for magic, opener in _DECOMPRESS_BY_MAGIC.items() if start.startswith(magic)), pieces_of)
@@ -123,12 +123,12 @@ def open_source(stream: Readable, counter: Counter) -> Source | PlainFile:
 
 
 def pieces_of(file: Any) -> Iterator[bytes]:
-    """Return the content of a file that is open, piece by piece."""
+    """Yield the content of an open file in pieces."""
     return iter(partial(file.read, PIECE), b"")
 
 
 def _streams(file: Beginning, make: Callable[[], Any]) -> Iterator[bytes]:
-    """Yield the content of streams that stand one behind the other, as bzip2 and xz write them on several cores."""
+    """Decompress streams that follow one another, as parallel bzip2 and xz write them."""
     decompressor = make()
     content = file.read(INPUT)
     while content or not decompressor.needs_input:
@@ -144,7 +144,7 @@ def _streams(file: Beginning, make: Callable[[], Any]) -> Iterator[bytes]:
 
 
 _DECOMPRESS_BY_MAGIC: dict[bytes, Callable[[Beginning], Iterator[bytes]]] = {
-    # It calls read alone.
+    # GzipFile calls only `read`.
     b"\x1f\x8b": lambda file: pieces_of(GzipFile(fileobj=file, mode="rb")),  # type: ignore[call-overload]
     b"\x28\xb5\x2f\xfd": lambda file: zstd_pieces(file, PIECE),
     b"\xfd7zXZ\x00": lambda file: _streams(file, lambda: LZMADecompressor(FORMAT_XZ, memlimit=MOST_MEMORY_OF_XZ)),
@@ -153,13 +153,13 @@ _DECOMPRESS_BY_MAGIC: dict[bytes, Callable[[Beginning], Iterator[bytes]]] = {
 
 
 class Buffer(ctypes.Structure):
-    """ZSTD_inBuffer and ZSTD_outBuffer of zstd.h: where it is, its size, and how much of it was read or written."""
+    """ZSTD_inBuffer and ZSTD_outBuffer of zstd.h: the address, the size, and how much has been read or written."""
 
     _fields_ = (("content", ctypes.c_char_p), ("size", ctypes.c_size_t), ("position", ctypes.c_size_t))
 
 
 def zstd_pieces(file: Readable, size: int) -> Iterator[bytes]:
-    """Return the content of a file in pieces of at most `size` bytes; ImageError, also while it is read."""
+    """Return the content of a zstd file in pieces of at most `size` bytes; ImageError, also during iteration."""
     return _pieces(_load(), file, size)
 
 
@@ -188,7 +188,7 @@ def _pieces(library: Any, file: Readable, size: int) -> Iterator[bytes]:
         while content := file.read(INPUT):
             given = Buffer(content, len(content), 0)
             is_full = False
-            # What does not fit into the output stays in the stream.
+            # Output that does not fit into the buffer stays in the stream.
             while given.position < given.size or is_full:
                 made = Buffer(ctypes.cast(output, ctypes.c_char_p), size, 0)
                 left = library.ZSTD_decompressStream(stream, ctypes.byref(made), ctypes.byref(given))

@@ -1,7 +1,7 @@
-"""The headers of tar archives: what the blocks of 512 bytes in front of each file say.
+"""Parse the headers of tar archives: the blocks of 512 bytes in front of each file.
 
-POSIX.1-1988 (ustar), GNU tar and POSIX.1-2001 (pax); where they leave a choice it is made as in Go's archive/tar, with
-which engines unpack layers.
+Formats are POSIX.1-1988 (ustar), GNU tar and POSIX.1-2001 (pax). Ambiguous cases follow Go's archive/tar, with which
+engines unpack layers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SIZE = slice(124, 136)
 CHECKSUM = slice(148, 156)
 KIND = 156
 MAGIC = slice(257, 263)
-# In POSIX's archives alone: what stands before the name and a slash.
+# Only in POSIX archives: this prefix and a slash precede the name.
 PREFIX_START = 345
 PREFIX = slice(PREFIX_START, 500)
 USTAR = b"ustar\0"
@@ -23,27 +23,27 @@ USTAR = b"ustar\0"
 DIRECTORY = ord("5")
 HARD_LINK = ord("1")
 SPARSE = ord("S")
-# An old archive has NUL for a file; 7 is a contiguous one.
+# Old archives use NUL for a file; 7 is a contiguous file.
 REGULAR = frozenset(b"\x007" + b"0")
-# Links and devices have no content, whatever their size says.
+# Links and devices have no content, whatever the size field contains.
 WITHOUT_CONTENT = frozenset(b"123456")
-# Whose content is about the next file: names that are longer than the header's, and records of pax.
+# The content of these describes the next file: a name too long for its header, or pax records.
 LONG_NAME, LONG_LINK, PAX, PAX_GLOBAL = b"LKxg"
-# Solaris wrote it before there was a standard.
+# Solaris wrote this kind before the standard.
 PAX_OF_SOLARIS = ord("X")
 EXTENSIONS = frozenset((LONG_NAME, LONG_LINK, PAX, PAX_GLOBAL, PAX_OF_SOLARIS))
 
-# A sum of bytes by adler32, whose lower half is their sum and one, modulo this: Python's sum takes ten times as long.
+# The lower half of adler32 is the sum of the bytes plus one, modulo this. Python's sum takes ten times as long.
 MODULUS = 65521
 HALF = 0xFFFF
-# Of a size, which has 64 bits at most.
+# Limit for a size, which has at most 64 bits.
 MOST_DIGITS = 20
-# How many different fields are remembered; most headers of a layer have one of some thousand.
+# Number of cached fields; most headers of a layer share some thousand values.
 REMEMBERED = 1 << 16
 
 
 def has_checksum(header: bytes) -> bool:
-    """Return whether a header has the sum that it tells; some old programs added bytes as signed numbers."""
+    """Return whether a header's checksum is right. Some old programs summed bytes as signed numbers."""
     field = header[CHECKSUM]
     if adler32(header) & HALF == expected_adler(field):
         return True
@@ -54,9 +54,9 @@ def has_checksum(header: bytes) -> bool:
 
 @lru_cache(REMEMBERED)
 def expected_adler(field: bytes) -> int:
-    """Return the lower half of the adler32 of a header by its checksum, which counts its own field as spaces.
+    """Return the lower half of a header's adler32 that its checksum implies, -1 if the checksum is no number.
 
-    -1 for a field that is no number.
+    The checksum counts its own field as spaces.
     """
     try:
         return (parse_number(field) - len(field) * ord(" ") + sum(field) + 1) % MODULUS
@@ -66,12 +66,12 @@ def expected_adler(field: bytes) -> int:
 
 @lru_cache(REMEMBERED)
 def size_in(field: bytes) -> int:
-    """Return the size in a field; ValueError if there is none."""
+    """Return the size in a field; ValueError."""
     return parse_number(field)
 
 
 def parse_number(field: bytes) -> int:
-    """Return the number in a field: octal digits or, as GNU writes large ones, binary. ValueError."""
+    """Parse the number in a field: octal digits or, for large numbers of GNU tar, binary. ValueError."""
     if field[:1] >= b"\x80":
         if field[:1] == b"\xff":
             raise ValueError("a size is negative")
@@ -83,14 +83,14 @@ def parse_number(field: bytes) -> int:
 
 
 def full_name(header: bytes) -> bytes:
-    """Return the name in a header."""
+    """Return the whole name in a header, with its prefix."""
     name = header[NAME].partition(b"\0")[0]
     prefix = header[PREFIX].partition(b"\0")[0] if header[MAGIC] == USTAR else b""
     return prefix + b"/" + name if prefix else name
 
 
 def parse_pax(content: bytes) -> dict[bytes, bytes]:
-    """Return the records of a pax header: length, space, key=value, line feed; the length counts all. ValueError."""
+    """Parse pax records: length, space, key=value, line feed. The length counts the whole record. ValueError."""
     records: dict[bytes, bytes] = {}
     at = 0
     while at < len(content) and content[at]:
@@ -108,7 +108,7 @@ def parse_pax(content: bytes) -> dict[bytes, bytes]:
 
 
 def parse_size(text: bytes) -> int:
-    """Return the size in a record of pax; ValueError."""
+    """Parse the size in a pax record; ValueError."""
     if not text.isdigit() or len(text) > MOST_DIGITS:
         raise ValueError("a size in a pax record is not a number")
     return int(text)

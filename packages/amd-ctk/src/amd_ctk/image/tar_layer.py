@@ -1,7 +1,7 @@
-"""Read the names in a layer, a tar archive: nothing is unpacked, and no link is followed.
+"""Read the names in a layer, which is a tar archive. Nothing is unpacked, and no link is followed.
 
-The headers are read here rather than by a library, because a call of one for each name takes longer than `tar -tf` does
-for all of it (decision 32).
+It parses the headers itself: calling a library for each name takes longer than `tar -tf` for the whole archive
+(decision 32).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from amd_ctk.image.tar_header import (
     size_in,
 )
 
-# Of a name, or of the records of pax, which are read as a whole.
+# Limit for a long name or pax records, which are read as a whole.
 LARGEST_EXTENSION = 1024 * 1024
-# Of one layer; GNU tar writes 90 bytes of pax for each file, and the largest layers have a million.
+# Limit per layer. GNU tar writes 90 bytes of pax for each file, and the largest layers have a million files.
 LARGEST_EXTENSIONS = 128 * 1024 * 1024
-# Where the header of a sparse file of GNU's and those behind it say that another one follows.
+# These bytes, in a GNU header of a sparse file and in its continuations, tell whether another continuation follows.
 SPARSE_FOLLOWS, NEXT_SPARSE_FOLLOWS = 482, 504
 
 
 def read_layer(file: Readable, reading: Reading) -> LayerContents:
-    """Return what a layer says; ImageError where it cannot be read."""
+    """Read a layer; ImageError if it cannot be read."""
     counter = Counter(reading)
     layer = TarLayer(open_source(file, counter), counter, deep=reading.deep).read()
     counter.keep(layer.kept)
@@ -54,7 +54,7 @@ def read_layer(file: Readable, reading: Reading) -> LayerContents:
 
 
 class TarLayer:
-    """One layer, read from front to end."""
+    """Reads one layer from front to end."""
 
     def __init__(self, source: Source | PlainFile, counter: Counter, *, deep: bool) -> None:
         self._source = source
@@ -62,19 +62,19 @@ class TarLayer:
         self._deep = deep
         self._layer = LayerContents()
         self._programs = Programs()
-        # What was read and not yet used begins at `_at`, which may lie behind the buffer: then that much is skipped.
+        # Unused input begins at `_at`. If that is behind the end of the buffer, the bytes in between are to be skipped.
         self._buffer = b""
         self._at = 0
-        # How many of the bytes before `_at` are padding, which an archive may lack at its end.
+        # How many bytes before `_at` are padding, which may be missing at the end of an archive.
         self._padding = 0
         self._is_read = False
-        # What extensions say about the next file.
+        # The name and size of the next file, from extension headers.
         self._name = b""
         self._size: int | None = None
         self._extensions = 0
 
     def read(self) -> LayerContents:
-        """Return what the layer says; ImageError where it cannot be read."""
+        """Return the contents of the layer; ImageError if it cannot be read."""
         try:
             while not self._is_read and self._fill():
                 self._read_ordinary()
@@ -88,8 +88,8 @@ class TarLayer:
     def _fill(self) -> bool:
         """Go to the next header; return whether there is one.
 
-        An archive may end without the zeros that mark its end, and without those that fill the last block: umoci writes
-        such layers, and Docker and Podman accept them, as Go's archive/tar does.
+        An archive may lack the zeros that mark its end, and those that fill its last block: umoci writes such layers,
+        and Docker and Podman accept them, as does Go's archive/tar.
         """
         beyond = self._at - len(self._buffer)
         if beyond > 0 and beyond - self._source.skip(beyond) > self._padding:
@@ -103,9 +103,9 @@ class TarLayer:
         return len(rest) >= BLOCK
 
     def _read_ordinary(self) -> None:
-        """Read the headers in the buffer up to the first that is not ordinary; most are, with a short name.
+        """Read the headers in the buffer up to the first with an extension or prefix; most have short names.
 
-        A layer may have a million, so each is touched as little as possible.
+        A layer may have a million headers, so this does as little as possible for each.
         """
         if self._name or self._size is not None:
             return
@@ -126,7 +126,7 @@ class TarLayer:
                 break
             if kind != DIRECTORY:
                 note(hash(name))
-            # "in" asks first whether the word is a number, which takes longer than the search.
+            # "in" first checks whether the word is a number, which takes longer than the search.
             if name.find(b"gfx") >= 0 or name.find(b".wh.") >= 0 or name.find(b"spirv") >= 0:
                 self._add(name.partition(b"\0")[0], kind)
             at += BLOCK + size + -size % BLOCK
@@ -136,7 +136,7 @@ class TarLayer:
         self._skip(size)
 
     def _read_other(self, header: bytes) -> None:
-        """Read a header of any kind, and what stands behind it."""
+        """Read a header of any kind, and the content that follows it."""
         if not any(header):
             self._is_read = True
             return
@@ -182,7 +182,7 @@ class TarLayer:
                 self._size = parse_size(records[b"size"])
 
     def _skip_map(self, header: bytes) -> None:
-        """Skip the headers behind that of a sparse file of GNU's, which say where its content belongs."""
+        """Skip the continuation headers of a GNU sparse file, which locate its content."""
         follows = header[SPARSE_FOLLOWS]
         while follows:
             self._counter.count(1)
@@ -190,14 +190,13 @@ class TarLayer:
             follows = block[NEXT_SPARSE_FOLLOWS]
 
     def _starts_with(self, word: bytes, size: int) -> bool:
-        """Return whether the content of a file starts like this."""
+        """Return whether the content of a file starts with this word."""
         self._buffer, self._at = self._buffer[self._at :], 0
         while len(self._buffer) < min(len(word), size) and (piece := self._source.next()):
             self._buffer += piece
         return size >= len(word) and self._buffer.startswith(word)
 
     def _content(self, size: int) -> Iterator[bytes]:
-        """Yield the content of a file."""
         self._counter.bound(size)
         while size:
             if self._at >= len(self._buffer):
@@ -210,7 +209,7 @@ class TarLayer:
             yield piece
 
     def _skip(self, size: int, padding: int | None = None) -> None:
-        """Leave out content and what fills its last block."""
+        """Skip content and the padding of its last block."""
         self._padding = -size % BLOCK if padding is None else padding
         self._at += size + self._padding
         self._counter.bound(self._at - len(self._buffer))
@@ -223,10 +222,10 @@ class TarLayer:
 
 
 def is_directory(name: bytes, kind: int) -> bool:
-    """Return whether this is a directory; old archives have a slash behind its name only."""
+    """Return whether a header is a directory. Old archives mark one only by a slash at the end of its name."""
     return kind == DIRECTORY or name.endswith(b"/")
 
 
 def as_text(name: bytes) -> str:
-    """Return a name, with bytes that are not UTF-8 kept as they are."""
+    """Decode a name, keeping bytes that are not UTF-8."""
     return name.decode("utf-8", "surrogateescape")

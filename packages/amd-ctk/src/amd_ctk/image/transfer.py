@@ -1,6 +1,6 @@
-"""Programs that print or copy images: run while they move bytes, and ended where they have stopped.
+"""Run programs that print or copy images, and end them if they stop moving bytes.
 
-A registry may keep a connection open and be silent.
+A registry may keep a connection open and send nothing.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from amd_ctk.image.registry_programs import last_words
 from amd_ctk.programs import Answer
 from amdgpu_discovery.errors import reason
 
-# Without a byte of an image.
+# Time limit without a byte of an image.
 SECONDS = 120.0
-# A registry may take minutes to put a large layer together when all of it is there.
+# A registry may take minutes to assemble a large layer after it has received all of it.
 SECONDS_OF_COPY = 600.0
-# How often that is looked at.
+# Seconds between two checks.
 STEP = 1.0
-# A program that waits reads and writes some bytes for itself.
+# A waiting program reads and writes a few bytes for itself; fewer than this count as none.
 LEAST = 4096
-# Of what a program prints about its failure.
+# Bytes to read from a program's error output.
 MOST_WORDS = 4096
-# What Go's library calls EFBIG.
+# Go's text for EFBIG.
 TOO_LARGE = "file too large"
 
 
 class Stall:
-    """For how long a program has moved nothing; `moved` returns how many bytes it has moved in all."""
+    """Measures how long a program has moved nothing; `moved` returns the total number of bytes that it has moved."""
 
     def __init__(self, moved: Callable[[], int], seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self._moved = moved
@@ -46,7 +46,7 @@ class Stall:
         self.begin()
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Restart the measurement."""
         self._start = self._moved()
         self._since = self._now()
 
@@ -58,19 +58,19 @@ class Stall:
 
 
 class Watched(io.RawIOBase):
-    """What a program prints; ImageError where neither this nor anything else of it moves."""
+    """The output of a program; ImageError if the program moves no bytes for too long."""
 
     def __init__(self, printing: subprocess.Popen[bytes]) -> None:
-        # The pipe below the buffer, in which nothing is yet.
+        # The raw pipe below the buffer, which is still empty.
         self._pipe = printing.stdout.raw  # type: ignore[union-attr]  # it prints to a pipe
         self._printing = printing
 
     def readable(self) -> bool:
-        """Return that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # as BufferedReader calls it
-        """Read what is there next, and wait for it while the program moves."""
+        """Read the next bytes, and wait for them as long as the program moves bytes."""
         if not self._is_ready():
             stall = Stall(lambda: bytes_of(self._printing.pid), SECONDS)
             while not self._is_ready():
@@ -84,7 +84,7 @@ class Watched(io.RawIOBase):
 
 
 def read_saved(engine: str, name: str, reading: Reading) -> Image:
-    """Return an image that an engine has, which is asked to save it; nothing is written to disk. ImageError."""
+    """Make an engine save an image and return it; nothing is written to disk. ImageError."""
     if name.startswith("-"):
         raise ImageError(f"{engine}:{name} does not name an image")
     return read_printed([engine, "save", name], f"{engine}:{name}", reading)
@@ -93,11 +93,11 @@ def read_saved(engine: str, name: str, reading: Reading) -> Image:
 def read_printed(
     words: Sequence[str], name: str, reading: Reading, *, largest_file: int = resource.RLIM_INFINITY
 ) -> Image:
-    """Return the image in an archive that a program prints; ImageError calls it `name`.
+    """Return the image in an archive that a program prints; `name` is its name in an ImageError.
 
-    The program writes no file that is larger than `largest_file`.
+    The program can write no file larger than `largest_file`.
     """
-    # A full pipe would stop the engine.
+    # A file, because a full pipe would block the engine.
     with TemporaryFile() as errors, _print(words, errors, largest_file) as printing:
         try:
             return read_archive(io.BufferedReader(Watched(printing)), name, reading)
@@ -110,7 +110,7 @@ def read_printed(
 
 
 def run_while_it_moves(words: Sequence[str]) -> Answer:
-    """Return how a program ends, which may take any time as long as it moves bytes."""
+    """Run a program for as long as it moves bytes, and return how it ended."""
     with TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -130,12 +130,12 @@ def run_while_it_moves(words: Sequence[str]) -> Answer:
 
 
 def stuck(program: str, seconds: float) -> str:
-    """Return the sentence for a program that moved nothing."""
+    """Return the message for a program that moved no bytes."""
     return f"{program} moved no byte for {seconds:g} seconds"
 
 
 def bytes_of(pid: int) -> int:
-    """Return how many bytes a process has read and written, files and connections alike; 0 where that is not shown."""
+    """Return how many bytes a process has read and written, in files and connections; 0 if unknown."""
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as file:
             counts = dict(line.split(": ") for line in file.read().splitlines())
@@ -145,7 +145,7 @@ def bytes_of(pid: int) -> int:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process; TimeoutExpired where it does not move."""
+    """Wait for the end of a process; TimeoutExpired if it moves no bytes."""
     stall = Stall(lambda: bytes_of(process.pid), SECONDS_OF_COPY)
     while process.returncode is None:
         try:
@@ -160,7 +160,7 @@ def _print(words: Sequence[str], errors: IO[bytes], largest_file: int) -> subpro
         printing = subprocess.Popen(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
     except OSError as error:
         raise ImageError(f"{words[0]} cannot be run: {reason(error)}") from error
-    # It may have ended; else it has yet to connect to a registry before it can write.
+    # The program may have ended. If not, this is still early enough: it connects to a registry before it writes.
     with suppress(ProcessLookupError):
         resource.prlimit(printing.pid, resource.RLIMIT_FSIZE, (largest_file, largest_file))
     return printing
@@ -172,7 +172,7 @@ def _read_errors(errors: IO[bytes]) -> str:
 
 
 def _refusal(words: str, program: str, name: str, largest_file: int) -> ImageError | None:
-    """Return the error for a program that printed these words, None where it printed nothing."""
+    """Return the error for a program that printed these words; None if it printed nothing."""
     if words.endswith(TOO_LARGE):
         size = f"{largest_file / GIBIBYTE:.1f} GiB, half of the free space in /var/tmp"
         return ImageError(

@@ -1,6 +1,7 @@
-"""Put the proxy in a registry's place in an engine's configuration, or take it out again.
+"""Configure an engine to use the proxy in place of a registry, or undo that.
 
-Not as a mirror: where a mirror refuses, an engine asks the registry itself and takes the first image of the index.
+The proxy is not configured as a mirror: if a mirror refuses, an engine asks the registry itself and takes the first
+image of the index.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from amd_ctk.engines.podman import PODMAN
 from amd_ctk.image_proxy.upstreams import Upstream, UpstreamError, read_upstreams
 from amdgpu_discovery.host import Host
 
-# It replaces what earlier files say of a registry; containers-registries.conf.d(5).
+# Later files replace entries for the same registry in earlier ones; containers-registries.conf.d(5).
 PODMAN_FILE = "/etc/containers/registries.conf.d/99-amd-images.conf"
-# Where nerdctl looks, and CRI if `config_path` says so.
+# nerdctl reads this directory, and CRI does if `config_path` names it.
 CONTAINERD_DIRECTORY = "/etc/containerd/certs.d"
 COMMENT = "# Images that fit the GPUs; remove with 'amd-ctk runtime configure --runtime={} --images --remove'.\n"
 Keys = list[tuple[KeyPath, Any]]
 
 
 def plan_images(host: Host, engine: str, environment: Mapping[str, str], *, remove: bool) -> list[tuple[Target, Edit]]:
-    """Return each file that an engine needs or has of the proxy, and its edit; ToolkitError."""
+    """Return the files that configure an engine for the proxy, with their edits; ToolkitError."""
     if engine not in ("podman", "containerd"):
         hint = (
             "pull 127.0.0.1:PORT/NAME in place of REGISTRY/NAME" if engine == "docker" else "use podman or containerd"
@@ -46,14 +47,14 @@ def plan_images(host: Host, engine: str, environment: Mapping[str, str], *, remo
 
 
 def _podman_keys(upstreams: list[Upstream]) -> Keys:
-    """Return where the proxy is in the registry's place, and that it speaks no TLS, also to `podman login`."""
+    """Return the keys that put the proxy in a registry's place. It speaks no TLS, nor with `podman login`."""
     places = [{"prefix": each.registry, "location": each.location, "insecure": True} for each in upstreams]
     tables = [*places, *({"location": each.location, "insecure": True} for each in upstreams)]
     return [(("registry",), tables)] if tables else []
 
 
 def _containerd_keys(upstream: Upstream) -> Keys:
-    """Return the proxy as the server that is asked first, without which containerd 1.6 takes no file, and last."""
+    """Return the proxy as the first server (`host`; containerd 1.6 does not accept a file without it) and the last."""
     url = f"http://{upstream.location}"
     return [(("server",), url), (("host", url), {"capabilities": ["pull", "resolve"]})]
 
@@ -64,7 +65,7 @@ def _plan(host: Host, engine: Engine, path: str, keys: Keys) -> tuple[Target, Ed
 
 
 def _edit(document: Document, changes: Changes, *, keys: Keys) -> tuple[Document, Changes]:
-    """Set these keys and take back all others."""
+    """Set these keys and restore all others."""
     for change in reversed(changes.keys):
         if change.path not in dict(keys):
             document, changes = take_back(document, change.path, changes)

@@ -1,4 +1,4 @@
-"""Answer an engine: the tag of an index with the image for this host, and all else as the registry does."""
+"""Answer engines: the tag of an index with the image for this host, and everything else as the registry does."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from amdgpu_discovery.plain_text import one_line
 PATH = re.compile(r"/v2/[!-~]*")
 # OCI distribution specification, "Pulling manifests": a reference with a colon is a digest.
 TAGGED = re.compile(r"/v2/.+/manifests/[^/:]+")
-# RFC 9110, 7.6.1: they belong to one connection. A pull has no content, and Host is the registry's.
+# RFC 9110, 7.6.1: these headers belong to one connection. A pull has no content, and Host is the registry's.
 OF_CONNECTION = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 OF_REQUEST = OF_CONNECTION | {"host", "content-length", "expect"}
-# By these a registry would send a part of an index, nothing, or a compressed one.
+# With these headers, a registry might send part of an index, none of it, or a compressed one.
 OF_TAG = OF_REQUEST | {"range", "accept-encoding", "if-match", "if-none-match", "if-modified-since", "if-range"}
-# Between two requests, and until an engine that unpacks a layer takes more of it.
+# Time limits between two requests, and for an engine that unpacks a layer to take more of it.
 SECONDS_IDLE, SECONDS_TO_TAKE = 15.0, 600.0
 
 
 class EngineConnection(BaseHTTPRequestHandler):
-    """One connection of an engine; nothing is kept when it ends."""
+    """One connection from an engine; no state outlives it."""
 
     host: Host
     upstream: Upstream
@@ -35,12 +35,12 @@ class EngineConnection(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
-        """Begin the connection."""
+        """Prepare the connection to the registry."""
         super().setup()
         self._registry = RegistryConnection(self.upstream)
 
     def finish(self) -> None:
-        """End it, and the one to the registry."""
+        """Close this connection and the one to the registry."""
         self._registry.close()
         super().finish()
 
@@ -65,14 +65,14 @@ class EngineConnection(BaseHTTPRequestHandler):
     do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - names of http.server
 
     def log_error(self, format: str, *words: object) -> None:  # noqa: A002 - as http.server has it
-        """Write nothing about a request that is none: engines try TLS first."""
+        """Log nothing for invalid requests, because engines try TLS first."""
 
     def log_message(self, format: str, *words: object) -> None:  # noqa: A002 - as http.server has it
-        """Write a line for the journal."""
+        """Write a line to the journal."""
         print(one_line(format % words), file=sys.stderr, flush=True)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Write nothing about requests that are answered."""
+        """Log nothing for requests that are answered."""
 
     def _answer(self) -> None:
         path = self.path.partition("?")[0]
@@ -88,7 +88,7 @@ class EngineConnection(BaseHTTPRequestHandler):
     def _answer_for_tag(self, path: str) -> RegistryAnswer | Reply:
         answer = self._ask(self.command, self.path, without=OF_TAG)
         if is_index(answer) and self.command == "HEAD":
-            # The same choice as for GET: Docker takes the digest of HEAD, and asks for that.
+            # Choose as for GET, because Docker takes the digest from HEAD and then pulls it.
             answer = self._ask("GET", self.path, without=OF_TAG)
         if is_index(answer):
             directory = path.rpartition("/")[0]
@@ -96,7 +96,7 @@ class EngineConnection(BaseHTTPRequestHandler):
                 self.host, answer, lambda digest: self._ask("GET", f"{directory}/{digest}", without=OF_TAG)
             )
         if 300 <= answer.status < 400 and not self._at_proxy(answer.header("Location")).startswith("/v2/"):
-            # There an engine would get the index, and take its first image.
+            # Following the redirect, an engine would get the index and take its first image.
             return refuse(502, "UNSUPPORTED", f"{self.upstream.registry} has its manifests on another server")
         return answer
 
@@ -104,11 +104,11 @@ class EngineConnection(BaseHTTPRequestHandler):
         return self._registry.ask(method, path, _without(self.headers.items(), without))
 
     def _at_proxy(self, location: str) -> str:
-        """Return a place at the registry as one here: engines keep credentials by address."""
+        """Turn a URL at the registry into a path at the proxy, because engines keep credentials by address."""
         return location.removeprefix(self.upstream.url) if location.startswith(f"{self.upstream.url}/") else location
 
     def _refuse(self, status: int, code: str, message: str, *headers: tuple[str, str]) -> None:
-        # What the engine sends with it stays unread.
+        # The content of the request stays unread.
         self.close_connection = True
         reply = refuse(status, code, message)
         self._send(reply.replace(headers=(*reply.headers, *headers)))
@@ -123,7 +123,7 @@ class EngineConnection(BaseHTTPRequestHandler):
             self.wfile.write(reply.content)
 
     def _pass_on(self, answer: RegistryAnswer) -> None:
-        """Send the registry's answer as it is."""
+        """Send the registry's answer unchanged."""
         self._begin(answer.status, answer.headers)
         is_chunked = answer.length is None
         if is_chunked:
@@ -135,7 +135,7 @@ class EngineConnection(BaseHTTPRequestHandler):
             for piece in answer.pieces():
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
         except RegistryError as error:
-            # An engine sees by the length, or by the end that is missing, that this is not all.
+            # An engine notices by the length, or by the missing end, that the answer is incomplete.
             self.close_connection = True
             self.log_message("%s: %s", self.path, error.message)
             return
@@ -151,5 +151,5 @@ class EngineConnection(BaseHTTPRequestHandler):
 
 
 def _without(headers: Iterable[tuple[str, str]], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Return headers without some, each as often as it is there and in one line."""
+    """Yield headers except those named, repeated ones included, each on one line."""
     return ((name, " ".join(value.splitlines())) for name, value in headers if name.lower() not in names)

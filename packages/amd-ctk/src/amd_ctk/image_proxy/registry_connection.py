@@ -1,4 +1,4 @@
-"""Ask a registry over HTTP, one question after the other; it may be slow, endless or broken, and costs no more."""
+"""Send requests to a registry over HTTP, one after another, with limits for slow, endless and broken answers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from amd_ctk.image_proxy.upstreams import Upstream
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_text import one_line
 
-# To connect, and between two pieces: a layer as a whole may take hours.
+# Time limit to connect, and between two pieces of an answer. A whole layer may take hours.
 SECONDS_OF_SILENCE = 60.0
-# Until an answer begins, and for a document as a whole.
+# Time limit until an answer begins, and for a whole document.
 SECONDS_FOR_ANSWER = 60.0
 PIECE = 128 * 1024
-# A manifest of 128 layers has 30 KiB. Of an index Python makes up to 22 times its size.
+# A manifest of 128 layers has 30 KiB. A parsed index takes up to 22 times its size in Python.
 LARGEST_DOCUMENT = 512 * 1024
 
 
 class RegistryError(ToolkitError):
-    """The registry cannot be reached, breaks off or is too slow."""
+    """The registry cannot be reached, breaks off its answer or is too slow."""
 
 
 class RegistryConnection:
-    """A connection to a registry, opened when it is first asked and kept while both sides keep it."""
+    """A connection to a registry. It opens with the first request, and stays open while both sides keep it."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -37,7 +37,7 @@ class RegistryConnection:
         self._is_late = False
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if it is open."""
         for each in (self._response, self._connection):
             if each:
                 each.close()
@@ -49,7 +49,7 @@ class RegistryConnection:
         if self._response and not self._response.isclosed():
             self.close()
         if self._connection:
-            # A registry may end a connection whenever it is idle; then a new one is opened.
+            # A registry may close an idle connection at any time; then open a new one.
             with suppress(OSError, HTTPException):
                 return self._ask(self._connection, method, path, asked)
             self.close()
@@ -80,7 +80,7 @@ class RegistryConnection:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Cut the connection if what is done takes too long, however often a byte comes."""
+        """Cut the connection if the block takes too long, even if bytes keep coming."""
         timer = Timer(SECONDS_FOR_ANSWER, self._cut)
         timer.daemon = True
         self._is_late = False
@@ -112,31 +112,31 @@ class RegistryConnection:
             return f"gives no answer within {SECONDS_FOR_ANSWER:g} seconds"
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"has a certificate that is not trusted: {error.verify_message}"
-        # Their numbers are not those of errno.
+        # The numbers of SSL errors are no errno.
         if isinstance(error, ssl.SSLError):
             return f"cannot be reached with TLS: {error.reason}"
         return f"cannot be reached: {reason(error)}" if isinstance(error, OSError) else "breaks off its answer"
 
 
 class RegistryAnswer:
-    """What a registry says: its status and headers, then its content, which can be read once."""
+    """An answer of a registry: its status and headers, then its content, which can be read once."""
 
     def __init__(self, connection: RegistryConnection, response: HTTPResponse) -> None:
         self._connection = connection
         self._response = response
         self.status = response.status
         self.headers = list(response.headers.items())
-        # How many bytes of content come, None where the registry does not say; and what it says, also to HEAD.
+        # The number of content bytes to come, None if unknown; and the announced length, which HEAD has too.
         self.length = response.length
         self.announced = self.header("Content-Length")
         self.media_type = self.header("Content-Type").partition(";")[0].strip().lower()
 
     def header(self, name: str) -> str:
-        """Return a header, "" where it is missing."""
+        """Return a header, "" if it is missing."""
         return str(self._response.headers.get(name, ""))
 
     def pieces(self) -> Iterator[bytes]:
-        """Return the content piece by piece; RegistryError where it breaks off."""
+        """Yield the content piece by piece; RegistryError if it breaks off."""
         read = 0
         with self._connection.explained():
             while piece := self._response.read(PIECE):

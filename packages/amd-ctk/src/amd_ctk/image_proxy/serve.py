@@ -1,4 +1,4 @@
-"""Serve on the socket that systemd opened, a bounded number of connections, until nothing was asked for some time."""
+"""Serve on the socket that systemd passes, with a limited number of connections, until the proxy is idle."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from amdgpu_discovery.host import Host
 
 # sd_listen_fds(3).
 FIRST_DESCRIPTOR = 3
-# Engines open three to six for one pull; more wait until one ends.
+# An engine opens three to six for one pull. Further connections wait until one ends.
 MOST_CONNECTIONS = 32
-# Of one user but root, so that no user keeps the others from pulling.
+# Limit for each user except root, so that no user keeps the others from pulling.
 MOST_OF_A_USER = 12
-# Of those that are looked through, because every user can open some.
+# Limit for the search through the kernel's table, because every user can open sockets.
 MOST_SOCKETS = 100_000
-# Then systemd listens, and the next request starts it again.
+# The proxy ends after this without a request. systemd then listens, and the next request starts it again.
 SECONDS_UNUSED = 600.0
 
 
 def serve(host: Host, port: int) -> None:
-    """Answer requests for the registry behind a port; ToolkitError."""
+    """Answer requests for the registry that belongs to a port; ToolkitError."""
     upstream = find_upstream(host, port)
     EngineServer(
         _take_listener(port), type("Connection", (EngineConnection,), {"host": host, "upstream": upstream})
@@ -36,7 +36,7 @@ def serve(host: Host, port: int) -> None:
 
 
 class EngineServer:
-    """A thread for each connection."""
+    """Accepts connections and runs a thread for each."""
 
     def __init__(self, listener: socket.socket, connection: type[EngineConnection]) -> None:
         self._listener = listener
@@ -47,7 +47,7 @@ class EngineServer:
         self._counting = Lock()
 
     def run(self) -> None:
-        """Serve until nothing is open and nothing was asked for some time."""
+        """Serve until no connection is open and no request has come for some time."""
         self._listener.settimeout(SECONDS_UNUSED)
         while True:
             self._places.acquire()
@@ -67,7 +67,7 @@ class EngineServer:
         thread.start()
 
     def _answer(self, accepted: socket.socket) -> None:
-        # An engine that goes away in the middle is no failure.
+        # An engine that disconnects in the middle is no failure.
         try:
             with accepted, suppress(OSError):
                 self._answer_user(accepted, _user_of(accepted))
@@ -88,7 +88,7 @@ class EngineServer:
 
 
 def _take_listener(port: int) -> socket.socket:
-    """Return the socket that systemd passed on, or one of loopback; UpstreamError."""
+    """Return the socket that systemd passed, or else a new one on the loopback address; UpstreamError."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
         os.set_inheritable(FIRST_DESCRIPTOR, False)
         return socket.socket(fileno=FIRST_DESCRIPTOR)
@@ -99,7 +99,7 @@ def _take_listener(port: int) -> socket.socket:
 
 
 def _user_of(accepted: socket.socket) -> int | None:
-    """Return the number of the user at the other end; None if the kernel does not list it (any more); OSError."""
+    """Return the id of the user at the other end; None if the kernel does not (or no longer) list it; OSError."""
     wanted = [_in_table(accepted.getpeername()), _in_table(accepted.getsockname())]
     # Documentation/networking/proc_net_tcp.rst: sl, local_address, rem_address, st, queues, timer, retrnsmt, uid.
     with open("/proc/net/tcp", encoding="ascii") as table:
@@ -111,6 +111,6 @@ def _user_of(accepted: socket.socket) -> int | None:
 
 
 def _in_table(address: tuple[str, int]) -> str:
-    """Return an address as the kernel lists it: hexadecimal, the four bytes as a number of this machine."""
+    """Format an address as the kernel lists it: hexadecimal, its four bytes as a number in this machine's order."""
     (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
     return f"{number:08X}:{address[1]:04X}"

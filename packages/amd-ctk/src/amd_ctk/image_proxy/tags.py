@@ -1,4 +1,4 @@
-"""What the proxy answers for the tag of an index: one image of it, the reason why none fits, or the index as it is."""
+"""Answer a request for the tag of an index: with one of its images, the reason why none fits, or the index."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 IMAGE = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-# Of those that do not fit: a message is one line in a terminal.
+# Limit for the reasons in a message, which has to fit on one line of a terminal.
 MOST_REASONS = 8
-# An index of ten thousand would keep a processor busy for a second.
+# An index of ten thousand images would keep a processor busy for a second.
 MOST_IMAGES = 256
-# How many documents are in memory, and of how many at once the JSON is.
+# At most eight documents are in memory, and only one at a time is parsed.
 reading, judging = BoundedSemaphore(8), Lock()
 
 
 class Reply(Value):
-    """An answer that does not come from the registry as it is; `refusal` is the sentence in it."""
+    """An answer made by the proxy; `refusal` is its message if it is an error."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -37,28 +37,28 @@ class Reply(Value):
 
 
 def refuse(status: int, code: str, message: str) -> Reply:
-    """Return an error as registries write it; engines print its message."""
+    """Return an error in the form that registries use; engines print its message."""
     content = json.dumps({"errors": [{"code": code, "message": message}]}).encode()
     return Reply(status=status, headers=(("Content-Type", "application/json"),), content=content, refusal=message)
 
 
 def is_index(answer: RegistryAnswer) -> bool:
-    """Return whether an index follows."""
+    """Return whether the content of an answer is an index."""
     return answer.status == 200 and answer.media_type in INDEX
 
 
 def reply_for_index(
     host: Host, answer: RegistryAnswer, ask_for: Callable[[str], RegistryAnswer]
 ) -> Reply | RegistryAnswer:
-    """Return what a host gets of an index; RegistryError.
+    """Return the answer that this host gets for an index; RegistryError.
 
-    `ask_for` asks for an image by its digest. If that is refused, the registry's answer is returned.
+    `ask_for` requests an image by its digest. If the registry refuses that, its answer is returned.
     """
     with reading:
         content = answer.document()
         try:
             digest = _find_digest(host, answer, content)
-        # An engine takes the first image of an index that it gets, so one that cannot be judged is not passed on.
+        # An engine takes the first image of an index that it gets. So never pass on an index that cannot be judged.
         except ToolkitError as error:
             return refuse(404, "MANIFEST_UNKNOWN", one_line(f"{REFUSED_BY_PROXY}{error.message}"))
         if digest is None:
@@ -68,7 +68,7 @@ def reply_for_index(
 
 
 def _find_digest(host: Host, answer: RegistryAnswer, content: bytes | None) -> str | None:
-    """Return the digest of the image that fits, None where the index says of no image what it is for; ToolkitError."""
+    """Return the digest of the image that fits; None if the index describes none of its images. ToolkitError."""
     if content is None or answer.header("Content-Encoding"):
         raise ImageError("the index is compressed, or larger than 512 KiB")
     with judging:
@@ -82,7 +82,7 @@ def _choose(host: Host, entries: list[IndexedImage]) -> str:
     if len(entries) > MOST_IMAGES:
         raise ImageError(f"the index has more than {MOST_IMAGES} images")
     images = ((digest_in(entry.descriptor), entry.image) for entry in entries)
-    # The GPUs that a container will get are not known when its image is pulled.
+    # When an image is pulled, nobody knows which GPUs its container will get.
     candidates = judge_entries(images, read_host(host, "all"))
     chosen = best(candidates)
     if chosen is None:
@@ -91,7 +91,7 @@ def _choose(host: Host, entries: list[IndexedImage]) -> str:
 
 
 def _is_usable(entry: IndexedImage) -> bool:
-    # Of an index in the index the engine would take the first image.
+    # An engine would take the first image of a nested index.
     return entry.descriptor.get("mediaType") not in INDEX and digest_in(entry.descriptor) != ""
 
 
@@ -104,7 +104,7 @@ def _format_reasons(candidates: list[JudgedImage]) -> str:
 def _reply_for_image(digest: str, image: RegistryAnswer) -> Reply:
     content = image.document() or b""
     algorithm, _, expected = digest.partition(":")
-    # An engine that asked for a tag compares it with nothing, and of another index it would take the first image.
+    # An engine that asked for a tag cannot check the digest, and of another index it would take the first image.
     if new(algorithm, content).hexdigest() != expected or image.media_type not in IMAGE:
         return refuse(502, "MANIFEST_INVALID", f"the registry sent something other than the image {digest}")
     headers = (("Content-Type", image.media_type), ("Docker-Content-Digest", digest))

@@ -1,4 +1,4 @@
-"""Which registry is behind which port: a file of root's, so that no request can name another."""
+"""Read which registry belongs to which port. The file belongs to root, so no request can name another registry."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from amdgpu_discovery.value import Value
 
 UPSTREAMS = "/etc/amd-container-toolkit/images.toml"
 EXAMPLE = 'write a line for each registry, such as 505 = "registry.example"'
-# Where the registry that engines call docker.io answers.
+# The server of the registry that engines call docker.io.
 HUB_ADDRESS = "registry-1.docker.io"
 REGISTRY = re.compile(r"(?P<scheme>https?://)?(?P<address>[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::[0-9]{1,5})?)", re.ASCII)
 
 
 class UpstreamError(ToolkitError):
-    """The registries behind the proxy are not known."""
+    """The file of registries is missing or invalid, or a port has no registry."""
 
     exit_code = 2
 
 
 class Upstream(Value):
-    """A registry as engines name it, where it answers, and the port of loopback in front of it."""
+    """A registry: its name in engines, its server, and the loopback port in front of it."""
 
     registry: str
     address: str
@@ -35,20 +35,20 @@ class Upstream(Value):
 
     @property
     def url(self) -> str:
-        """Return the beginning of the registry's own URLs."""
+        """Return the scheme and server of the registry's URLs."""
         return f"{'https' if self.is_secure else 'http'}://{self.address}"
 
     @property
     def location(self) -> str:
-        """Return what engines call in place of the registry.
+        """Return the address that engines use in place of the registry.
 
-        Not localhost, which is also ::1, where any user could listen on the port and be given credentials.
+        It is not localhost, which may also be ::1: there any user could listen on the port and receive credentials.
         """
         return f"127.0.0.1:{self.port}"
 
 
 def read_upstreams(host: Host) -> list[Upstream]:
-    """Return the registries of the file, by their ports; UpstreamError, FileError."""
+    """Return the registries in the file, sorted by port; UpstreamError, FileError."""
     try:
         text = host.read(UPSTREAMS).decode("utf-8", "replace")
     except FileNotFoundError as error:
@@ -68,7 +68,7 @@ def read_upstreams(host: Host) -> list[Upstream]:
 
 
 def parse_upstream(port: str, registry: Any) -> Upstream:
-    """Read one line of the file; UpstreamError."""
+    """Parse one line of the file; UpstreamError."""
     match = REGISTRY.fullmatch(registry) if isinstance(registry, str) else None
     if match is None:
         raise UpstreamError(f"{UPSTREAMS}: {port} is not followed by the name of a registry", hint=EXAMPLE)
@@ -80,7 +80,7 @@ def parse_upstream(port: str, registry: Any) -> Upstream:
 
 
 def find_upstream(host: Host, port: int) -> Upstream:
-    """Return the registry behind a port; UpstreamError."""
+    """Return the registry that belongs to a port; UpstreamError."""
     for upstream in read_upstreams(host):
         if upstream.port == port:
             return upstream

@@ -1,1 +1,1 @@
-"""Prove on hardware that containers get the GPUs that they ask for, and no other."""
+"""Prove on hardware that containers get the GPUs that they request, and no others."""

@@ -1,4 +1,4 @@
-"""What the probe says from inside a container, and whether that is what the container asked for."""
+"""Parse the answers of the probe in a container, and judge whether the container got what it requested."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ OK = "ok"
 FAILED = "failed"
 SKIPPED = "skipped"
 NO_GPU = "no GPU"
-# No driver answers behind a node: a simulated host has the numbers of GPUs only.
+# No driver answers behind the node, as on a simulated host, whose nodes only have the numbers of GPUs.
 NOBODY = (errno.ENXIO, errno.ENODEV)
-# 512 GPUs have a handful of lines each.
+# 512 GPUs need a handful of lines each.
 LARGEST = 1 << 20
 
 
 class Answers(Value):
-    """The kernel's answers: error numbers by what was opened, and what was behind it."""
+    """The kernel's answers: error numbers by the node that was opened, and what the nodes gave access to."""
 
-    # By path of a node, 0 for one that opens; and by path where the driver refused the question.
+    # Errors of open() by path, 0 for success; and errors of the driver's ioctl by path.
     opened: dict[str, int]
     asked: dict[str, int]
-    # Of the GPUs that KFD lists: `gpu_id` of its topology.
+    # The GPUs that KFD lists: `gpu_id` of its topology.
     listed: tuple[int, ...]
-    # PCI device ids by path of a render node.
+    # PCI device ids by path of the render node.
     devices: dict[str, int]
-    # By render minor of a GPU that the container was not given: making its node, and opening that.
+    # For GPUs that the container was not given, by render minor: errors of making the node and of opening it.
     made: dict[int, int]
     foreign: dict[int, int]
 
 
 class Proof(Value):
-    """What came of one GPU with one engine: `state` is OK, FAILED, SKIPPED or NO_GPU, and `words` say why."""
+    """The result for one GPU with one engine: `state` is OK, FAILED, SKIPPED or NO_GPU, and `words` explain it."""
 
     engine: str
     gpu: int
@@ -45,7 +45,7 @@ class Proof(Value):
 
 
 def parse_answers(text: str) -> Answers:
-    """Return the answers that a probe printed; lines that are none of these are passed over."""
+    """Parse the answers that a probe printed; other lines are ignored."""
     answers = Answers(opened={}, asked={}, listed=(), devices={}, made={}, foreign={})
     by_path = {"open": answers.opened, "ask": answers.asked, "device": answers.devices}
     by_minor = {"make": answers.made, "foreign": answers.foreign}
@@ -69,9 +69,9 @@ def _is_number(text: str) -> bool:
 
 
 def judge(answers: Answers, asked: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
-    """Return the state and the words of a proof for a container that asked for one of the GPUs of a host.
+    """Return the state and the words of a proof for a container that requested one GPU of a host.
 
-    A GPU counts as usable if KFD lists it and its render node opens: rootless engines have no device cgroup, so KFD's
+    A GPU counts as usable if KFD lists it and its render node opens. Rootless engines have no device cgroup, so KFD's
     list alone proves nothing there.
     """
     if KFD_PATH not in answers.opened:
@@ -97,10 +97,10 @@ def _name(gpus: Sequence[Gpu]) -> str:
 
 
 def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
-    """Judge what became of the nodes of all other GPUs, made and opened as root inside."""
+    """Judge the nodes of all other GPUs, which root in the container tried to make and open."""
     for gpu in others:
         if answers.made.get(gpu.render_minor):
-            # A user namespace makes no node, so only those that are there count.
+            # In a user namespace nobody can make a node, so only existing ones count.
             continue
         number = answers.foreign.get(gpu.render_minor)
         if number != errno.EPERM:

@@ -1,4 +1,4 @@
-"""The engines of a proof: how each makes an image, and a container for one GPU."""
+"""The engines of a proof: how each loads the image and starts a container with one GPU."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from amdgpu_discovery.value import Value
 IMAGE = "localhost/amd-ctk-proof:local"
 SECONDS = 60.0
 NAMESPACE = "amd-ctk-proof"
-# In the words of an engine: the number of a GPU, and the directory that has the image.
+# Placeholders in an engine's command: the number of a GPU, and the directory of the image.
 GPU, ROOTFS = "{gpu}", "{rootfs}"
 VARIABLE = f"AMD_VISIBLE_DEVICES={GPU}"
 
 
-# Runs a command in a container with the GPU of a number.
+# Runs a command in a container with the GPU of this number.
 Run = Callable[[int, list[str]], Answer]
 
 
 class ProofEngine(Value):
-    """An engine that is there: its name and version, and the words that run the image, with `GPU` for its number.
+    """An installed engine: its name, its version, and the command that runs the image, with `GPU` for the GPU's number.
 
-    `problem` is why it cannot give a container GPUs, and what to do, "" where it can.
+    `problem` says why the engine cannot give GPUs to containers, and what to do; "" if it can.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ProofEngine(Value):
 
 
 class EngineProblem(ToolkitError):
-    """An engine does not take the image."""
+    """An engine cannot load the image."""
 
 
 def find_engines(facts: Facts) -> list[ProofEngine]:
@@ -70,7 +70,7 @@ def _find_podman(facts: Facts) -> ProofEngine | None:
     if not answer.succeeded:
         return None
     engine = ProofEngine(name="podman", version=answer.output.strip())
-    # Podman gives containers no right to make nodes, and rootless ones no group of the caller.
+    # Podman does not let containers make nodes, and gives rootless ones none of the caller's groups.
     rights = "--cap-add=MKNOD" if os.geteuid() == 0 else "--group-add=keep-groups"
     run = ("run", "--rm", "--network=none", rights)
     if facts.cdi.paths:
@@ -96,9 +96,9 @@ def _find_containerd() -> ProofEngine | None:
 
 @contextmanager
 def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Run]:
-    """Give an engine the image for as long as this lasts; yield what runs a command in a container with a GPU.
+    """Load the image into an engine, and remove it at the end; yield the function that runs a command with a GPU.
 
-    EngineProblem where the engine does not take it.
+    EngineProblem if the engine cannot load the image.
     """
     if engine.name == "containerd":
         with tempfile.TemporaryDirectory(prefix="amd-ctk-proof-") as directory:

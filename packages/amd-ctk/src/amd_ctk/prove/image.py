@@ -1,4 +1,4 @@
-"""The image of a proof: this host's python3 and the probe, so that nothing is pulled."""
+"""Make the image of a proof from this host's python3 and the probe, so that nothing has to be pulled."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from amd_ctk.prove import probe
 from amdgpu_discovery.errors import ToolkitError
 
 PROBE = "/probe.py"
-# Modules that the probe loads, and a landmark by which Python finds its library; those without a file are built in.
+# Prints the modules that the probe loads, and a landmark by which Python finds its library. Others are built in.
 LOADED = """
 import __future__, array, encodings.utf_8, fcntl, os, sys
 print(os.__file__, *(getattr(module, "__file__", "") or "" for module in [*sys.modules.values()]), sep="\\n")
 """
-# Engines make nodes and mount file systems there.
+# Engines make nodes and mount file systems in these.
 DIRECTORIES = ("dev", "proc", "sys", "tmp", "etc", "run")
 
 
 class NoImage(ToolkitError):
-    """The image of a proof cannot be made here."""
+    """The image of a proof cannot be made on this host."""
 
 
 def interpreter() -> str:
-    """Return the python3 that is in the image, as a path."""
+    """Return the path of the python3 in the image."""
     return os.path.realpath(sys.executable)
 
 
 def probe_command(foreign: str) -> list[str]:
-    """Return the words that run the probe inside; `foreign` are render minors with commas between them."""
+    """Return the command that runs the probe inside; `foreign` are render minors, separated by commas."""
     return [interpreter(), "-ISB", PROBE, foreign]
 
 

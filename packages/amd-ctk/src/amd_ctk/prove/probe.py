@@ -1,9 +1,9 @@
-"""What runs in the container: ask the kernel which GPUs this process may use, and print its answers.
+"""Run in the container: ask the kernel which GPUs this process may use, and print its answers.
 
 Example: python3 -ISB probe.py 129,130 (render minors of GPUs that this container was not given)
 
-It stands alone, because nothing else of the toolkit is in the image. Each line is a word, its subject, and the error
-number of the kernel, 0 for none: `open /dev/kfd 0`, `listed 12261 0`, `device /dev/dri/renderD128 29711`.
+It stands alone, as nothing else of the toolkit is in the image. Each line has a word, its subject, and an error number,
+0 for none: `open /dev/kfd 0`, `listed 12261 0`. `device /dev/dri/renderD128 29711` ends with a PCI device id instead.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MOST_GPUS = 512
 GET_INFO = 1 << 30 | 32 << 16 | ord("d") << 8 | 0x45
 DEVICE_INFO = 0x16
 INFO_BYTES = 32
-# Python copies what is smaller, and the address in it would lead to the copy.
+# Python copies smaller buffers, and the address in the argument would lead out of the copy.
 ROOM = 4096
 NODE = "/dev/amd-ctk-probe"
 
 
 def main(foreign: list[int]) -> None:
-    """Print the kernel's answer to each question."""
+    """Query the kernel and print its answers."""
     listed = try_open(KFD, list_gpus)
     for gpu_id in listed or ():
         print("listed", gpu_id, 0)
@@ -54,7 +54,7 @@ def main(foreign: list[int]) -> None:
 
 
 def try_open(path: str, ask: Callable[[int], Answer]) -> Answer | None:
-    """Open a node and ask behind it; print how both went, and return the answer, None if there is none."""
+    """Open a node and query it; print errors of both, and return the answer, None if there is none."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
@@ -75,7 +75,7 @@ def list_gpus(descriptor: int) -> list[int]:
     room = array.array("B", bytes(ARGUMENT_BYTES + MOST_GPUS * ENTRY_BYTES))
     address = room.buffer_info()[0] + ARGUMENT_BYTES
     count = 0
-    # Asked for none, KFD says how many there are. Asked for more than there are, that of Linux 6.12 says EINVAL.
+    # With a count of 0, KFD returns the number of GPUs. With a count beyond that, Linux 6.12 fails with EINVAL.
     for _ in ("how many", "which"):
         room[:ARGUMENT_BYTES] = array.array("B", address.to_bytes(8, "little") + count.to_bytes(8, "little"))
         fcntl.ioctl(descriptor, GET_APERTURES, room, True)
@@ -97,7 +97,7 @@ def read_device_id(descriptor: int) -> int:
 
 
 def try_foreign(minor: int) -> None:
-    """Make the node of a GPU that this container was not given, and open it; print how both went."""
+    """Make the node of a GPU that this container was not given, and open it; print the errors of both."""
     try:
         os.mknod(NODE, 0o020666, os.makedev(DRM_MAJOR, minor))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Start a container for each GPU with each engine, and tell what comes of it: a table, and a file for maintainers."""
+"""Start a container for each GPU with each engine, and report the results: a table, and a file for maintainers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.plain_text import printable
 
 LONGEST_MESSAGE = 300
-# A line that is about an engine as a whole.
+# The number in a result that concerns the engine as a whole.
 NO_NUMBER = -1
-# In the directory of the caller.
+# In the caller's working directory.
 PROOF = "amd-gpu-proof.json"
-# Of what the file says.
+# Of the file's format.
 VERSION = 1
 
 
@@ -40,7 +40,7 @@ class NothingToProve(ToolkitError):
 
 
 def require_what_proves(facts: Facts, engines: Sequence[ProofEngine]) -> None:
-    """Raise NothingToProve where there is no GPU or no engine."""
+    """Raise NothingToProve if there is no GPU or no engine."""
     if not facts.gpus.gpus:
         raise NothingToProve("this host has no AMD GPU that can compute", hint="'amd-ctk doctor' looks for the cause")
     if not engines:
@@ -48,9 +48,9 @@ def require_what_proves(facts: Facts, engines: Sequence[ProofEngine]) -> None:
 
 
 def prove(facts: Facts, states: Mapping[int, GpuState], engines: Sequence[ProofEngine]) -> Iterator[Proof]:
-    """Yield what comes of each GPU with each engine, one container at a time; GPUs in use are left alone.
+    """Yield the result for each GPU with each engine, from one container at a time. GPUs in use are skipped.
 
-    `states` has the state of each GPU by number, where it is known. NoImage where python3 cannot be packed.
+    `states` has the known states of GPUs by number. NoImage if python3 cannot be packed.
     """
     gpus, packed = facts.gpus.gpus, pack_image()
     for engine in engines:
@@ -79,13 +79,13 @@ def _prove(engine: ProofEngine, gpu: Gpu, gpus: Sequence[Gpu], state: GpuState |
 
 
 def is_proved(proofs: Sequence[Proof]) -> bool:
-    """Return whether each GPU that was free works with each engine, and at least one was."""
+    """Return whether every free GPU works with every engine, and at least one GPU was free."""
     states = {proof.state for proof in proofs}
     return OK in states and not states & {FAILED, NO_GPU}
 
 
 def format_proofs(proofs: Sequence[Proof]) -> str:
-    """Return a line for each proof, and the sum."""
+    """Format a line for each result, and the totals."""
     rows = [("Engine", "GPU", "Result", "")]
     for proof in proofs:
         number = "-" if proof.gpu == NO_NUMBER else str(proof.gpu)
@@ -96,7 +96,7 @@ def format_proofs(proofs: Sequence[Proof]) -> str:
 
 
 def write_proof(host: Host, facts: Facts, engines: Sequence[ProofEngine], proofs: Sequence[Proof]) -> None:
-    """Write the results with models and versions, and nothing that names this machine; FileError."""
+    """Write the results with models and versions, but without identifying this machine; FileError."""
     release = (line.partition("=") for line in host.read_attribute(OS_RELEASE).splitlines())
     document: dict[str, Any] = {
         "version": VERSION,

@@ -1,1 +1,1 @@
-"""Who used what: the history of reservations summed up for people, programs and a browser."""
+"""Reports of past GPU use: the history of reservations, summed up for people, programs and a browser."""

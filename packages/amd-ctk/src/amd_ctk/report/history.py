@@ -1,4 +1,4 @@
-"""Read the history for a report: of which time, and what persons and GPUs are called."""
+"""Read the history for a report, and find the names of its persons and GPUs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ INCOMPLETE = "Some reservations are not recorded, because {problem}"
 
 
 class ReportError(ToolkitError):
-    """A report that cannot be made as it was asked for."""
+    """The options of a report are invalid."""
 
     exit_code = 2
 
 
 def parse_since(text: str, now: float) -> float:
-    """Return when a report begins, in seconds since 1970 (UTC): `7d`, `12h`, `2w`, or a day such as `2026-11-01`."""
+    """Parse the start of a report into seconds since 1970 (UTC): `7d`, `12h`, `2w`, or a day such as `2026-11-01`."""
     if (length := re.fullmatch(rf"(\d{{1,{MOST_DIGITS}}})([hdw])", text)) is not None:
         return now - int(length[1]) * SECONDS_BY_UNIT[length[2]]
     try:
@@ -46,11 +46,11 @@ def parse_since(text: str, now: float) -> float:
 def read_report(
     host: Host, *, since: str, by: str, now: float, watch: Callable[[History], History] = iter
 ) -> tuple[Report, Names]:
-    """Return the report and the names in it; the history goes through `watch`, once."""
+    """Return the report and the names in it. The history passes through `watch` once."""
     if by not in BY:
         raise ReportError(f"--by {by} is not known", hint=f"write one of {', '.join(BY)}")
     tracker, begin = Tracker(host), parse_since(since, now)
-    # Who may only read reads what there is, also if a power cut left something open.
+    # A user who may only read gets the records as they are, even if a power cut left some open.
     with suppress(ToolkitError):
         tracker.recording.settle()
     names = find_names(host, by_number=read_settings(host).history_names == "numbers")
@@ -61,11 +61,11 @@ def read_report(
 def why_not_recorded(host: Host) -> str:
     """Return why reservations, or some of them, are not recorded now; "" if they are.
 
-    If the tracker's state cannot be read, only failures that were noted count.
+    If the tracker's state cannot be read, only recorded failures count.
     """
     tracker = Tracker(host)
     is_enabled: bool | None = None
-    # It also fails, once, where it cannot begin the history of a host that comes from AMD's toolkit 1.x.
+    # This also fails, once, if the history of a host with AMD's toolkit 1.x cannot be started.
     with suppress(ToolkitError):
         is_enabled = tracker.is_enabled()
     if is_enabled is False:
@@ -76,7 +76,7 @@ def why_not_recorded(host: Host) -> str:
 
 
 def find_names(host: Host, *, by_number: bool) -> Names:
-    """Return what persons and GPUs are called; a GPU that is gone by its PCI address."""
+    """Return the names of persons and GPUs; a GPU that is gone is named by its PCI address."""
     numbers = _find_numbers(host)
 
     @cache

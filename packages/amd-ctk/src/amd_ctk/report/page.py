@@ -1,4 +1,4 @@
-"""A report as one page of HTML without scripts or links to elsewhere: a timeline of the GPUs, and the table."""
+"""Format a report as one HTML page without scripts or external links: a timeline of the GPUs, and the table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from amdgpu_discovery.files import replace_file
 
 WIDTH, ROW, LEFT, TOP = 1000, 22, 90, 24
 TICKS = 6
-# Told apart also by those who see red and green alike; the persons with most use come first.
+# People who cannot tell red from green can distinguish them. Persons with the most use get the first ones.
 COLOURS = ("#3b7dd8", "#e07b1a", "#2f9e77", "#c2417f", "#8a63d2", "#b59a12", "#5b6b7b", "#d64f3c")
-# More bars than a screen has points say nothing; what is left out is said.
+# More bars than pixels show nothing; the page tells how many were left out.
 MOST_BARS = 20000
 STYLE = """
 svg { width: 100%; height: auto; min-width: 40rem; }
@@ -29,7 +29,7 @@ th:first-child, td:first-child { text-align: left; min-width: 7rem; overflow-wra
 
 
 class Timeline:
-    """The bars of a page, taken from the history while the report reads it: no more of it stays in memory."""
+    """Collects the bars of a page while the report reads the history, so that no more of it stays in memory."""
 
     def __init__(self) -> None:
         self.bars: list[tuple[Used, str]] = []
@@ -38,7 +38,7 @@ class Timeline:
         self.seconds: defaultdict[int | None, float] = defaultdict(float)
 
     def watch(self, history: Iterable[Used | None]) -> Iterator[Used | None]:
-        """Yield what the history has, and note it."""
+        """Yield the history unchanged, and record its bars."""
         for used in history:
             if used is not None and not used.part_of:
                 self._note(used)
@@ -58,7 +58,7 @@ def write_page(path: str, report: Report, timeline: Timeline, names: Names) -> N
 
 
 def format_page(report: Report, timeline: Timeline, names: Names, *, host: str) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     title = f"GPU use of {host}, {moment(report.since)} to {moment(report.until)}"
     colour_by_person = _colours(timeline, names)
     parts = [

@@ -1,4 +1,4 @@
-"""A report as a table with a bar a row, as JSON, and as CSV."""
+"""Format a report as a table with a bar in each row, as JSON, and as CSV."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from amdgpu_discovery.plain_text import printable
 HEADERS = {"person": "Person", "gpu": "GPU", "image": "Image", "day": "Day"}
 BAR = 20
 LONGEST_TITLE = 40
-# A cell that begins with one of these is a formula to spreadsheets.
+# Spreadsheets treat a cell that begins with one of these as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FIELDS = ("gpu_hours", "share_used", "share_idle", "starts", "peak_gib")
 
 
 def format_report(report: Report) -> str:
-    """Return a report as people read it."""
+    """Format a report for people."""
     when = f"From {moment(report.since)} to {moment(report.until)}"
     head = f"{when}: {_hours(report.whole)} GPU-hours, {_counted(report.whole.starts)}"
     if not report.totals:
@@ -32,7 +32,7 @@ def format_report(report: Report) -> str:
 
 
 def format_json(report: Report) -> str:
-    """Return a report as JSON; shares are from 0 to 1, times in seconds since 1970 (UTC)."""
+    """Format a report as JSON; shares are from 0 to 1, times in seconds since 1970 (UTC)."""
     document = {
         "since": round(report.since),
         "until": round(report.until),
@@ -46,7 +46,7 @@ def format_json(report: Report) -> str:
 
 
 def format_csv(report: Report) -> str:
-    """Return a report as CSV, with a line of headers."""
+    """Format a report as CSV, with a line of headers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([report.by, *FIELDS])
@@ -57,12 +57,12 @@ def format_csv(report: Report) -> str:
 
 
 def moment(at: float) -> str:
-    """Return a moment as people read it, in local time."""
+    """Format a moment in local time."""
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
 
 
 def share(value: float | None) -> str:
-    """Return a share as people read it, "-" where it is not known."""
+    """Format a share in percent, "-" if it is unknown."""
     return "-" if value is None else f"{value:.0%}"
 
 

@@ -1,4 +1,4 @@
-"""The timer that looks at the GPUs, and one look of it."""
+"""Switch the timer that samples the GPUs, and take one sample."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 TIMER = "amd-gpu-usage.timer"
-# Where Debian's node exporter looks for metrics of other programs.
+# Debian's node exporter reads metrics of other programs from this directory.
 TEXTFILES = "/var/lib/prometheus/node-exporter"
 METRICS = f"{TEXTFILES}/amd-gpu.prom"
 
 
 class TimerError(ToolkitError):
-    """The timer cannot be switched."""
+    """The timer cannot be enabled or disabled."""
 
 
 def enable_timer(host: Host, *, readers: str) -> None:
-    """Record reservations and how busy GPUs are from now on; on a simulated host nothing looks by itself."""
+    """Start to record reservations and how busy GPUs are. A simulated host has no timer, so nothing samples it."""
     Tracker(host).recording.begin(readers=readers)
     if host.is_this_machine:
         _switch("enable")
 
 
 def would_enable(host: Host, *, readers: str) -> bool:
-    """Return whether `enable_timer` would change anything; errors as that has."""
+    """Return whether `enable_timer` would change anything; raises the same errors."""
     return not Tracker(host).recording.is_for(readers) or would_switch(host, TIMER, enabled=True)
 
 
@@ -41,10 +41,10 @@ def would_disable(host: Host, *, history: bool) -> bool:
 
 
 def disable_timer(host: Host, *, history: bool) -> None:
-    """Look no more; with `history` record no reservations either."""
+    """Stop sampling; with `history`, also stop recording reservations."""
     if host.is_this_machine:
         _switch("disable")
-    # Metrics that stay as they are would be served for ever.
+    # The exporter would serve old metrics forever.
     with suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(host.path(METRICS))
     if history:
@@ -52,15 +52,15 @@ def disable_timer(host: Host, *, history: bool) -> None:
 
 
 def take_look(host: Host) -> dict[str, str]:
-    """Look at the health of the GPUs, add a look to every running reservation, and write metrics for the node exporter.
+    """Check the health of the GPUs, add a sample to every running reservation, and write metrics.
 
-    The metrics are written where the exporter is installed. Return what could not be recorded.
+    Metrics are written if Prometheus' node exporter is installed. Return what could not be recorded.
     """
     tracker = looking_tracker(host)
     recording = tracker.recording
     usage = recording.take_look(tracker.usage_looks(), keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None
-    # If no program reads the counters, the driver is asked for them only to see whether a sick GPU is well again.
+    # If no program reads the counters, the driver is only asked for them to find out whether a sick GPU has recovered.
     states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))
     if has_exporter:
         recording.write_metrics(host.path(METRICS), usage, states, tracker.waiting())

@@ -1,4 +1,4 @@
-"""Sums over reservations: of each person, GPU, image or day, within the time that was asked for."""
+"""Sum up reservations by person, GPU, image or day, within the period of a report."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from datetime import datetime, timedelta
 from amd_gpu_tracker import Used
 from amdgpu_discovery.value import Value
 
-# The local day of each quarter of an hour that was met, and when the next day begins, in seconds since 1970.
+# For each quarter of an hour seen: its local day, and the start of the next day in seconds since 1970.
 Days = dict[int, tuple[str, float]]
 
 BY = ("person", "gpu", "image", "day")
 NOT_KNOWN = "(not known)"
-# Clocks of all time zones are set, and differ, by whole quarters of an hour: a report has few of them and many lines.
+# All time zones differ, and all clocks change, by whole quarters of an hour. A report has few quarters and many lines.
 QUARTER = 900
 
 
 class Total:
-    """What a person, a GPU, an image or a day comes to; it grows while the history is read."""
+    """The sum for a person, a GPU, an image or a day, while the history is read."""
 
     def __init__(self, title: str) -> None:
         self.title = title
-        # For how long it had how many GPUs, how much of that was recorded, and for how much of this they worked.
+        # GPU-seconds reserved, the part of them with a record of use, and the part of that in which GPUs worked.
         self.gpu_seconds = self.seen_seconds = self.busy_seconds = 0.0
-        # How many reservations began within the time.
+        # Number of reservations that began within the period.
         self.starts = 0
-        # The most memory that one of them was seen to use; None if that was never read.
+        # The highest memory use seen in one reservation; None if it was never read.
         self.peak_bytes: int | None = None
 
     def add(self, used: Used, seconds: float, *, is_start: bool) -> None:
-        """Count a reservation; a part of another one counts as a start alone."""
+        """Count a reservation; a part of another one counts only as a start."""
         self.starts += is_start
         peak_bytes = used.peak_bytes
         if peak_bytes is not None and (self.peak_bytes is None or peak_bytes > self.peak_bytes):
@@ -44,32 +44,32 @@ class Total:
 
     @property
     def share_used(self) -> float | None:
-        """Return for which share of the time GPUs were at work, 0 to 1; None if that was never read."""
+        """Return the share of time in which GPUs worked, 0 to 1; None if it was never read."""
         return self.busy_seconds / self.seen_seconds if self.seen_seconds else None
 
     @property
     def share_idle(self) -> float | None:
-        """Return for which share they were not."""
+        """Return the share of time in which GPUs were idle; None if it was never read."""
         return None if self.share_used is None else 1 - self.share_used
 
 
 class Report(Value):
-    """The totals of a time in seconds since 1970 (UTC), by one of BY, and the sum of all."""
+    """The totals of a period in seconds since 1970 (UTC), by one of BY, and their sum."""
 
     since: float
     until: float
     by: str
-    # Days in their order, all else largest first.
+    # Days in order, everything else by decreasing GPU time.
     totals: tuple[Total, ...]
     whole: Total
-    # How many reservations ended at an unknown time: in a power cut, or unseen.
+    # Number of reservations that ended at an unknown time: in a power cut, or unseen.
     uncertain: int = 0
-    # How many lines of the history could not be read.
+    # Number of lines of the history that could not be read.
     unreadable: int = 0
 
 
 class Names:
-    """What people and GPUs are called in a report."""
+    """The names of people and GPUs in a report."""
 
     def __init__(self, person: Callable[[int | None], str], gpu: Callable[[str], str]) -> None:
         self.person = person
@@ -77,7 +77,7 @@ class Names:
 
 
 def make_report(history: Iterable[Used | None], names: Names, *, by: str, since: float, until: float) -> Report:
-    """Sum up reservations; each counts for the part of it within the time."""
+    """Sum up reservations. Each counts with the part that lies within the period."""
     sums: dict[str, Total] = {}
     days: Days = {}
     whole, uncertain, unreadable = Total("all"), 0, 0
@@ -107,7 +107,7 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
 
 
 def _parts(used: Used, names: Names, by: str, begin: float, end: float, *, days: Days) -> list[tuple[str, float, bool]]:
-    """Return where a reservation counts: title, GPU-seconds, and whether it began there."""
+    """Return the titles under which a reservation counts, with GPU-seconds and whether it began there."""
     is_start, gpus = used.since >= begin, len(used.gpus)
     if by == "gpu":
         return [(names.gpu(gpu), end - begin, is_start) for gpu in used.gpus]
@@ -118,7 +118,7 @@ def _parts(used: Used, names: Names, by: str, begin: float, end: float, *, days:
 
 
 def split_days(begin: float, end: float, days: Days) -> Iterator[tuple[str, float, float]]:
-    """Yield the local days of a time, each with its part of it; `days` keeps what was found for the next time."""
+    """Yield the local days of a period, each with its part of it; `days` caches days for the next call."""
     while True:
         quarter = int(begin // QUARTER)
         if quarter not in days:
@@ -131,6 +131,6 @@ def split_days(begin: float, end: float, days: Days) -> Iterator[tuple[str, floa
 
 
 def _find_day(moment: float) -> tuple[str, float]:
-    """Return the local day of a moment, and when the next one begins: after 23 or 25 hours where clocks are set."""
+    """Return the local day of a moment, and the start of the next; clock changes make days of 23 or 25 hours."""
     day = datetime.fromtimestamp(moment).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     return f"{day:%Y-%m-%d}", (day.replace(tzinfo=None) + timedelta(days=1)).astimezone().timestamp()

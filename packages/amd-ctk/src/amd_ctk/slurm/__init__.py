@@ -1,1 +1,1 @@
-"""Slurm's configuration of a node's GPUs, and what is not as it should be in it."""
+"""Slurm's configuration for a node's GPUs, and the errors in it."""

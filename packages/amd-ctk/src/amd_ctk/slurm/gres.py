@@ -1,4 +1,4 @@
-"""What gres.conf and slurm.conf say of a node's GPUs, in the order of their numbers."""
+"""Build the lines of gres.conf and slurm.conf for a node's GPUs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from amdgpu_discovery.value import Value
 NODES = "/sys/devices/system/node"
 CPUS = "/sys/devices/system/cpu"
 XGMI = 11
-# One hop; a way through another GPU weighs more (KFD_CRAT_XGMI_WEIGHT).
+# One hop; a path through another GPU weighs more (KFD_CRAT_XGMI_WEIGHT).
 ONE_HOP = 15
-# Slurm then sets ROCR_VISIBLE_DEVICES, and not what other vendors' programs read too.
+# Makes Slurm set ROCR_VISIBLE_DEVICES, but none of the variables that other vendors' programs read.
 FLAGS = "amd_gpu_env"
 
 
 def read_cores(host: Host) -> dict[int | None, str]:
-    """Return by NUMA node its cores as Slurm counts them (`0-15`)."""
-    # The first processor of each core, with its package and its node.
+    """Return the cores of each NUMA node as Slurm counts them (`0-15`)."""
+    # The first processor of each core, with its package and its NUMA node.
     places: dict[int, tuple[int, int]] = {}
     nodes = _numa_nodes(host)
     for node in nodes:
@@ -37,7 +37,7 @@ def read_cores(host: Host) -> dict[int | None, str]:
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """Return the numbers in `0-3,8`, [] for anything else."""
+    """Parse numbers such as `0-3,8`; [] for anything else."""
     numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -48,7 +48,7 @@ def parse_cpu_list(text: str) -> list[int]:
 
 
 def format_ranges(numbers: list[int]) -> str:
-    """Return ascending numbers as Slurm writes them: 0-3,8."""
+    """Format ascending numbers in Slurm's syntax: 0-3,8."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:
@@ -64,7 +64,7 @@ def _numa_nodes(host: Host) -> list[int]:
 
 
 def links_of(host: Host, gpus: Sequence[Gpu]) -> dict[int, str]:
-    """Return by number how many links a GPU has to each of `gpus`, -1 for itself; {} where there is no XGMI."""
+    """Return `Links` by GPU number: 1 for a direct XGMI peer in `gpus`, 0 for none, -1 for itself; {} without XGMI."""
     peers = {gpu.number: _direct_peers(host, gpu.kfd_node) for gpu in gpus}
     if not any(other.kfd_node in peers[gpu.number] for gpu in gpus for other in gpus):
         return {}
@@ -77,7 +77,7 @@ def links_of(host: Host, gpus: Sequence[Gpu]) -> dict[int, str]:
 
 
 def _direct_peers(host: Host, node: int) -> set[int]:
-    """Return the nodes that a node of KFD's reaches by one hop of XGMI, or inside its package."""
+    """Return the KFD nodes that a KFD node reaches by one hop of XGMI, or inside its package."""
     directory = f"{TOPOLOGY}/nodes/{node}/io_links"
     links = [f"\n{host.read_attribute(f'{directory}/{name}/properties')}\n" for name in host.names(directory)]
     near = [link for link in links if read_property(link, "weight") <= ONE_HOP]
@@ -85,7 +85,7 @@ def _direct_peers(host: Host, node: int) -> set[int]:
 
 
 class Gres(Value):
-    """A line of gres.conf: one GPU."""
+    """A line of gres.conf, for one GPU."""
 
     type: str
     file: str
@@ -94,9 +94,9 @@ class Gres(Value):
 
 
 def build_gres(host: Host, gpus: Sequence[Gpu], model: str = "") -> list[Gres]:
-    """Return a line for each GPU; those of one type stand together, as Slurm puts them anyway.
+    """Return a line for each GPU. GPUs of one type are adjacent, because Slurm sorts them so anyway.
 
-    `model` is the type of all of them, "" for that of each.
+    `model` replaces the type of every GPU; "" keeps their own.
     """
     ordered = sort_by_type(gpus, model)
     links, cores = links_of(host, ordered), read_cores(host)
@@ -112,18 +112,18 @@ def build_gres(host: Host, gpus: Sequence[Gpu], model: str = "") -> list[Gres]:
 
 
 def type_of(gpu: Gpu, model: str = "") -> str:
-    """Return the type by which jobs ask for a GPU: mi210, gfx1100."""
+    """Return the type by which jobs request a GPU: mi210, gfx1100."""
     return model or model_of(gpu).lower()
 
 
 def sort_by_type(gpus: Sequence[Gpu], model: str = "") -> list[Gpu]:
-    """Return GPUs by their numbers, those of one type together, the type of the first one first."""
+    """Return GPUs in the order of their numbers, grouped by type; the type of the first GPU comes first."""
     types = list(dict.fromkeys(type_of(gpu, model) for gpu in gpus))
     return sorted(gpus, key=lambda gpu: types.index(type_of(gpu, model)))
 
 
 def format_gres_conf(lines: Sequence[Gres], node: str) -> str:
-    """Return the text of gres.conf, in comments what slurm.conf needs."""
+    """Return the text of gres.conf, with the lines for slurm.conf in comments."""
     types = [line.type for line in lines]
     of_node = ",".join(f"gpu:{kind}:{types.count(kind)}" for kind in dict.fromkeys(types))
     return "\n".join(

@@ -1,4 +1,4 @@
-"""What Slurm's configuration on a node says of its GPUs, against what the node has."""
+"""Compare Slurm's configuration of a node with the GPUs of the node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WIDTHS = (10, 10, 12, 24)
 
 
 class NodeGpu(Value):
-    """A GPU, and its number in Slurm; None where Slurm does not know it."""
+    """A GPU and its number in Slurm, None if Slurm does not know the GPU."""
 
     number: int
     slurm_number: int | None
@@ -38,21 +38,21 @@ class NodeGpu(Value):
 
 
 class SlurmStatus(Value):
-    """All of it, and a sentence about each thing that is not as it should be."""
+    """Slurm's configuration for GPUs, and a sentence for each problem."""
 
     gpus: tuple[NodeGpu, ...]
     constrains_devices: bool
-    # The program that Slurm calls for containers, "" where it calls none.
+    # The program that Slurm calls for containers, "" if it calls none.
     runtime: str
     problems: tuple[str, ...]
-    # Whether it calls amd-container-runtime as an earlier version was to be called.
+    # Whether Slurm calls amd-container-runtime with the command lines of an earlier version.
     is_outdated: bool = False
-    # What gres.conf names as GPUs and is none of this host.
+    # Files that gres.conf lists as GPUs, but that are no GPUs of this host.
     foreign_files: tuple[str, ...] = ()
 
 
 def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
-    """Return how Slurm is configured for the GPUs of a node."""
+    """Return Slurm's configuration for the GPUs of a node."""
     problems: list[str] = []
     try:
         files = read_device_files(host, node)
@@ -75,7 +75,7 @@ def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
 
 
 def format_foreign(file: str) -> str:
-    """Return the sentence about a file of gres.conf that is no GPU of this host."""
+    """Return the sentence about a file in gres.conf that is no GPU of this host."""
     return f"{GRES_CONF} names {file}, which is not a GPU of this host"
 
 
@@ -129,7 +129,7 @@ def _read_runtime(host: Host) -> dict[str, Any]:
 
 
 def format_status(status: SlurmStatus) -> str:
-    """Return the table of GPUs, and a line for each thing that they depend on."""
+    """Format the table of GPUs, and a line for each setting that they depend on."""
     rule = "-" * sum(WIDTHS)
     rows = [
         (str(gpu.number), "-" if gpu.slurm_number is None else str(gpu.slurm_number), gpu.type, gpu.file)
@@ -145,7 +145,7 @@ def format_status(status: SlurmStatus) -> str:
 
 
 def format_json(status: SlurmStatus) -> str:
-    """Return everything as JSON; null for a number that Slurm does not have, and for no runtime."""
+    """Format everything as JSON; null for a GPU without a number in Slurm, and for no runtime."""
     return to_json(
         {
             "gpus": [gpu.as_dict() for gpu in status.gpus],

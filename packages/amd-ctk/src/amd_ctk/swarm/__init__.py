@@ -1,1 +1,1 @@
-"""Docker Swarm: advertise the GPUs of a node, show what is reserved, remove finished one-shot services."""
+"""Docker Swarm: advertise the GPUs of a node, show reservations, and remove finished one-shot services."""

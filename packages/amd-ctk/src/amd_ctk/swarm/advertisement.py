@@ -1,4 +1,4 @@
-"""What a node advertises and what is reserved, as Docker, its configuration and the GPUs say; and what to advertise."""
+"""Find what a node advertises and what is reserved, and write the settings for advertised resources."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
 
 
 def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement) -> list[str]:
-    """Return a sentence for each GPU that is offered to tasks in vain."""
+    """Return a sentence for each drained or sick GPU that is advertised, because it refuses every task."""
     tracker = Tracker(host)
     sick, left = tracker.gpus.sick(gpus), tracker.gpus.without_drained(gpus)
     words = {gpu.number: "sick" if gpu.number in sick else "drained" for gpu in gpus if gpu not in left}
@@ -69,7 +69,7 @@ def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement)
 
 
 def _find_docker_info(host: Host) -> DockerInfo | None:
-    """Return what Docker says about itself, None without Docker; a simulated host asks the one of DOCKER_HOST."""
+    """Return what Docker reports, None if it does not answer. A simulated host needs DOCKER_HOST for this."""
     if not host.is_this_machine and DOCKER_HOST not in os.environ:
         return None
     try:
@@ -89,7 +89,7 @@ def _read_reservations(
 
 
 def _find_task_names() -> dict[str, TaskName]:
-    """Return the names of tasks, as far as Docker says them."""
+    """Return the names of tasks, as far as Docker reports them."""
     try:
         return read_task_names()
     except SwarmError:
@@ -97,7 +97,7 @@ def _find_task_names() -> dict[str, TaskName]:
 
 
 def _find_lag(docker_info: DockerInfo | None, settings: NodeSettings) -> list[str]:
-    """Return a sentence where Docker still runs with older settings than its configuration has."""
+    """Return a sentence if Docker still runs with settings that differ from its configuration."""
     if docker_info is None or sorted(map(str, docker_info.resources)) == sorted(map(str, settings.resources)):
         return []
     return [f"docker advertises the GPUs of {settings.resources_from} only after a restart"]
@@ -120,7 +120,7 @@ def declare(host: Host, resources: Collection[Resource], plan: ResourcePlan) -> 
 
 
 def undeclare(host: Host, kinds: Collection[str]) -> bool:
-    """Remove these kinds from the settings, which get their defaults back; return whether they changed."""
+    """Remove these kinds from the settings, back to the defaults; return whether the settings changed."""
     settings, default = read_written_settings(host), Settings()
     kept = [kind for kind in settings.swarm_resources if kind not in kinds]
     changes: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The Docker engine of this node, through its `docker` command."""
+"""Query the Docker engine of this node through its `docker` command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME_FORMAT = '{{.ID}} {{.Label "com.docker.swarm.service.name"}} {{.Label "com.
 
 
 class DockerInfo(Value):
-    """What `docker info` says about swarms."""
+    """The swarm-related fields of `docker info`."""
 
     resources: tuple[Resource, ...]
     # The id of this node in its swarm, "" for none, and whether it is a manager.
@@ -27,14 +27,14 @@ class DockerInfo(Value):
 
 
 class TaskName(Value):
-    """What Swarm calls the task of a container, and its service."""
+    """Swarm's names for the task in a container, and for its service."""
 
     service: str
     task: str
 
 
 def docker(*words: str) -> str:
-    """Return what a docker command prints; SwarmError with its own message where it fails."""
+    """Run a docker command and return its output; SwarmError with docker's own message if it fails."""
     program = shutil.which("docker")
     if program is None:
         raise SwarmError("docker is not installed", hint="run this on a node of the swarm")
@@ -49,16 +49,16 @@ def docker(*words: str) -> str:
 
 
 def read_docker_info() -> DockerInfo:
-    """Return what the daemon says; SwarmError if there is none."""
+    """Return what the daemon reports; SwarmError if there is no daemon."""
     info = json.loads(docker("info", "--format", "{{json .}}"))
     swarm = info.get("Swarm") or {}
-    # Without a daemon the command prints an answer with empty fields.
+    # Without a daemon, the command prints an answer with empty fields.
     if not info.get("ServerVersion"):
         raise SwarmError(
             "the docker daemon does not answer", hint="check that it runs and that you may use it: 'docker info'"
         )
     return DockerInfo(
-        # Docker lists them in no order.
+        # Docker lists them in random order.
         resources=tuple(sorted(map(_parse_generic, info.get("GenericResources") or ()), key=str)),
         node_id=swarm.get("NodeID", ""),
         is_manager=bool(swarm.get("ControlAvailable")),
@@ -66,13 +66,13 @@ def read_docker_info() -> DockerInfo:
 
 
 def read_labels(node_id: str) -> dict[str, str]:
-    """Return the labels of a node; SwarmError where this one is not a manager."""
+    """Return the labels of a node; SwarmError if this node is not a manager."""
     labels: dict[str, str] = json.loads(docker("node", "inspect", "--format", "{{json .Spec.Labels}}", node_id))
     return labels or {}
 
 
 def read_tasks() -> dict[str, list[Resource]]:
-    """Return what Swarm gave its running containers on this node, by their ids; SwarmError."""
+    """Return the resources that Swarm gave its running containers on this node, by container id; SwarmError."""
     lines = _inspect(_read_task_ids(), "{{.Id}} {{json .Config.Env}}")
     environments = dict(line.split(" ", 1) for line in lines)
     return {container_id: _resources_in(environment) for container_id, environment in environments.items()}
@@ -83,7 +83,7 @@ def _read_task_ids() -> list[str]:
 
 
 def _inspect(ids: list[str], template: str) -> list[str]:
-    """Return a line for each of these containers, without those that end meanwhile; SwarmError."""
+    """Return a line for each of these containers, except those that end in the meantime; SwarmError."""
     while ids:
         try:
             return docker("inspect", "--format", template, *ids).splitlines()
@@ -97,7 +97,7 @@ def _inspect(ids: list[str], template: str) -> list[str]:
 
 
 def read_task_names() -> dict[str, TaskName]:
-    """Return the names of this node's running tasks by the id of their containers; SwarmError."""
+    """Return the names of this node's running tasks by container id; SwarmError."""
     lines = docker("ps", "--no-trunc", "--filter", f"label={TASK_LABEL}", "--format", NAME_FORMAT).splitlines()
     fields = [line.split(" ") for line in lines]
     return {each[0]: TaskName(service=each[1], task=each[2]) for each in fields if len(each) == 3}

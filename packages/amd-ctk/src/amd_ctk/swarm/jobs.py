@@ -1,4 +1,4 @@
-"""One-shot services of Swarm: one for each line of a file of parameters; those that are finished can be removed."""
+"""One-shot services of Swarm: create one for each line of a file of parameters, and find finished ones for removal."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from amd_ctk.swarm.docker import docker
 from amd_ctk.swarm.resources import Resource, SwarmError
 from amdgpu_discovery.value import Value
 
-# The user who sets this label on a service agrees to its removal.
+# By setting this label on a service, a user agrees to its removal.
 LABEL = "com.amd.container-toolkit.one-shot"
 # Final states of a task, as `docker service ps` prints them.
 ENDED = ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
 COMPLETE = "Complete"
-# A task's name is that of its service and its number; without names, the service's id and its number.
+# A task is named after its service and its number. With --no-resolve, the service's id replaces its name.
 TASKS_BY_ID = ("--no-trunc", "--no-resolve", "--format", "{{.Name}} {{.CurrentState}}")
-# As many services in one call; more would keep a manager busy for minutes.
+# Limit for one call; more services would keep a manager busy for minutes.
 MOST_JOBS = 1000
 # A service's name is a host name on its networks (moby, daemon/cluster/controllers/plugin and swarmkit's validateName).
 LONGEST_NAME = 63
 
 
 class OneShot(Value):
-    """A labelled service: how many tasks it wants, when tasks are restarted, and the states of its tasks."""
+    """A labelled service: how many tasks it wants, when Swarm restarts tasks, and the states of its tasks."""
 
     identity: str
     name: str
     wanted: int
     # none, on-failure or any.
     restart_condition: str
-    # Tasks of jobs are not restarted once they are complete, whatever the condition.
+    # Swarm never restarts complete tasks of jobs, whatever the condition.
     is_job: bool
     states: tuple[str, ...]
 
     @property
     def is_done(self) -> bool:
-        """Return whether every task has ended and none will follow; a task that waits for a GPU has not ended."""
+        """Return whether every task has ended and none will follow. A task that waits for a GPU has not ended."""
         if not set(self.states) <= set(ENDED):
             return False
         if self.restart_condition == "none":
@@ -48,12 +48,12 @@ class OneShot(Value):
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a task ended in another state than complete."""
+        """Return whether a task has a state other than complete."""
         return any(state != COMPLETE for state in self.states)
 
 
 def read_one_shots() -> list[OneShot]:
-    """Return the labelled services of the swarm by name; SwarmError on a node that is not a manager."""
+    """Return the labelled services of the swarm, sorted by name; SwarmError if this node is not a manager."""
     identities = docker("service", "ls", "--quiet", "--filter", f"label={LABEL}=true").split()
     if not identities:
         return []
@@ -68,7 +68,7 @@ def remove_service(service: OneShot) -> None:
 
 
 def _read_states(identities: Sequence[str]) -> dict[str, list[str]]:
-    """Return the states of the tasks of services, by the service's id; all are asked for at once."""
+    """Return the states of tasks by the ids of their services, from one call of docker."""
     states: dict[str, list[str]] = {}
     for line in docker("service", "ps", *TASKS_BY_ID, *identities).splitlines():
         task, state, *_ = line.split()
@@ -97,7 +97,7 @@ def _wanted(mode: dict[str, Any]) -> int:
 
 
 class SwarmJob(Value):
-    """One job: the name of its service, the line of the file, from 1, and what that adds to the command."""
+    """One job: the name of its service, its line in the file, from 1, and the words that line adds to the command."""
 
     name: str
     line: int
@@ -107,17 +107,17 @@ class SwarmJob(Value):
 class Template(Value):
     """What all jobs of a file have in common."""
 
-    # What each reserves.
+    # Each job reserves these.
     resources: tuple[Resource, ...]
-    # Which nodes may run it, as `docker service create --constraint` takes them.
+    # Which nodes may run the jobs, as in `docker service create --constraint`.
     constraints: tuple[str, ...]
     image: str
-    # Before the words of a line.
+    # Precedes the words of a line.
     command: tuple[str, ...]
 
 
 def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[SwarmJob]:
-    """Return a job for each line with parameters, from the line `first` on; ParametersError, SwarmError."""
+    """Return a job for each line with parameters, starting with line `first`; ParametersError, SwarmError."""
     lines = parse_lines(text, where)
     if len(lines) > MOST_JOBS:
         raise SwarmError(
@@ -129,7 +129,7 @@ def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[Swar
 
 
 def require_new_names(jobs: Sequence[SwarmJob]) -> None:
-    """Raise SwarmError if a service of one of these names exists; so nothing is half done by a second call."""
+    """Raise SwarmError if one of these names is taken, so that a repeated call does not stop halfway."""
     taken = set(docker("service", "ls", "--format", "{{.Name}}").split())
     if both := [job.name for job in jobs if job.name in taken]:
         raise SwarmError(
@@ -139,7 +139,7 @@ def require_new_names(jobs: Sequence[SwarmJob]) -> None:
 
 
 def submit(jobs: Sequence[SwarmJob], template: Template, where: str) -> Iterator[SwarmJob]:
-    """Make the services, and yield each job when its service is made; SwarmError says what was made before."""
+    """Create the services, and yield each job whose service exists; a SwarmError names those created before it."""
     for position, job in enumerate(jobs):
         try:
             docker(*service_command(job, template)[1:])
@@ -152,7 +152,7 @@ def submit(jobs: Sequence[SwarmJob], template: Template, where: str) -> Iterator
 
 
 def service_command(job: SwarmJob, template: Template) -> list[str]:
-    """Return the command that makes the service of a job."""
+    """Return the command that creates the service of a job."""
     options = [f"--name={job.name}", "--detach", "--restart-condition=none", f"--label={LABEL}=true"]
     options += [f"--generic-resource={resource}" for resource in template.resources]
     options += [f"--constraint={constraint}" for constraint in template.constraints]

@@ -1,4 +1,4 @@
-"""Docker's settings that matter to a swarm: read them, prepare a node for a swarm, and take that back."""
+"""Docker's settings for a swarm: read them, prepare a node for a swarm, and undo that."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ADD_RUNTIME = "--add-runtime"
 GENERIC_RESOURCE = "--node-generic-resource"
 LIVE_RESTORE = "--live-restore"
 RUNTIME_NAME = "amd"
-# Marks what this command added beside resources.
+# Marks the changes of this command other than resources.
 SETUP = "swarm setup"
 
 
 def read_resources(document: Document) -> list[Resource]:
-    """Return what a configuration advertises; DocumentError where that is not a list of strings."""
+    """Return the resources in a configuration; DocumentError if they are not a list of strings."""
     return [parse_resource(entry) for entry in _read(document)]
 
 
@@ -41,14 +41,14 @@ def read_added_resources(changes: Changes) -> list[Resource]:
 def advertise(
     document: Document, wanted: Sequence[Resource], gpus: Sequence[Gpu], changes: Changes
 ) -> tuple[Document, Changes]:
-    """Advertise these resources instead of those added earlier and of all others of the same kinds.
+    """Advertise these resources in place of those added earlier and of all others of the same kinds.
 
-    SwarmError where another entry names one of the GPUs, which Swarm would then give out twice.
+    SwarmError if another entry names one of the GPUs, because Swarm would give that GPU out twice.
     """
     kinds = {resource.kind for resource in wanted}
     change = changes.find(PATH)
     if change and document.get(PATH) != change.value:
-        # The list was edited since: without the added entries, it is the new original.
+        # The list was edited since. Without the added entries, it is the new original.
         document, changes = withdraw(document, changes)
     before = _added(changes)
     kept = [entry for entry in _read(document) if entry not in before and parse_resource(entry).kind not in kinds]
@@ -62,7 +62,7 @@ def advertise(
 
 
 def withdraw(document: Document, changes: Changes) -> tuple[Document, Changes]:
-    """Remove the entries that amd-ctk added; entries that others added since stay."""
+    """Remove the entries that amd-ctk added. Entries that others added since then stay."""
     change = changes.find(PATH)
     if change is None or document.get(PATH) == change.value:
         return take_back(document, PATH, changes)
@@ -80,7 +80,6 @@ def _read(document: Document) -> list[str]:
 
 
 def _added(changes: Changes) -> list[str]:
-    """Return the entries that amd-ctk added to the list."""
     change = changes.find(PATH)
     if change is None:
         return []
@@ -92,17 +91,17 @@ class NodeSettings(Value):
     """Docker's settings on a node."""
 
     resources: tuple[Resource, ...]
-    # Where the resources come from: the file, or the unit that has them on its command line.
+    # The source of the resources: the file, or the unit with them on its command line.
     resources_from: str
     # The program of the default runtime, "" for Docker's own.
     default_program: str
-    # The unit that has the default runtime on its command line, "" for none.
+    # The unit with the default runtime on its command line, "" for none.
     default_from: str
     live_restore: bool
 
 
 def read_node_settings(target: Target, text: str | None) -> NodeSettings:
-    """Return the settings of Docker where its file holds this text; DocumentError."""
+    """Return Docker's settings, given the text of its file; DocumentError."""
     engine = target.engine
     document = engine.read(engine.new_text if text is None else text)
     options = read_daemon_options(engine, target.file, target.host)
@@ -117,7 +116,7 @@ def read_node_settings(target: Target, text: str | None) -> NodeSettings:
 
 
 def advertises_gpus(host: Host) -> bool:
-    """Return whether Docker on a host advertises generic resources to a swarm, as far as its file can be read."""
+    """Return whether Docker on a host advertises generic resources; False if its file cannot be read."""
     try:
         target = find_target(host, DOCKER, "")
         return bool(read_node_settings(target, read_text(target.file)).resources)
@@ -126,7 +125,7 @@ def advertises_gpus(host: Host) -> bool:
 
 
 def read_given_budget(target: Target, vram_kind: str) -> tuple[list[Resource], str]:
-    """Return what the daemon's command line advertises if memory is among it, and the unit; [] if it is not."""
+    """Return the resources on the daemon's command line and the unit, if memory is among them; else []."""
     options = read_daemon_options(target.engine, target.file, target.host)
     given = [parse_resource(value) for value in options.values_of(GENERIC_RESOURCE)]
     has_budget = any(resource.kind == vram_kind and resource.amount for resource in given)
@@ -134,7 +133,7 @@ def read_given_budget(target: Target, vram_kind: str) -> tuple[list[Resource], s
 
 
 def find_obstacles(settings: NodeSettings) -> Iterator[str]:
-    """Yield a sentence for each thing in Docker's settings that keeps tasks of Swarm from getting GPUs."""
+    """Yield a sentence for each of Docker's settings that keeps Swarm's tasks from getting GPUs."""
     if not is_amd_runtime(settings.default_program):
         yield (
             "Swarm runs every task under the default runtime, which is not the AMD Container Runtime"
@@ -145,7 +144,7 @@ def find_obstacles(settings: NodeSettings) -> Iterator[str]:
 
 
 def _advice(unit: str) -> str:
-    """Say how to make it the default runtime. Docker does not start if file and command line both set one."""
+    """Tell how to set the default runtime. Docker does not start if both file and command line set one."""
     command = "'sudo amd-ctk runtime configure --set-as-default'"
     if not unit:
         return f"run {command}"
@@ -153,7 +152,7 @@ def _advice(unit: str) -> str:
 
 
 def _default_program(document: Document, options: CommandLine) -> str:
-    """Return the program of the default runtime; runtimes of the file and of the command line are joined."""
+    """Return the program of the default runtime. Docker merges the runtimes of file and command line."""
     given = options.values_of(DEFAULT_RUNTIME)
     name = given[-1] if given else LAYOUT.default_in(document)
     added = dict(value.partition("=")[::2] for value in options.values_of(ADD_RUNTIME))
@@ -161,9 +160,9 @@ def _default_program(document: Document, options: CommandLine) -> str:
 
 
 def plan_setup(resources: Sequence[Resource], gpus: Sequence[Gpu], *, default_program: str) -> Edit:
-    """Return the edit that advertises these resources and, unless it is "", makes this program the default runtime.
+    """Return the edit that advertises these resources and makes this program, unless "", the default runtime.
 
-    Without resources what is advertised stays as it is: it stands on the daemon's command line.
+    Without resources, the advertised ones stay unchanged, because they are on the daemon's command line.
     """
 
     def edit(document: Document, changes: Changes) -> tuple[Document, Changes]:
@@ -177,7 +176,7 @@ def plan_setup(resources: Sequence[Resource], gpus: Sequence[Gpu], *, default_pr
 
 
 def take_setup_back(document: Document, changes: Changes) -> tuple[Document, Changes]:
-    """Withdraw the resources, and remove the runtime and its being the default as far as `plan_setup` made them."""
+    """Withdraw the resources, and remove the runtime or its role as default if `plan_setup` added them."""
     document, changes = withdraw(document, changes)
     made = {change.path for change in changes.keys if change.by == SETUP}
     if (*LAYOUT.runtimes, RUNTIME_NAME) in made:

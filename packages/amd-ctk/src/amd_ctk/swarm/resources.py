@@ -1,7 +1,7 @@
-"""What a node tells a swarm of its GPUs.
+"""The description of a node's GPUs for a swarm.
 
-Generic resources are GPUs by name and VRAM by amount, each written KIND=VALUE. Labels tell what GPUs there are, for
-`--constraint node.labels.amd.gpu.model==MI210`.
+Generic resources name GPUs and count VRAM, each written KIND=VALUE. Labels describe the node's GPUs, for `--constraint
+node.labels.amd.gpu.model==MI210`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from amdgpu_discovery.selection import BY_UUID, is_identity, select_gpus
 from amdgpu_discovery.value import Value
 
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")
-# Of labels.
+# Prefix of labels.
 PREFIX = "amd.gpu."
 NAMES = ("model", "gfx", "count", "vram-mb", "driver")
 
@@ -31,7 +31,7 @@ class SwarmError(ToolkitError):
 class ResourcePlan(Value):
     """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none.
 
-    `vram_mib` is how much of it, 0 for all; `headroom_mib` is how much of a task's memory its fraction leaves out.
+    `vram_mib` is the advertised VRAM, 0 for all. `headroom_mib` of a task's memory does not count for its fraction.
     """
 
     kind: str = "AMD_GPU"
@@ -58,7 +58,7 @@ class Resource(Value):
 
 
 def parse_resource(text: str) -> Resource:
-    """Read `KIND=VALUE`."""
+    """Parse `KIND=VALUE`."""
     kind, _, value = text.partition("=")
     return Resource(kind=kind.strip(), value=value.strip())
 
@@ -78,12 +78,12 @@ def build_resources(gpus: Sequence[Gpu], plan: ResourcePlan) -> list[Resource]:
 
 
 def vram_mb_of(gpu: Gpu) -> int:
-    """Return the memory of a GPU in whole MiB, in which amd-smi counts it, too; 0 where that is unknown."""
+    """Return the memory of a GPU in whole MiB, like amd-smi; 0 if unknown."""
     return (gpu.vram_bytes or 0) // MEBIBYTE
 
 
 def gpus_named_by(resource: Resource, gpus: Sequence[Gpu]) -> list[int]:
-    """Return the numbers of the GPUs that a resource names, [] where it names none of these."""
+    """Return the numbers of the GPUs that a resource names, [] if it names none of them."""
     if not is_identity(resource.value):
         return []
     try:
@@ -93,7 +93,7 @@ def gpus_named_by(resource: Resource, gpus: Sequence[Gpu]) -> list[int]:
 
 
 def shared_gpus(resources: Sequence[Resource], gpus: Sequence[Gpu]) -> Iterator[tuple[int, list[Resource]]]:
-    """Yield each GPU that more than one resource names, and these resources: Swarm would give it out twice."""
+    """Yield GPUs that several resources name, with these resources: Swarm would give such a GPU out twice."""
     named_by: dict[int, list[Resource]] = {}
     for resource in resources:
         for number in gpus_named_by(resource, gpus):
@@ -102,18 +102,18 @@ def shared_gpus(resources: Sequence[Resource], gpus: Sequence[Gpu]) -> Iterator[
 
 
 def read_driver(host: Host) -> str:
-    """Return the version of the amdgpu driver; the kernel's own has that of the kernel, "" where it is unknown."""
+    """Return the version of the amdgpu driver, the kernel's release for its built-in driver, "" if unknown."""
     return host.read_attribute(DRIVER_VERSION) or (os.uname().release if host.is_this_machine else "")
 
 
 def read_node_name(host: Host) -> str:
-    """Return what the swarm most likely calls this node: Docker takes the name of the host."""
+    """Return the most likely name of this node in the swarm: Docker uses the host name."""
     simulated = "" if host.is_this_machine else host.read_attribute("/etc/hostname")
     return simulated or os.uname().nodename
 
 
 def build_labels(gpus: Sequence[Gpu], driver: str) -> dict[str, str]:
-    """Return the labels of a node with these GPUs; where they differ, their values are joined by a plus."""
+    """Return the labels of a node with these GPUs. Values that differ between GPUs are joined with "+"."""
     labels = {
         "model": _join(model_of(gpu) for gpu in gpus),
         "gfx": _join(gpu.gfx_target for gpu in gpus),
@@ -125,25 +125,25 @@ def build_labels(gpus: Sequence[Gpu], driver: str) -> dict[str, str]:
 
 
 def label_command(labels: Mapping[str, str], node: str) -> list[str]:
-    """Return the command that labels a node, to be run on a manager."""
+    """Return the command that labels a node; it must run on a manager."""
     options = [word for name, value in labels.items() for word in ("--label-add", f"{name}={value}")]
     return ["docker", "node", "update", *options, node]
 
 
 def unlabel_command(node: str) -> list[str]:
-    """Return the command that removes what `label_command` added, to be run on a manager."""
+    """Return the command that removes the labels of `label_command`; it must run on a manager."""
     options = [word for name in NAMES for word in ("--label-rm", f"{PREFIX}{name}")]
     return ["docker", "node", "update", *options, node]
 
 
 def constraint_for(targets: Sequence[str], chosen: str) -> str:
-    """Return the constraint for one of an image's targets; SwarmError where it has several and none is chosen."""
+    """Return the constraint for an image's target; SwarmError if it has several and none is chosen."""
     if chosen and targets and chosen not in targets:
         raise SwarmError(f"the image has no code for {chosen}, it has code for {' '.join(targets)}")
     if not (chosen or targets):
         raise SwarmError("the image has no code for a GPU, and does not say what it is for", hint="name one with --gfx")
     if not chosen and len(targets) > 1:
-        # Docker joins constraints by and, and compares with == and != only.
+        # Docker combines constraints with "and", and compares only with == and !=.
         raise SwarmError(
             f"the image has code for {' '.join(targets)}, and a constraint names one label",
             hint="choose one with --gfx",
@@ -180,5 +180,5 @@ def _check_kinds(plan: ResourcePlan, kinds: set[str]) -> None:
 
 
 def _join(values: Iterable[str]) -> str:
-    # What a constraint may compare with has no comma.
+    # A constraint cannot compare with a value that contains a comma.
     return "+".join(dict.fromkeys(values))

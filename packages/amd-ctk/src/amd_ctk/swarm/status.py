@@ -1,4 +1,4 @@
-"""What a node advertises to its swarm, compared with the GPUs it has, and what containers have reserved."""
+"""Compare what a node advertises to its swarm with the GPUs it has, and list what containers have reserved."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ COLUMNS = (
 
 
 class SwarmReservation(Value):
-    """What a container has reserved of a GPU."""
+    """The part of a GPU that a container has reserved."""
 
     container_id: str
-    # Generic resources by which Docker Swarm chose.
+    # Generic resources by which Docker Swarm chose the node.
     kinds: tuple[str, ...]
-    # How much memory, in MiB; 0 for all of the GPU.
+    # Reserved memory in MiB; 0 for the whole GPU.
     vram_mb: int = 0
-    # What Swarm calls the service and the task, such as `training.1.x8f3k2j5`; "" where Docker does not say.
+    # Swarm's names for the service and the task, such as `training.1.x8f3k2j5`; "" if Docker does not report them.
     service: str = ""
     task: str = ""
 
 
-# By the number of a GPU.
+# By GPU number.
 Reservations = dict[int, list[SwarmReservation]]
 
 
@@ -54,7 +54,7 @@ class AdvertisedGpu(Value):
 
 
 class Pool(Value):
-    """An amount of VRAM that is advertised, in MiB."""
+    """An advertised amount of VRAM, in MiB."""
 
     kind: str
     offered_mb: int
@@ -77,7 +77,7 @@ def build_advertisement(
     reservations: Reservations,
     is_tracking: bool,
 ) -> Advertisement:
-    """Join the advertised resources, the GPUs, and the reservations by GPU number."""
+    """Combine the advertised resources and the reservations with the GPUs."""
     advertised = tuple(
         AdvertisedGpu(
             number=gpu.number,
@@ -103,7 +103,7 @@ def build_advertisement(
 
 
 def reservations_of_leases(status: Status) -> Reservations:
-    """Return the reservations of Swarm's tasks that the GPU Tracker knows, by GPU number."""
+    """Return the reservations of Swarm's tasks in the GPU Tracker, by GPU number."""
     return {
         gpu.number: [
             SwarmReservation(container_id=use.container_id, kinds=use.kinds, vram_mb=use.vram_mb)
@@ -115,7 +115,7 @@ def reservations_of_leases(status: Status) -> Reservations:
 
 
 def reservations_of_tasks(tasks: Mapping[str, Sequence[Resource]], gpus: Sequence[Gpu]) -> Reservations:
-    """Return the reservations that Swarm knows, by GPU number; whole GPUs only. For hosts without the GPU Tracker."""
+    """Return Swarm's own reservations of whole GPUs, by GPU number. For hosts without the GPU Tracker."""
     reserved: Reservations = {}
     for container_id, resources in tasks.items():
         for resource in resources:
@@ -126,7 +126,7 @@ def reservations_of_tasks(tasks: Mapping[str, Sequence[Resource]], gpus: Sequenc
 
 
 def name_tasks(reservations: Reservations, names: Mapping[str, TaskName]) -> Reservations:
-    """Return the reservations with the names of tasks and services, by the id of the container."""
+    """Add the names of tasks and services to the reservations; `names` are by container id."""
     return {
         number: [
             each.replace(**names[each.container_id].as_dict()) if each.container_id in names else each
@@ -175,14 +175,14 @@ def _problems_of_pools(pools: Sequence[Pool], gpus: Sequence[Gpu], *, is_trackin
 
 
 def format_advertisement(advertisement: Advertisement) -> str:
-    """Return the table of GPUs, and a line for each pool of VRAM."""
+    """Format the table of GPUs, and a line for each pool of VRAM."""
     rule = "-" * sum(WIDTHS)
     rows = [_line(row) for row in list_advertisement(advertisement, no_trunc=False).rows]
     return "\n".join([rule, _line(HEADER), rule, *rows, *format_pools(advertisement)])
 
 
 def list_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> Listing:
-    """Return the GPUs as a list, with ids of containers as `docker ps` shows them."""
+    """Return the GPUs as a list; without `no_trunc`, container ids are cut as `docker ps` does."""
     rows = [row for gpu in advertisement.gpus for row in _rows(gpu, no_trunc=no_trunc)]
     return Listing(columns=COLUMNS, rows=tuple(rows))
 
@@ -196,7 +196,7 @@ def format_pools(advertisement: Advertisement) -> list[str]:
 
 
 def format_json(advertisement: Advertisement) -> str:
-    """Return everything as JSON; resources as they are written in daemon.json, null for no unique id."""
+    """Format everything as JSON: resources as in daemon.json, null for a missing unique id."""
     gpus = [
         {
             **gpu.as_dict(),
@@ -214,7 +214,7 @@ def format_json(advertisement: Advertisement) -> str:
 
 
 def _rows(gpu: AdvertisedGpu, *, no_trunc: bool) -> list[tuple[str, ...]]:
-    """Return as many rows as the longer of the two lists of a GPU needs."""
+    """Return a GPU's rows: one for each of its resources or reservations, whichever are more."""
     advertised = [str(resource) for resource in gpu.resources] or ["-"]
     reserved = [_reservation(reservation, no_trunc=no_trunc) for reservation in gpu.reservations] or ["-"]
     first = (str(gpu.number), gpu.model, str(gpu.vram_mb))
@@ -232,9 +232,9 @@ def _reservation(reservation: SwarmReservation, *, no_trunc: bool) -> str:
 
 
 def _task_name(reservation: SwarmReservation) -> str:
-    """Return what tells a task from the others on this node.
+    """Return the shortest unambiguous name of a task on this node.
 
-    It is called SERVICE.SLOT.ID, or, of a service with one task on each node, SERVICE.NODE.ID.
+    Swarm names tasks SERVICE.SLOT.ID, or SERVICE.NODE.ID for a service with one task on each node.
     """
     name, _, last = reservation.task.rpartition(".")
     slot = name.rpartition(".")[2]
