@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
-# Python looks for garbage after some hundred new objects. Importing Typer makes many thousands that all stay, and to
-# look at them again and again takes half as long as to start Python.
+# Python looks for garbage after some hundred new objects. Importing Typer makes many thousands that all stay, and
+# checking them again and again takes half as long as starting Python.
 OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR = 100_000
 
 

@@ -27,7 +27,7 @@ from amdgpu_discovery.completion import offer_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
-# LXD 6.7 generates a spec there at each start of an instance that has an AMD GPU, and reads it once.
+# LXD 6.7 generates a spec there whenever an instance with an AMD GPU starts, and reads it once.
 OF_INSTANCES = ("/var/log/lxd/", "/var/lib/lxd/", "/var/snap/lxd/")
 
 app = command_group("Container Device Interface related commands")
@@ -193,7 +193,7 @@ def watch(
     from amd_ctk.cdi.watch import find_waiting
     from amd_ctk.cdi.watch import watch as watch_gpus
 
-    # A service manager ends a service with SIGTERM; that is not a failure.
+    # A service manager stops a service with SIGTERM. That is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     host = host_to_change(context)
     wait, obstacle = find_waiting(host)
@@ -271,7 +271,7 @@ def _write(host: Host, wanted: GenerateOptions, shown: str) -> dict[str, Any]:
     spec, changed = write_spec(host, wanted)
     if not changed:
         require_writable(wanted.path(host))
-    # The same words either way, as programs may look for them.
+    # The same line in both cases, because programs may look for it.
     print(f"Generated CDI spec: {shown}")
     if not changed:
         print(f"{NOTHING_CHANGED}: {UP_TO_DATE}", file=sys.stderr)

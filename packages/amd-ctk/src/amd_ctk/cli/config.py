@@ -127,11 +127,11 @@ def compile_(context: typer.Context) -> None:
 
 
 def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
-    """Change a setting, or reset it (None), and say whether that changed the file."""
+    """Change a setting, or reset it (None), and print whether that changed the file."""
     from amd_ctk.configuration.settings_file import prepare_settings, set_setting
 
     if key in (ACCESS, DEVICE_MODE):
-        # It takes the tracker, which other settings do without.
+        # These need the tracker, which other settings do not.
         from amd_ctk.sharing.access import preview_access, require_open_containers, set_access
     if key == DEVICE_MODE and value == HOST_MODE:
         require_open_containers(host)
@@ -145,7 +145,7 @@ def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     if key in SICKNESS:
         from amd_ctk.listing import find_gpu_states
 
-        # Starts read what was seen of the GPUs.
+        # Record the states again, because container starts read the record.
         find_gpu_states(host)
 
 
@@ -162,7 +162,7 @@ def _check(key: str, value: Any) -> None:
 
 
 def _check_groups(groups: list[str]) -> None:
-    """Refuse what names GPUs of no host; GPUs may be there at another time."""
+    """Refuse requests that are wrong on any host; GPUs that are missing now may be there at another time."""
     from amd_ctk.gpu_groups import find_mistake
 
     for group in groups:

@@ -82,7 +82,7 @@ def _examine(host: Host, container: str, *, engine: str, **chosen: list[str]) ->
 
 
 def _repair(host: Host, facts: Facts, results: list[Result], *, ask: bool) -> bool:
-    """Fix what can be fixed, as far as the user agrees; return whether anything was changed."""
+    """Apply the repairs that the user agrees to; return whether anything was changed."""
     repairs = find_repairs(host, facts, results)
     if not repairs:
         print("--fix has nothing to change", file=sys.stderr)

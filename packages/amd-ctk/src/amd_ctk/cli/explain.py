@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
-# Options of `amd-ctk run` that make many jobs of one command line.
+# Options of `amd-ctk run` that start many jobs with one command line.
 OF_MANY_JOBS = ("each", "output", "at_once", "from_line")
 
 
@@ -95,7 +95,7 @@ def explain(
 
 
 def _find_job(words: Sequence[str]) -> Prefixed | None:
-    """Return the `amd-ctk run` that words are, perhaps behind `sudo` or `env`."""
+    """Return the `amd-ctk run` in these words, perhaps after `sudo` or `env`; None if it is another command."""
     if not words:
         return None
     from amd_ctk.engine_words import without_prefixes
@@ -144,7 +144,7 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
 
 
 def _read_words(host: Host, words: list[str]) -> Container:
-    """Return the container of an engine's command, a Compose file or a pod, whose readers are loaded one by one."""
+    """Return the container of an engine's command, a Compose file or a pod; each reader is loaded only if needed."""
     from amd_ctk.engine_words import environment_of, without_prefixes
     from amd_ctk.explain.run_words import is_engine_command, parse_run
 

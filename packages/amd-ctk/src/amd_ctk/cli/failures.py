@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amdgpu_discovery.errors import ToolkitError
 
-# Not imported where they are needed: who waits is told that the service is gone also where its package was removed.
+# Imported at the top, because a waiting client must report that the service is gone even after its package was removed.
 from amdgpu_discovery.plain_text import printable_lines
 from amdgpu_discovery.standard_output import print_error
 
@@ -32,7 +32,7 @@ def _printable(error: ToolkitError) -> str:
         from amdgpu_discovery.people import title_of_person
 
         error = error.told(title_of_person)
-    # Some repeat a word of a file that others wrote.
+    # Some messages repeat a word from a file that somebody else wrote.
     return printable_lines(str(error))
 
 

@@ -29,7 +29,7 @@ def follow_switch(host: Host) -> None:
 
 def find_rules(host: Host) -> ChoiceRules:
     """Return what the settings of a host say about choices."""
-    # Only commands that choose GPUs ask for them.
+    # Only commands that choose GPUs need the settings.
     from amd_device_spec.settings import read_settings
 
     return read_settings(host).choice_rules()

@@ -28,10 +28,10 @@ FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-ar
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
 Gpus = Annotated[str, typer.Option(metavar="GPUS", help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
 INDEXES = "A name in a registry, oci:DIR[:TAG], or the file of an index."
-# What replaces naming schemes.
+# Replaces naming schemes.
 JOIN_THEM = "join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE"
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-# Of the files about which there is a note.
+# The files that notes name.
 MOST_PATHS = 8
 LOOK_DEEP = "--deep looks into programs and libraries"
 WITHOUT_WORDS = "says what it is for"
@@ -82,7 +82,7 @@ def check(
     from amd_ctk.image.reference import REGISTRY, find_image, parse_reference
 
     host, reference = host_of(context), find_image(parse_reference(image))
-    # Layers of a registry are downloaded, so an image there is judged by what it says if it says anything.
+    # Layers in a registry must be downloaded, so what the image says about itself is read first.
     found, verdict = _judge(host, gpus, reference, deep=deep, with_layers=deep or reference.transport != REGISTRY)
     if not (verdict.is_known or deep) and reference.transport == REGISTRY:
         found, verdict = _judge(host, gpus, reference, deep=deep, with_layers=True)
@@ -187,7 +187,7 @@ def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> Non
 
 
 def _unreadable_notes(paths: Sequence[str]) -> list[str]:
-    """Return what is said of programs whose code cannot be read, of at most a few of them."""
+    """Return notes about programs whose code cannot be read, with the names of a few."""
     more = [f"{len(paths) - MOST_PATHS} more files have such code"] if len(paths) > MOST_PATHS else []
     return [f"{path}: compressed bundle: targets unknown" for path in paths[:MOST_PATHS]] + more
 
@@ -226,7 +226,7 @@ def _read_index(index: str) -> list[tuple[str, Image]]:
 
     if index.startswith("oci:"):
         return read_entries(index.removeprefix("oci:"))
-    # A file that does not exist is a slip in its name, and no image of a registry.
+    # A file that does not exist is a mistyped name, and not an image in a registry.
     is_file = index.endswith(".json") or os.path.lexists(index)
     if index.startswith(REGISTRY) or (is_registry_name(index) and not is_file):
         return read_registry_entries(index.removeprefix(REGISTRY))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# A shell waits for the answer.
+# The shell waits for the answer.
 SECONDS = 2
 
 

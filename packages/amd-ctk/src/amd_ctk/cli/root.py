@@ -38,7 +38,7 @@ class RootGroup(RootCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, which may be spelt as the original takes it."""
-        # Options such as --help are answered here already.
+        # This already answers options such as --help.
         read: list[str] = report_failures(lambda: super(RootGroup, self).parse_args(ctx, respell(self, args)))
         return read
 
@@ -65,20 +65,20 @@ app = PlainTyper(
 
 
 def _suggest_begun_option(error: Any) -> None:
-    """Suggest --gpus alone for --gpu, where Click also suggests options that are merely similar, such as --output."""
+    """Suggest only --gpus for --gpu. Click also suggests options that are merely similar, such as --output."""
     similar = getattr(error, "possibilities", None) or ()
     error.possibilities = [name for name in similar if name.startswith(error.option_name)] or similar
 
 
 def _offer_profiles(incomplete: str) -> list[str]:
-    # Nothing but the TAB key needs it.
+    # Only the TAB key needs this.
     from amd_ctk.cli.offers import profiles
 
     return profiles(incomplete)
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:
-    # TAB reads the line as well.
+    # The TAB key parses the line too.
     if asked and not context.resilient_parsing:
         from amd_ctk.build import print_version
 
@@ -92,7 +92,7 @@ def choose_host(
     host_root: Annotated[
         str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
     ] = "",
-    # Its callback ends the program.
+    # The callback ends the program.
     asks_version: Annotated[  # noqa: ARG001
         bool,
         typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit."),
@@ -106,7 +106,7 @@ def choose_host(
             help="Work on a simulated host, such as mi300x-8, which is forgotten when the command ends.",
         ),
     ] = "",
-    # RootGroup reads it; the original has it as a global option too.
+    # RootGroup reads this. The original toolkit has it as a global option too.
     debug: Annotated[  # noqa: ARG001
         bool, typer.Option("--debug", "-d", help="Show a stack trace on failure.")
     ] = False,

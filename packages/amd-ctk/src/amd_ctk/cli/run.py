@@ -26,7 +26,7 @@ class EachRefused(ToolkitError):
 class RunCommand(PlainCommand):
     """A command with an option whose value may be left out."""
 
-    # What takes a value only behind an equals sign.
+    # Options that take a value only after an equals sign.
     optional_values = (WAIT,)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -113,7 +113,7 @@ def run(
 
 
 def _require_each(file: str, output: str) -> None:
-    """Raise EachRefused where an option lacks the one that it goes with."""
+    """Raise EachRefused if an option lacks the one that it requires."""
     if not file:
         raise EachRefused("--output, --at-once and --from-line are for jobs of --each", hint="add --each=FILE")
     if not output:

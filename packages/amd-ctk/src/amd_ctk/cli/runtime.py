@@ -181,14 +181,14 @@ def _plan(engine: Engine, options: ConfigureOptions, host: Host) -> tuple[Edit, 
 
 
 def _pin_low_level_runtime(host: Host) -> None:
-    """Keep crun where runc is missing: a runc that is installed later could not stop crun's containers."""
+    """Keep crun if runc is missing, because a runc that is installed later could not stop crun's containers."""
     crun = find_only_crun([*os.environ.get("PATH", "").split(":"), *LOW_LEVEL_DIRECTORIES])
     if crun and (os.geteuid() == 0 or not host.is_this_machine) and pin(host, crun):
         print(f"Set low-level-runtime to {crun}, because runc is not installed", file=sys.stderr)
 
 
 def _report(host: Host, engine: Engine, edited: Edited, options: ConfigureOptions) -> None:
-    """Print what was done; restart the engine, or say how."""
+    """Print what was done; restart the engine, or print how to do that."""
     if not edited.changed:
         _report_nothing(edited, options)
     else:
@@ -220,14 +220,14 @@ def _report_nothing(edited: Edited, options: ConfigureOptions) -> None:
 
 
 def _configure_images(host: Host, engine: str, options: ConfigureOptions, *, is_quiet: bool = False) -> None:
-    """Put the proxy in the place of registries, or show what that would do; `is_quiet` where nothing may be to do."""
+    """Put the proxy in the place of registries, or show what that would do; `is_quiet` skips unchanged files."""
     from amd_ctk.image_proxy.engines import plan_images
     from amd_ctk.image_proxy.upstreams import read_upstreams
 
     change, takes_out = (preview if options.dry_run else apply), options.remove or options.undo
     edits = []
     for target, edit in plan_images(host, engine, os.environ, remove=takes_out):
-        # Engines check no file of this kind.
+        # Engines cannot check files of this kind.
         planned = partial(prepare, target, edit, validate=False, adds=False)
         edits.append(change(target, partial(prepare_undo, target.file) if options.undo else planned, os.environ))
     for edited in edits:

@@ -43,11 +43,11 @@ def gres(
 
     host = host_of(context)
     for word in (model, node):
-        # It would be another line or key of the file.
+        # Other characters would start another line or key of the file.
         if not all(character.isalnum() or character in "-_." for character in word):
             raise WrongWord(f"Slurm does not accept the name {word!r}", hint="write letters, digits, '-', '_' and '.'")
     gpus = _find_gpus(host)
-    # All jobs of the node go by it.
+    # All jobs of the node use this file.
     require_all_gpus(gpus)
     print(format_gres_conf(build_gres(host, gpus, model), node or _node_name()))
 
@@ -75,5 +75,5 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 
 def _node_name() -> str:
-    """Return what slurmd takes for this node's name."""
+    """Return the name that slurmd uses for this node."""
     return os.uname().nodename.partition(".")[0]

@@ -32,7 +32,7 @@ RUNTIME_HINT = (
     "install it, or name it in 'sudo amd-ctk runtime configure --set-as-default"
     " --runtime-path=/opt/bin/amd-container-runtime'"
 )
-# Swarm counts generic resources in 64 bits with a sign (swarmkit, api/types.proto: DiscreteGenericResource).
+# Swarm counts generic resources in signed 64-bit numbers (swarmkit, api/types.proto: DiscreteGenericResource).
 LARGEST_AMOUNT = 2**63 - 1
 
 app = command_group("Give GPUs to tasks of Docker Swarm")
@@ -45,7 +45,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def _amount(metavar: str, words: str) -> Any:
-    """Return an option that takes a number, of which 0 is none."""
+    """Return an option that takes a whole number; 0 means none."""
     return typer.Option(parser=whole_number(0), metavar=metavar, show_default=False, help=words)
 
 
@@ -131,7 +131,7 @@ def setup(
         headroom_mib=headroom_mib,
     )
     gpus = _find_gpus(host)
-    # What is advertised stands for the whole node.
+    # The advertisement stands for the whole node.
     require_all_gpus(gpus)
     gpus = _without_drained(host, gpus)
     node_id = _require_manager() if with_labels else ""
@@ -302,7 +302,7 @@ class NodeSetup:
             print(obstacle, file=sys.stderr)
 
     def _find_given_budget(self, gpus: Sequence[Gpu], plan: ResourcePlan) -> list[Resource]:
-        """Return what stands on the daemon's command line and concerns GPUs, if their memory does, and say so."""
+        """Return the GPU resources on the daemon's command line if GPU memory is among them, and print that memory."""
         from amd_ctk.swarm.node_settings import read_given_budget
         from amd_ctk.swarm.resources import gpus_named_by
 
@@ -334,7 +334,7 @@ class NodeSetup:
             print("amd is still the default runtime; to remove it as well:\nsudo amd-ctk runtime configure --remove")
 
     def _has_default(self, edited: Edited) -> bool:
-        """Return whether amd is the default runtime because `runtime configure` was asked for that."""
+        """Return whether amd is the default runtime because `runtime configure` made it so."""
         from amd_ctk.engines.docker import LAYOUT
 
         change = edited.record.changes.find(LAYOUT.default_runtime)
@@ -342,7 +342,7 @@ class NodeSetup:
         return change is not None and engine.read(edited.new or engine.new_text).get(change.path) == change.value
 
     def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> Edited:
-        """Edit Docker's configuration, or show what that would do; return the edit."""
+        """Edit Docker's configuration, or show the change; return the edit."""
         from amd_ctk.configuration.apply import apply, prepare, preview
 
         def prepare_change(record: Record) -> Edited:
@@ -371,7 +371,7 @@ def _find_gpus(host: Host) -> list[Gpu]:
 
 
 def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
-    """Return the GPUs that tasks may be given; SwarmError if there is none."""
+    """Return the GPUs that tasks may get; SwarmError if there is none."""
     from amd_gpu_tracker import Tracker
     from amdgpu_discovery.unknown_gpus import format_numbers
 
@@ -398,7 +398,7 @@ def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> Non
 
 
 def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource, ...]:
-    """Return what a job reserves, by the kinds of this node's settings; SwarmError where it reserves nothing."""
+    """Return what a job reserves, by the kinds of this node's settings; SwarmError unless that is memory or GPUs."""
     from amd_device_spec.settings import read_settings
 
     if bool(vram_mib) == bool(gpus):
@@ -420,7 +420,7 @@ def _report_settings(*, changed: bool) -> None:
 
 
 def _require_manager() -> str:
-    """Return the id of this node, which can label nodes; SwarmError where it cannot."""
+    """Return the id of this node, which must be a manager to label nodes; SwarmError if it is none."""
     from amd_ctk.swarm.docker import read_docker_info
 
     docker_info = read_docker_info()
@@ -433,7 +433,7 @@ def _require_manager() -> str:
 
 
 def _unlabel(host: Host, *, node_id: str) -> None:
-    """Remove the labels of this node, or print the command that does it where its id is not known."""
+    """Remove the labels of this node, or print the command for that if the id of the node is unknown."""
     import shlex
 
     from amd_ctk.swarm.docker import docker, read_labels
@@ -450,7 +450,7 @@ def _unlabel(host: Host, *, node_id: str) -> None:
 
 
 def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
-    """Label this node, or print the command that does it where its id is not known."""
+    """Label this node, or print the command for that if the id of the node is unknown."""
     import shlex
 
     from amd_ctk.swarm.docker import docker, read_labels
@@ -459,7 +459,7 @@ def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
     labels = build_labels(gpus, read_driver(host))
     if not node_id:
         print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")
-    # Swarm restarts tasks that hold GPUs when a node is updated, even with the labels that it already has.
+    # When a node is updated, Swarm restarts tasks that hold GPUs, even if the labels stay the same.
     elif labels.items() <= read_labels(node_id).items():
         print("The labels of this node are up to date")
     else:

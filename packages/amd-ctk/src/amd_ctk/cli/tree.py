@@ -10,7 +10,7 @@ import typer
 
 from amd_gpu_tracker.plain_help import PlainCommand, PlainTyper
 
-# In the order of --help, whose lines these are: at most 50 characters, so that none is cut at 80 columns.
+# In the order of --help, which prints these texts: at most 50 characters, so that none is cut at 80 columns.
 HELP_BY_GROUP = {
     "Containers": {
         "run": "Run a command with GPUs reserved for it.",
@@ -44,7 +44,7 @@ HELP_BY_GROUP = {
     },
 }
 HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
-# Of commands in no group that have no module of their own.
+# Commands outside of groups that are in the module of another command.
 MODULE_BY_COMMAND = {"keep": "reserve", "release": "reserve"}
 
 
@@ -69,7 +69,7 @@ class Commands(Mapping[str, Any]):
 
 
 def _make(name: str) -> Any:
-    """Return a command or a group of them; its module has an `app`, or a function of the command's name."""
+    """Return a command or a group; its module has an `app`, or a function of the command's name."""
     module = import_module(f"amd_ctk.cli.{MODULE_BY_COMMAND.get(name, name).replace('-', '_')}")
     if hasattr(module, "app"):
         group = typer.main.get_group(module.app)

@@ -67,7 +67,7 @@ def sample(context: typer.Context) -> None:
     from amd_gpu_tracker import Tracker
 
     host = host_of(context)
-    # In the journal a failure stands once, and not every 30 seconds.
+    # The journal gets a failure once, and not every 30 seconds.
     known = Tracker(host).recording.failures() if "JOURNAL_STREAM" in os.environ else {}
     for record, problem in take_look(host).items():
         if known.get(record) != problem:

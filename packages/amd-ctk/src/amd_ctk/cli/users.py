@@ -110,7 +110,7 @@ def deny(
     left, edited = ([], permissions.deny_all(host)) if every_rule else permissions.deny(host, who)
     advice = "" if every_rule else _how_to_exclude(who, left)
     if not (edited.changed or every_rule):
-        # A name that is misspelt is an error, where the system does not know it.
+        # A misspelt name is an error, unless the system knows it.
         permissions.find_person(who)
         print(f"there is no rule for {who} ({advice or LIST})", file=sys.stderr)
         return
@@ -130,7 +130,7 @@ def deny(
 
 
 def _how_to_exclude(who: str, left: Sequence[Permission]) -> str:
-    """Return what excludes a user whom rules for groups or everyone may allow, "" if there are none."""
+    """Return how to exclude a user whom rules for groups or everyone may still allow, "" if there are no such rules."""
     others = [each.who for each in left if (each.number is None or each.is_of_group) and each.who != who]
     if not others:
         return ""

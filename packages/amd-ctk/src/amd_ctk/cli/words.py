@@ -48,12 +48,12 @@ def takes_next(command: Any, word: str) -> bool:
 
 
 def _is_followed_by_a_command(command: Any) -> bool:
-    """Return whether the options of a command end at the first other word, as those of `run` do."""
+    """Return whether a command's options end at the first other word, as those of `run` do."""
     return getattr(command, "context_settings", {}).get("allow_interspersed_args") is False
 
 
 def _options(command: Any) -> dict[str, Any]:
-    """Return the options of a command by each of their spellings; --help is one of every command."""
+    """Return the options of a command by each of their spellings; every command has --help."""
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     by_name = {name: option for option in options for name in (*option.opts, *option.secondary_opts)}
     return {"--help": _Flag, **by_name}

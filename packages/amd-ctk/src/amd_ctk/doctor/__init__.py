@@ -1,1 +1,1 @@
-"""Why a host, or a container on it, has no GPU: facts that are read once, and checks that judge them."""
+"""Why a host, or a container on it, has no GPU: facts are read once, and checks judge them."""

@@ -1,4 +1,4 @@
-"""A check of doctor, and what it finds out."""
+"""A check of doctor, and its finding."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NOT_CHECKED = "not checked"
 
 
 class Finding(Value):
-    """The state of one thing, a sentence about it, and the command that puts it right.
+    """The state of one thing, a sentence about it, and the command that fixes it.
 
-    `needs` is what it would take to check, where it was not checked.
+    If it was not checked, `needs` says what the check requires.
     """
 
     state: str
@@ -26,9 +26,9 @@ class Finding(Value):
 
 
 class Check(Value):
-    """What is asked of a host: its id, the question, why it matters, and the page that says more.
+    """One question about a host: its id, why it matters, and the documentation page about it.
 
-    `engine` is the one it is about, "" for all. `judge` returns None where there is nothing to say about such a host.
+    `engine` is "" for checks that concern all engines. `judge` returns None if the check does not apply to the host.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Check(Value):
 
 
 def check(*, why: str, see: str, engine: str = "") -> Callable[[Callable[[Facts], Finding | None]], Check]:
-    """Make a check of a function: `check_gpu_state` is the check `gpu-state`, and its docstring is the question."""
+    """Make a check from a function: `check_gpu_state` becomes `gpu-state`, and its docstring is the question."""
 
     def make(judge: Callable[[Facts], Finding | None]) -> Check:
         name = judge.__name__.removeprefix("check_").replace("_", "-")
@@ -50,20 +50,20 @@ def check(*, why: str, see: str, engine: str = "") -> Callable[[Callable[[Facts]
 
 
 def ok(words: str) -> Finding:
-    """Return that all is well."""
+    """Return a finding that all is well."""
     return Finding(state=OK, words=words)
 
 
 def bad(words: str, *, fix: str) -> Finding:
-    """Return what keeps containers from their GPUs, and what to do."""
+    """Return a finding about something that keeps containers from their GPUs, with its fix."""
     return Finding(state=BAD, words=words, fix=fix)
 
 
 def note(words: str, *, fix: str = "") -> Finding:
-    """Return what is no fault and may be a surprise."""
+    """Return a finding that is no fault but may be a surprise."""
     return Finding(state=NOTE, words=words, fix=fix)
 
 
 def not_checked(words: str, *, needs: str) -> Finding:
-    """Return that something could not be looked at, and what that would take."""
+    """Return that something could not be checked, and what the check requires."""
     return Finding(state=NOT_CHECKED, words=words, needs=needs)

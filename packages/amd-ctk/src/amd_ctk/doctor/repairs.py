@@ -1,4 +1,4 @@
-"""What doctor may fix itself: files and states of this toolkit, and nodes that udev makes. No engine, no group."""
+"""The repairs that doctor may make: to the toolkit's files and state, and to nodes; not to engines or groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_LINES = 200
 
 
 class Repair(Value):
-    """One change: the check that asks for it, a sentence, what would change, and how it is done (ToolkitError)."""
+    """One change: the check that asks for it, a sentence, what differs, and the function to apply it (ToolkitError)."""
 
     check: str
     words: str
@@ -37,7 +37,7 @@ class RepairError(ToolkitError):
 
 
 def find_repairs(host: Host, facts: Facts, results: Sequence[Result]) -> list[Repair]:
-    """Return what can be fixed of what the checks found, and change nothing."""
+    """Return the repairs for what the checks found, and change nothing."""
     found = {result.check for result in results if result.finding.state != OK}
     finders = (_refresh_cdi, _make_nodes, _prune, _compile)
     repairs = [repair for find in finders for repair in _try(find, host, facts)]
@@ -48,17 +48,17 @@ def _try(find: Callable[[Host, Facts], Iterator[Repair]], host: Host, facts: Fac
     try:
         return list(find(host, facts))
     except ToolkitError:
-        # What keeps a repair from being planned is a finding already.
+        # A check already reports what prevents this repair.
         return []
 
 
 def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
-    # A spec is written from what the host has, so that has to be right first.
+    # A spec describes the nodes of the host, so they must be right first.
     if facts.gpus.node_problems or not facts.cdi.untrue:
         return
     for wanted in read_all_generate_options(host):
         difference = ""
-        # A file that may not be written keeps no other from being refreshed.
+        # One file that cannot be written does not prevent refreshing the others.
         with suppress(ToolkitError):
             difference = _compare(host, wanted)
         if difference:
@@ -79,7 +79,7 @@ def _make_nodes(host: Host, facts: Facts) -> Iterator[Repair]:
     # A simulated host has no udev, and a user namespace gets its nodes from outside.
     if missing and host.is_this_machine and not facts.kernel.is_user_namespace:
         check = "partitions" if all(problem.is_partition for problem in missing) else "nodes"
-        # All GPUs need /dev/kfd, so each of them has a problem with it.
+        # All GPUs need /dev/kfd, so each of them reports the same problem with it.
         lines = dict.fromkeys(f"+{problem.message}" for problem in missing)
         yield Repair(check=check, words="have udev make missing nodes", difference="\n".join(lines), apply=_trigger)
 

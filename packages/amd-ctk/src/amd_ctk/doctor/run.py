@@ -1,4 +1,4 @@
-"""The checks there are, and what they say about a host: as values, as people read it, and as programs do."""
+"""All checks of doctor, and their results as values, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CHECKS = {
     for found in vars(module).values()
     if isinstance(found, Check)
 }
-# In which order they are shown: from the kernel to the nodes; all others by name.
+# Results are shown in this order, from the kernel to the nodes; those of all other checks follow by name.
 ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes", "partitions", "node-access")
-# Whose checks --engine chooses; what all of them depend on is checked with each.
+# The engines that --engine accepts. Checks that concern all engines run with each of them.
 ENGINES = ("docker", "podman", "containerd", "slurm")
-# Twice the longest.
+# Twice the length of the longest name.
 LONGEST_NAME = 40
-# What `--json` prints is of this version; see schema/doctor.json.
+# The version of the format of `--json`; see schema/doctor.json.
 VERSION = 1
 
 
@@ -38,7 +38,7 @@ class DoctorError(ToolkitError):
 
 
 class Result(Value):
-    """What one check found out, why it matters, and the page that says more."""
+    """What one check found, why it matters, and the documentation page about it."""
 
     check: str
     finding: Finding
@@ -52,7 +52,7 @@ def check_names() -> list[str]:
 
 
 def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
-    """Return what each check has to say; DoctorError for a name that no check has.
+    """Run the checks and return their results; DoctorError for an unknown name.
 
     With an `engine`, checks of the other engines are left out.
     """
@@ -71,13 +71,13 @@ def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = 
 
 
 def require_engine(engine: str) -> None:
-    """Raise DoctorError for the name of an engine that doctor does not know; "" is all of them."""
+    """Raise DoctorError for an engine that doctor does not know; "" means all engines."""
     if engine and engine not in ENGINES:
         raise DoctorError(f"there is no engine {engine}", hint=f"there are {', '.join(ENGINES)}")
 
 
 def format_results(results: Sequence[Result], *, verbose: bool = False) -> str:
-    """Return a line for each check, its fix below it, and the sums."""
+    """Return a line for each check, its fix below it, and the totals."""
     names = max((len(result.check) for result in results), default=0)
     lines = [line for result in results for line in _lines(result, names, verbose=verbose)]
     return "\n".join([*lines, _sums(results)])
@@ -92,7 +92,7 @@ def format_json(results: Sequence[Result]) -> str:
 
 
 def is_healthy(results: Sequence[Result]) -> bool:
-    """Return whether nothing is bad."""
+    """Return whether no finding is bad."""
     return all(result.finding.state != BAD for result in results)
 
 

@@ -1,1 +1,1 @@
-"""What a container would get, and why: the runtime's own decisions with nothing written."""
+"""What a container would get, and why: the runtime's own decisions, without writing anything."""

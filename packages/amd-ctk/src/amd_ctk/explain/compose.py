@@ -1,4 +1,4 @@
-"""Read a service of a Compose file as far as it decides about GPUs."""
+"""Read the parts of a Compose service that decide about GPUs."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_text import one_line
 
 LARGEST_FILE = 4 * 1024 * 1024
-# Of the Go library in Compose: a service may be called n or on.
+# The YAML version of the Go library in Compose: a service may be called n or on.
 COMPOSE_YAML = (1, 2)
 WHOLE = "run 'docker compose config > whole.yaml', and explain whole.yaml"
-# The namespaces of the host that a service can share, and the keys that say so.
+# The namespaces of the host that a service can share, and their keys.
 SHARED = {"pid": "pid", "network": "network_mode", "ipc": "ipc"}
 NOT_ASKED = "{path} belongs to another user, so it was read without asking Docker Compose"
 
 
 def read_service(path: str, name: str, environment: Mapping[str, str], host: Host) -> Container:
-    """Return a service of a Compose file as a container, as the Compose of this machine reads it; ExplainError."""
+    """Return a service of a Compose file as a container, as this machine's Compose reads it; ExplainError."""
     _refuse_remotes(path)
     own = find_own_settings(environment, DOCKER)
     resolved = resolve(path, host)
@@ -49,11 +49,11 @@ def read_service(path: str, name: str, environment: Mapping[str, str], host: Hos
 
 
 def _refuse_remotes(path: str) -> None:
-    """Raise ExplainError for a file that has parts on other machines, which nothing fetches for an explanation."""
+    """Raise ExplainError for a file with parts on other machines, which nothing fetches for an explanation."""
     try:
         remote = find_remote(_read(path))
     except ExplainError:
-        # Compose may read what is not read here.
+        # Compose may be able to read what this parser cannot.
         return
     if remote:
         raise ExplainError(f"{path} has a part at {one_line(remote)}, which is not fetched here", hint=WHOLE)
@@ -109,7 +109,7 @@ def _without_service(path: str, name: str, services: object) -> ExplainError:
 
 
 def _defaults_beside(path: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the file `.env` in the directory of a Compose file, which the caller's own override."""
+    """Return the variables of the file `.env` beside a Compose file; the caller's own override them."""
     file = os.path.join(os.path.dirname(path), ".env")
     return read_variables(file, finder(environment)) if os.path.exists(file) else {}
 
@@ -140,7 +140,7 @@ def _from_files(path: str, service: dict[str, Any], environment: Mapping[str, st
         given = entry if isinstance(entry, dict) else {"path": entry}
         file = os.path.join(os.path.dirname(path), str(given.get("path", "")))
         if given.get("required") is not False or os.path.exists(file):
-            # What an earlier file says can be named in a later one.
+            # A later file can refer to variables of an earlier one.
             found |= read_variables(file, finder(dict(found), environment))
     yield from (f"{name}={value}" for name, value in found.items())
 
@@ -156,19 +156,19 @@ def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> 
         if "=" in entry:
             yield entry
         else:
-            # Without a value here it takes the image's away.
+            # Without a value here, the entry removes the image's variable.
             yield f"{entry}={environment[entry]}" if entry in environment else entry
 
 
 def _devices(service: dict[str, Any]) -> Iterator[str]:
-    """Yield what Compose passes to Docker, which cleans no path of it: of several for one target the last."""
+    """Yield the devices that Compose passes to Docker, with paths as written; the last one of a target counts."""
     mappings = map(_mapping, as_list(service.get("devices")))
     for target, (source, access) in {target: (source, access) for source, target, access in mappings}.items():
         yield source if is_cdi_name(source) else f"{source}:{target}:{access}"
 
 
 def _mapping(device: object) -> tuple[str, str, str]:
-    """Return source, target and access of a device; ExplainError where Compose refuses it."""
+    """Return source, target and access of a device; ExplainError if Compose refuses it."""
     if not isinstance(device, dict):
         source, target, access = [*str(device).split(":", 2), "", ""][:3]
         return source, target or source, access or EVERY_ACCESS
@@ -177,12 +177,12 @@ def _mapping(device: object) -> tuple[str, str, str]:
         raise ExplainError(
             f"the device {one_line(source)} has no target, which Compose requires", hint="write 'target:' below it"
         )
-    # Only the short form has a default: without it no process may open the node.
+    # Only the short form has a default. Without permissions, no process may open the node.
     return source, target, str(device.get("permissions") or "")
 
 
 def _request(reserved: dict[str, Any]) -> str:
-    """Return what Docker makes of `gpus:` and of a reserved device, as behind `--gpus`."""
+    """Return what Docker makes of `gpus:` and of a reserved device, as after `--gpus`."""
     if ids := as_list(reserved.get("device_ids")):
         return f'"device={",".join(map(str, ids))}"'
     count = reserved.get("count", "all")
@@ -191,7 +191,7 @@ def _request(reserved: dict[str, Any]) -> str:
 
 
 def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requests for devices in the order in which Compose passes them: of variables the last counts."""
+    """Return the requests for devices in the order in which Compose passes them, because the last variable counts."""
     found = object_at(service, "deploy", "resources", "reservations").get("devices")
     gpus = service.get("gpus")
     return [*_objects(found), *([{"count": gpus}] if isinstance(gpus, str) else _objects(gpus))]

@@ -1,6 +1,6 @@
-"""The Docker Compose of this machine: what a file comes to, with `extends`, `include`, profiles and overrides.
+"""The Docker Compose of this machine: what it makes of a file, with `extends`, `include`, profiles and overrides.
 
-Also what a version of it does not read, and what of a file lies on other machines, which nothing fetches.
+Also what a version of Compose does not read, and which parts of a file are on other machines. Nothing fetches those.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 SECONDS = 5.0
-# The first that is written in Go, and prints JSON.
+# The first version that is written in Go and prints JSON.
 FIRST = (2,)
-# Files of other machines are named, and not fetched.
+# Compose may name files on other machines, but must not fetch them.
 WITHOUT_REMOTES = ("COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTAL_OCI_REMOTE=false")
-# What Compose merges where it is told no file (DefaultFileNames and DefaultOverrideFileNames of compose-go).
+# What Compose merges if it is given no file (DefaultFileNames and DefaultOverrideFileNames of compose-go).
 USUAL = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 OVERRIDES = tuple(name.replace(".y", ".override.y") for name in ("compose.yml", *USUAL[:1], *USUAL[2:]))
 INSTEAD = "write it below 'deploy:', or install Compose 2.30 or later"
@@ -33,7 +33,7 @@ REMOTE = re.compile(r"(https?|git|ssh|oci)://|git@|github\.com/|\S*\.git(#|$)")
 
 
 class Resolved(Value):
-    """The services of a Compose file as a version of Compose reads them; none where `docker` answers too late."""
+    """The services of a Compose file as a version of Compose reads them; none if `docker` answers too late."""
 
     services: dict[str, Any]
     version: tuple[int, ...]
@@ -49,10 +49,10 @@ class AsRead(Value):
 
 
 def resolve(path: str, host: Host) -> Resolved | None:
-    """Return what Compose makes of a file; None where it is not there or does not answer. ExplainError.
+    """Return what Compose makes of a file; None if it cannot be asked. ExplainError if it refuses the file.
 
-    Root does not ask it about another user's file: run as root it would read what that user chose, and run as that
-    user it would be a program of theirs on root's terminal.
+    Root does not ask Compose about another user's file. Run as root, it would read whatever that user chose; run as
+    that user, it would be the user's program on root's terminal.
     """
     if not host.is_this_machine or not os.path.exists(path) or is_of_another(path) or shutil.which("docker") is None:
         return None
@@ -72,7 +72,7 @@ def resolve(path: str, host: Host) -> Resolved | None:
 
 
 def as_version_reads(service: dict[str, Any], version: tuple[int, ...]) -> AsRead:
-    """Return a service without what this version of Compose leaves out, or hands to Docker so that it refuses."""
+    """Return a service without what this version of Compose leaves out, or has Docker refuse."""
     if version >= FIRST_COMPOSE_WITH_GPUS:
         return AsRead(service=service)
     of_compose = f"Compose {'.'.join(map(str, version))}"
@@ -90,12 +90,12 @@ def as_version_reads(service: dict[str, Any], version: tuple[int, ...]) -> AsRea
 
 
 def is_of_another(path: str) -> bool:
-    """Return whether root calls, and a file belongs to another user."""
+    """Return whether root is the caller and a file belongs to another user."""
     return os.geteuid() == 0 and os.stat(path).st_uid != 0
 
 
 def find_remote(tree: dict[str, Any]) -> str:
-    """Return the first part of a Compose file that is on another machine, "" for none."""
+    """Return the first part of a Compose file that is on another machine, "" if none is."""
     services = tree.get("services")
     extended = map(_extended, services.values()) if isinstance(services, dict) else ()
     included = (
@@ -106,7 +106,7 @@ def find_remote(tree: dict[str, Any]) -> str:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the entries of what may stand alone, or not at all."""
+    """Return the entries of a list, a single value as one entry, and None as no entries."""
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
 
 

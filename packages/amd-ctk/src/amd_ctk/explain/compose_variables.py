@@ -1,6 +1,6 @@
 """Variables as Compose reads them: `$NAME` in its files, and files of variables with quotes, `export` and comments.
 
-The rules are those of the library in Compose 2 (compose-go's `template` and `dotenv`); a test holds them against what
+The rules are those of the library in Compose 2 (compose-go's `template` and `dotenv`). A test compares them with what
 Compose made of some hundred files.
 """
 
@@ -15,18 +15,18 @@ from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.unknown_gpus import shown
 
-# $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar. Words may have variables of their
-# own, so that the innermost is replaced first.
+# $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar. Words may contain variables, so the
+# innermost variable is replaced first.
 VARIABLE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?)([-?+])([^${}]*))?\})", re.ASCII)
-# What stands for a value while the words around it are read; no YAML has a zero byte.
+# Stands for a value while the words around it are read; YAML contains no zero bytes.
 KEPT = re.compile(r"\0(\d+)\0")
 DEEPEST = 20
-# Of variables.
+# The limit of a file of variables.
 LARGEST_FILE = 1024 * 1024
 EXPORT = re.compile(r"export(?=\s)")
 BLANKS = "\t\v\f\r \x85\xa0"
 BLANK = re.compile(f"[{BLANKS}]*")
-# Blanks, lines' ends and comments.
+# Blanks, ends of lines and comments.
 BETWEEN = re.compile(r"(?:\s|#[^\n]*)*")
 QUOTED = {quote: re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL) for quote in ("'", '"')}
 NAME_SIGNS = "_.-[]"
@@ -35,7 +35,7 @@ ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v"
 
 
 def expand_text(text: str, find: Callable[[str], str | None]) -> str:
-    """Replace variables from the inside out: what one stands for is not looked at again; ExplainError."""
+    """Replace variables from the inside out; values are not expanded again. ExplainError."""
     values: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def expand_text(text: str, find: Callable[[str], str | None]) -> str:
 
 
 def read_variables(path: str, find: Callable[[str], str | None]) -> dict[str, str]:
-    """Return the variables of a file; `find` gives what `$NAME` and names without a value stand for; ExplainError."""
+    """Return the variables of a file; `find` gives the values of `$NAME` and of names without a value; ExplainError."""
     try:
         text = read_plain_file(path, largest=LARGEST_FILE)[0].decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +65,7 @@ def read_variables(path: str, find: Callable[[str], str | None]) -> dict[str, st
 
 
 def parse_variables(text: str, find: Callable[[str], str | None]) -> dict[str, str]:
-    """Return the variables of a text; ExplainError where Compose refuses it."""
+    """Return the variables of a text; ExplainError if Compose refuses it."""
     text = text.removeprefix("\ufeff")
     place = _skip(BETWEEN, text, 0)
     found: dict[str, str] = {}
@@ -87,7 +87,7 @@ def parse_variables(text: str, find: Callable[[str], str | None]) -> dict[str, s
 
 def _restored(text: str, values: Sequence[str]) -> str:
     by_number = dict(enumerate(values))
-    # A file may have zero bytes of its own.
+    # A file may contain zero bytes itself.
     return KEPT.sub(lambda match: by_number.get(int(match[1]), match[0]), text)
 
 
@@ -108,12 +108,12 @@ def _value_of(match: re.Match[str], find: Callable[[str], str | None]) -> str:
 
 def _skip(what: re.Pattern[str], text: str, place: int) -> int:
     match = what.match(text, place)
-    # Behind the end of the text a pattern matches at its end.
+    # Past the end of the text, a pattern matches at the end.
     return max(place, match.end()) if match else place
 
 
 def _take_name(text: str, place: int) -> tuple[str, bool, int]:
-    """Return a name, whether a value follows, and where; a name alone in its line takes the caller's value."""
+    """Return a name, whether a value follows, and where. A name alone in its line takes the caller's value."""
     start = _skip(BLANK, text, _skip(EXPORT, text, place)) if EXPORT.match(text, place) else place
     for end in range(start, len(text)):
         letter = text[end]
@@ -125,7 +125,7 @@ def _take_name(text: str, place: int) -> tuple[str, bool, int]:
         if letter not in BLANKS and letter not in NAME_SIGNS and not letter.isalnum():
             line = text[start:].partition("\n")[0]
             raise ExplainError(f"{shown(letter)} stands in the name {shown(line)}")
-    # Of a name alone at the end of a file without a line's end Compose makes the value of no name.
+    # For a name alone at the end of a file without a final newline, Compose reads a value with an empty name.
     return "", True, start
 
 
@@ -146,5 +146,5 @@ def _take_value(text: str, place: int, find: Callable[[str], str | None]) -> tup
 
 
 def finder(*mappings: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Return a function that finds a variable in the first of these that has it."""
+    """Return a function that finds a variable in the first of these mappings that has it."""
     return lambda name: next((mapping[name] for mapping in mappings if name in mapping), None)

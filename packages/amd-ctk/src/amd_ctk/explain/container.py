@@ -1,4 +1,4 @@
-"""A container as its user describes it, before an engine has made anything of it."""
+"""A container as its user describes it, before an engine has processed it."""
 
 from __future__ import annotations
 
@@ -12,65 +12,66 @@ from amdgpu_discovery.value import Value
 
 
 class Container(Value):
-    """What of a `docker run`, a Compose service or a list of variables decides about GPUs."""
+    """The parts of a `docker run`, a Compose service or a list of variables that decide about GPUs."""
 
-    # Who is told: "docker", "podman" or another engine's name; "" for the AMD runtime itself.
+    # "docker", "podman" or another engine's name; "" for the AMD runtime itself.
     engine: str = ""
-    # What the command of that engine has in front of `run`, as far as it is asked with it.
+    # Options of the engine's command in front of `run` that questions to the engine repeat.
     engine_options: tuple[str, ...] = ()
-    # NAME=VALUE, in the order in which they are given; a NAME alone takes the image's variable away.
+    # NAME=VALUE in the given order; a NAME alone removes the image's variable.
     environment: tuple[str, ...] = ()
-    # What the image sets, as far as that is known.
+    # The variables of the image, as far as they are known.
     image_environment: tuple[str, ...] = ()
-    # Of Podman: variables of the image that are left out, whether all are, and the caller's own that are passed on.
+    # For Podman: variables of the image that are left out, whether all are, and the caller's variables that are passed
+    # on.
     unset: tuple[str, ...] = ()
     unset_all: bool = False
     host_environment: tuple[str, ...] = ()
-    # As behind --device: PATH[:PATH[:ACCESS]], or the qualified name of a CDI device.
+    # As after --device: PATH[:PATH[:ACCESS]], or the qualified name of a CDI device.
     devices: tuple[str, ...] = ()
-    # As behind --device-cgroup-rule.
+    # As after --device-cgroup-rule.
     device_rules: tuple[str, ...] = ()
-    # As behind each --gpus.
+    # As after each --gpus.
     gpus: tuple[str, ...] = ()
     # "" for the engine's default.
     runtime: str = ""
-    # The directory of the caller's own settings, which engines read that run without root; "" for those of root.
+    # The directory of the caller's own settings, which rootless engines read; "" for an engine of root.
     own_settings: str = ""
     privileged: bool = False
-    # What `--cap-add` adds, without CAP_.
+    # As after --cap-add, without CAP_.
     capabilities: tuple[str, ...] = ()
     user: str = ""
     groups: tuple[str, ...] = ()
-    # What gives the container a user namespace of its own, "" where nothing does.
+    # The option that gives the container its own user namespace, "host" for the host's, "" for the engine's default.
     user_namespace: str = ""
-    # Of "pid", "network" and "ipc", those that it shares with the host.
+    # Those of "pid", "network" and "ipc" that the container shares with the host.
     host_namespaces: tuple[str, ...] = ()
     image: str = ""
-    # Whether the engine gave no answer: then it is not asked again, because one that hangs is waited for.
+    # Whether the engine did not answer. It is then not asked again, because waiting for a hung engine takes long.
     is_engine_silent: bool = False
-    # Whether the environment has what the image sets.
+    # Whether the variables of the image are known.
     is_image_known: bool = False
-    # Options that can change what the container gets, and are not read.
+    # Options that are not read, but can change what the container gets.
     unread: tuple[str, ...] = ()
-    # Why what calls the engine does not start it, and what it leaves out.
+    # Why the engine or its caller refuses the container, and what Compose leaves out.
     refusals: tuple[ToolkitError, ...] = ()
     problems: tuple[str, ...] = ()
-    # How it was read, where that differs from what its engine makes of it.
+    # Remarks on how the container was read, for example if its engine may read it differently.
     notes: tuple[str, ...] = ()
 
     @property
     def is_rootless(self) -> bool:
-        """Return whether its engine runs without root."""
+        """Return whether the container's engine runs without root."""
         return bool(self.own_settings)
 
     @property
     def variables(self) -> list[str]:
-        """Return the environment that the engine makes of all that is given, NAME=VALUE."""
+        """Return the environment that the engine makes of all these variables, NAME=VALUE."""
         return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
 
 
 def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, before: Sequence[str] = ()) -> str:
-    """Return where an engine that runs without root has its caller's settings; "" for one of root, or if not said.
+    """Return where a rootless engine has its caller's settings; "" for an engine of root, or if that is unknown.
 
     `before` are the words in front of the command.
     """
@@ -78,13 +79,13 @@ def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, befo
 
 
 def settings_of(environment: Mapping[str, str]) -> str:
-    """Return where engines without root, and other programs, have the settings of a user with this environment."""
+    """Return where rootless engines and other programs keep the settings of a user with this environment."""
     home = environment.get("HOME", "")
     return environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
 
 
 def _join_as_docker(container: Container) -> list[str]:
-    """Return what the user gives, twice where it is given twice, and what of the image that leaves."""
+    """Return the user's variables, duplicates included, and those of the image that the user does not name."""
     named = {entry.partition("=")[0] for entry in container.environment}
     image = (entry for entry in container.image_environment if entry.partition("=")[0] not in named)
     return [*image, *(entry for entry in container.environment if "=" in entry)]
@@ -98,6 +99,6 @@ def _join_as_podman(container: Container) -> list[str]:
 
 
 class ExplainError(ToolkitError):
-    """A container that cannot be explained: its words, its file or its engine cannot be read."""
+    """A container that cannot be explained, because its words, its file or its engine cannot be read."""
 
     exit_code = 2

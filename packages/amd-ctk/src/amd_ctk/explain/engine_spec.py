@@ -1,6 +1,6 @@
 """What an engine writes into a container's spec before the runtime sees it, as far as GPUs are concerned.
 
-A test holds it against what Docker and Podman of several releases write for the same command lines.
+A test compares it with what Docker and Podman of several releases write for the same command lines.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-# Of JSON: a spec, a node, a rule.
+# JSON: a spec, a node or a rule.
 Tree = dict[str, Any]
 Made = TypeVar("Made")
-# What Docker refuses in a container with a user namespace, by the option.
+# What Docker refuses in a container with a user namespace, by option.
 INCOMPATIBLE = {
     "--privileged": "privileged mode is incompatible with user namespaces",
     "--pid=host": "cannot share the host PID namespace when user namespaces are enabled",
     "--network=host": "cannot share the host's network namespace when user namespaces are enabled",
     "--ipc=host": 'error mounting "mqueue" to rootfs at "/dev/mqueue"',
 }
-# Of a node in a spec.
+# The keys of a node in a spec.
 ACCESS = ("fileMode", "uid", "gid")
 RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
-# Podman takes a major number alone, and any letters or none.
+# Podman also takes a major number alone, and any letters or none.
 PODMAN_RULE = re.compile(r"([acb]) ([0-9]+|\*)(?::([0-9]+|\*))? ([rwm]*)")
-# Of a user or group, in digits.
+# The digits of a user or group id.
 LONGEST_ID = 10
-# Of a device, in digits.
+# The digits of a device number.
 LONGEST_NUMBER = 20
 
 
 class CdiEdits(Value):
-    """The nodes of a CDI device with their access, its variables, and its hooks."""
+    """What a CDI device adds: nodes with their access, variables, and hooks."""
 
     nodes: tuple[Tree, ...] = ()
     environment: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def _capabilities(container: Container) -> list[str]:
 
 
 def _user(container: Container) -> Tree:
-    """Return the user and the groups as far as they are numbers; which numbers names have is in the image."""
+    """Return the user and the groups that are numbers; only the image knows the numbers of names."""
     uid, _, gid = container.user.partition(":")
     found: Tree = {"uid": number_of_id(uid)} if number_of_id(uid) is not None else {}
     if number_of_id(gid or "x") is not None or uid in ("", "root", "0"):
@@ -118,14 +118,14 @@ def _user(container: Container) -> Tree:
 
 
 def number_of_id(word: str) -> int | None:
-    """Return the number that a user or group is, None for a name that only the image knows."""
+    """Return the number of a user or group, None for a name that only the image knows."""
     if word in ("", "root"):
         return 0
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else None
 
 
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:
-    """Return the nodes of the host and the rules that a container is given without CDI."""
+    """Return the nodes of the host and the rules that a container gets without CDI."""
     engine, asked = container.engine, [device for device in container.devices if not is_cdi_name(device)]
     nodes: list[Tree] = []
     rules: list[Tree] = []
@@ -139,7 +139,7 @@ def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) 
 
 
 def _tried(act: Callable[[str], Made], words: Iterable[str], refusals: list[ToolkitError]) -> Iterator[Made]:
-    """Yield what is made of each word, and note the refusals of the others."""
+    """Yield the result for each word, and collect the refusals."""
     for word in words:
         try:
             yield act(word)
@@ -148,10 +148,10 @@ def _tried(act: Callable[[str], Made], words: Iterable[str], refusals: list[Tool
 
 
 def _find_every_node(asked: Iterable[str], container: Container, host: Host) -> list[Tree]:
-    """Return all nodes of GPUs, to which a privileged container's one rule opens it, and those under other names.
+    """Return all GPU nodes, which the only rule of a privileged container allows, and mapped ones under other names.
 
-    Those that the runtime made for user namespaces are nodes in /dev, too.
-    Podman 4 gives a privileged container no node under another name.
+    The nodes that the runtime made for user namespaces are in /dev too. Podman 4 gives a privileged container no node
+    under another name.
     """
     engine = container.engine
     nodes = [node for path in (KFD_PATH, DRI, PRIVATE_NODES) for node in find_nodes(path, host)]
@@ -163,7 +163,7 @@ def _find_every_node(asked: Iterable[str], container: Container, host: Host) -> 
 
 
 def _find_device(asked: str, engine: str, host: Host) -> tuple[list[Tree], str]:
-    """Return the nodes that are passed for `--device`, and what may be done with them; ToolkitError for none."""
+    """Return the nodes that `--device` passes, and the access to them; ToolkitError if there are none."""
     mapping = parse_mapping(asked, engine)
     nodes = find_mapped(mapping, engine, host)
     if not nodes:
@@ -172,7 +172,7 @@ def _find_device(asked: str, engine: str, host: Host) -> tuple[list[Tree], str]:
 
 
 def _parse_rule(text: str, engine: str) -> Tree:
-    """Return a rule as behind --device-cgroup-rule; for a * Docker writes -1, and Podman nothing. ToolkitError."""
+    """Return a rule as after --device-cgroup-rule; ToolkitError. Docker writes * as -1, and Podman leaves it out."""
     found = (PODMAN_RULE if engine == PODMAN else RULE).fullmatch(text)
     if not found:
         raise ToolkitError(f"--device-cgroup-rule {text!r}: this is not a rule", hint="write it as 'c 226:* rwm'")
@@ -193,7 +193,7 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
     names = [*filter(is_cdi_name, container.devices)]
     if not names:
         return []
-    # Asked once: an engine that hangs is waited for.
+    # Ask only once, because waiting for a hung engine takes long.
     version = find_version(container, host)
     if refusal := find_cdi_refusal(container, version, host):
         refusals.append(refusal)
@@ -203,15 +203,15 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
 
 
 def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Made], str]) -> list[Made]:
-    """Return entries with those of CDI devices, each of which replaces the ones of its key."""
+    """Return entries with those of CDI devices, which replace entries with the same key."""
     later = {key(entry): entry for entry in more}
     return [*(entry for entry in entries if key(entry) not in later), *later.values()]
 
 
 def _find_edits(asked: str, host: Host, latest: str) -> CdiEdits:
-    """Return what the device of a qualified name adds; ToolkitError where the engine does not find the name.
+    """Return what the CDI device of a qualified name adds; ToolkitError if the engine does not find the name.
 
-    `latest` is the latest version of a spec that the engine reads, "" where that is not known.
+    `latest` is the latest version of a spec that the engine reads, "" if that is unknown.
     """
     directories = read_spec_files(host)
     read = [[file for file in files if not _is_later(file, latest)] for files in directories]
@@ -256,7 +256,7 @@ def _nodes(listed: Iterable[Tree], host: Host) -> Iterator[Tree]:
             access = {key: node[key] for key in ACCESS if isinstance(node.get(key), int)}
             yield {"path": path, "type": "c", "major": node["major"], "minor": node["minor"], **access, **permissions}
         else:
-            # Where a CDI spec says no mode, engines make the node 0666.
+            # If a CDI spec has no mode, engines make the node 0666.
             for found in find_nodes(str(node.get("hostPath") or path), host):
                 kept = {key: value for key, value in found.items() if key not in ACCESS}
                 yield {**kept, "path": path, **permissions}

@@ -1,4 +1,4 @@
-"""Which runtime an engine would call for a container, and what it makes of `--gpus`."""
+"""Which runtime an engine would call for a container, and how it translates `--gpus`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# Where Podman reads its configuration, the strongest last.
+# Podman's configuration files, the strongest last.
 CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
-# Below a user's own settings; root may read them too.
+# Below a user's own settings, which root may read too.
 OWN_CONF = "containers/containers.conf"
 MOST_DROP_INS = 32
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 AMD = "amd"
-# Which Podman looks for without being told where.
+# Podman finds these without configuration.
 RUNTIMES_OF_PODMAN = frozenset(
     ("crun", "crun-wasm", "crun-vm", "kata", "krun", "ocijail", "runc", "runj", "runsc", "youki")
 )
@@ -34,7 +34,7 @@ CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
     "podman": "run 'sudo amd-ctk runtime configure --runtime=podman'",
 }
-# Of `--gpus`; "" is the first that serves GPUs.
+# Drivers of `--gpus`; "" is the first that serves GPUs.
 CDI_DRIVER = "cdi"
 AMD_DRIVERS = ("", "amd")
 AMD_CAPABILITIES = frozenset(("gpu", "amd"))
@@ -43,18 +43,18 @@ VERSION_WORDS = {"docker": ("version", "--format", "{{.Server.Version}}"), "podm
 
 
 class RuntimeView(Value):
-    """The runtime that an engine calls for a container: is it amd-container-runtime, and if not, why."""
+    """The runtime that an engine calls for a container: whether it is amd-container-runtime, and if not, why."""
 
     is_amd_runtime: bool
     problem: str = ""
-    # "amd" for ours, "" where the engine's files do not say it.
+    # "amd" for the AMD runtime, "" if the engine's files name none.
     name: str = ""
     # Why the engine does not start the container at all.
     refusal: ToolkitError | None = None
 
 
 def find_runtime(container: Container, host: Host) -> RuntimeView:
-    """Return which runtime a container would run under, as the engine's files on this host have it."""
+    """Return the runtime that a container would run under, according to the engine's files on this host."""
     if not container.engine:
         return RuntimeView(is_amd_runtime=True)
     names, amd_names, default = _read_runtimes(container, host)
@@ -72,7 +72,7 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
 
 
 def without_runtime(engine: str, own_settings: str = "") -> ToolkitError:
-    """Return why a container under --runtime=amd does not start where its engine has no such runtime."""
+    """Return why a container with --runtime=amd does not start if its engine has no such runtime."""
     usual = CONFIGURE.get(engine, CONFIGURE["docker"])
     hint = _configure_own(own_settings) if own_settings and engine == DOCKER else usual
     return ToolkitError(f"{engine} has no runtime amd", hint=hint)
@@ -96,7 +96,7 @@ def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
 
 def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[str], str]:
     """Return the names of the runtimes in an engine's files, those of the AMD runtime, and the default runtime."""
-    # Podman's configuration needs a library that takes as long to load as all else here.
+    # The library for Podman's configuration takes as long to load as everything else here.
     from amd_ctk.engines import podman
 
     is_podman = container.engine == PODMAN
@@ -113,7 +113,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
 
 
 def podman_files(host: Host, own_settings: str) -> list[str]:
-    """Return where Podman reads its configuration, the strongest last; `own_settings` is "" where it runs as root."""
+    """Return Podman's configuration files, the strongest last; `own_settings` is "" if root runs Podman."""
     files = [*CONTAINERS_CONF, *_drop_ins(host, CONTAINERS_CONF_D)]
     if not own_settings:
         return files
@@ -126,7 +126,7 @@ def _drop_ins(host: Host, directory: str) -> list[str]:
 
 
 def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], str]:
-    """Return the program of each runtime, by its name, and the default runtime."""
+    """Return the program of each runtime by name, and the default runtime."""
     try:
         document = engine.read(host.read(path).decode())
         layout = engine.find_layout(document)
@@ -136,11 +136,11 @@ def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], s
 
 
 def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host) -> ToolkitError | None:
-    """Return why the engine, of a version, refuses every CDI device, None where it takes them; Podman always does."""
+    """Return why an engine of this version refuses every CDI device, None if it takes them, as Podman always does."""
     if container.engine != DOCKER:
         return None
     own = container.own_settings
-    # Where the engine is not known it is taken for a new one.
+    # An unknown engine counts as a new one.
     setting = _read_setting(_docker_file(own), docker.LAYOUT.cdi or (), host)
     if docker.has_cdi_on(version or docker.FIRST_GPUS_BY_CDI, setting if isinstance(setting, bool) else None):
         return None
@@ -167,7 +167,7 @@ def _read_setting(path: str, keys: tuple[str, ...], host: Host) -> object:
 
 
 def translate_gpus(container: Container, host: Host) -> Container:
-    """Return a container as the engine of this machine, or where that is not known a new one, passes `--gpus` on."""
+    """Return a container with `--gpus` as this machine's engine passes it on; an unknown engine counts as a new one."""
     version = find_version(container, host) if container.gpus else ()
     if container.gpus and not version:
         container = container.replace(is_engine_silent=True)
@@ -213,7 +213,7 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
     notes = [f"--gpus {asked} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
     if not version:
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
-    # Docker adds it to what it has made of image and command line, so that the image's own stays too.
+    # Docker adds this after it has merged image and command line, so the image's own variable stays too.
     environment = (*container.variables, f"AMD_VISIBLE_DEVICES={devices}")
     return _noted(container, *notes).replace(environment=environment, image_environment=())
 
@@ -230,7 +230,7 @@ def _noted(container: Container, *notes: str) -> Container:
 def _require_driver(
     container: Container, request: GpusRequest, asked: str, version: tuple[int, ...], host: Host
 ) -> None:
-    """Raise ToolkitError where no driver of this Docker serves a request."""
+    """Raise ToolkitError if no driver of this Docker serves a request."""
     if request.driver == CDI_DRIVER:
         if refusal := find_cdi_refusal(container, version, host):
             raise refusal
@@ -246,17 +246,17 @@ def _require_driver(
 
 
 def _resolves_by_cdi(host: Host) -> bool:
-    """Return whether Docker takes AMD's devices; where there are some of NVIDIA too it takes none of AMD."""
+    """Return whether Docker uses AMD's CDI devices; it uses none of them if there are any of NVIDIA."""
     kinds = {device.name.partition("=")[0] for device in resolve_devices(read_spec_files(host))}
     return KIND in kinds and "nvidia.com/gpu" not in kinds
 
 
 def find_version(container: Container, host: Host) -> tuple[int, ...]:
-    """Return the version of the engine on this machine, () where it is not known or another host is simulated."""
+    """Return the version of the engine on this machine, () if it is unknown or the host is simulated."""
     engine = container.engine
     if not host.is_this_machine or engine not in VERSION_WORDS or container.is_engine_silent:
         return ()
-    # At these words alone Podman does not set itself up.
+    # For these words, Podman does not set itself up.
     return parse_version(ask([engine, *container.engine_options, *VERSION_WORDS[engine]], seconds=SECONDS).output)
 
 
@@ -265,7 +265,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _devices_of(request: GpusRequest) -> str:
-    """Return what Docker writes into AMD_VISIBLE_DEVICES."""
+    """Return the value that Docker writes into AMD_VISIBLE_DEVICES."""
     if request.devices:
         return ",".join(request.devices)
     if request.count < 0:

@@ -1,4 +1,4 @@
-"""Files of variables as behind `--env-file`, as Docker and Podman each read them."""
+"""Files of variables as after `--env-file`, as Docker and Podman each read them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
 
 LARGEST_FILE = 1024 * 1024
-# Of Go's bufio.Scanner, with which both engines read lines.
+# The limit of Go's bufio.Scanner, with which both engines read lines.
 LONGEST_LINE = 64 * 1024 - 1
 BOM = "\ufeff"
-# What Podman takes away in front of a name; Docker takes all that Unicode has for white space.
+# What Podman strips in front of a name; Docker strips all white space of Unicode.
 PODMAN_BLANKS = " \t\n\v\f\r"
 
 
 def read_env_file(path: str, *, engine: str = DOCKER) -> Iterator[str]:
     """Yield the variables of a file as an engine reads it; ExplainError."""
     try:
-        # What the caller names may be the pipe of <(command).
+        # The caller may name the pipe of <(command).
         read = read_file(path, largest=LARGEST_FILE)
-        # Podman passes other bytes on.
+        # Podman passes on bytes that are not UTF-8.
         text = read.decode(errors="replace" if engine == PODMAN else "strict")
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else error
@@ -62,7 +62,7 @@ def _of_podman(line: str, path: str) -> Iterator[str]:
 
 
 def podman_variables(entry: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield NAME=VALUE; a name alone takes the caller's value where there is one, NAME* all that begin like that."""
+    """Yield NAME=VALUE. A name alone takes the caller's value, if any; NAME* takes all names that begin so."""
     name = entry.lstrip(PODMAN_BLANKS)
     if "=" in name:
         yield name
@@ -73,7 +73,7 @@ def podman_variables(entry: str, environment: Mapping[str, str]) -> Iterator[str
 
 
 def every_variable(environment: Mapping[str, str], beginning: str) -> tuple[str, ...]:
-    """Return the variables whose names begin like that, NAME=VALUE."""
+    """Return the variables whose names begin so, as NAME=VALUE."""
     return tuple(f"{name}={value}" for name, value in environment.items() if name.startswith(beginning))
 
 

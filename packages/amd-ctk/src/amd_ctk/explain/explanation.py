@@ -1,4 +1,4 @@
-"""All that there is to say of one container's request, as a value."""
+"""The explanation of one container's request, as a value."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from amdgpu_discovery.value import Value
 
 
 class Explanation(Value):
-    """What each variable means, what the container gets, and what is in the way."""
+    """What each variable means, what the container gets, and what prevents it."""
 
     lines: tuple[Meaning, ...]
     plan: Plan
     # In the order in which HIP counts them.
     hip_gpus: tuple[GpuLocation, ...] = ()
     notes: tuple[str, ...] = ()
-    # What has no effect, or not the one that was meant.
+    # What has no effect, or not the intended one.
     problems: tuple[str, ...] = ()
 
     # The GPUs whose nodes programs inside may open.
     usable: tuple[GpuLocation, ...] = ()
-    # A container that asks for GPUs starts without one that it can use.
+    # Whether a container that asks for GPUs starts without one that it can use.
     lacks_gpus: bool = False
 
     @property
@@ -51,7 +51,7 @@ class Explanation(Value):
 
 
 def explain_container(container: Container, host: Host) -> Explanation:
-    """Return what a container that is described in words would get; ToolkitError where the host cannot be read."""
+    """Return what a container that is described in words would get; ToolkitError if the host cannot be read."""
     container = translate_gpus(container, host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
@@ -67,7 +67,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
     notes = [*container.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
     if container.engine == DOCKER and hidden_numbers(find_located(host)):
-        # Its daemon is not in the cgroup of who calls it.
+        # The daemon is not in the cgroup of its caller.
         notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
     asks = _asks(container) or bool(container.gpus) or bool(container.problems)
     lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus or explanation.problems))
@@ -81,7 +81,8 @@ def explain_spec(
 ) -> Explanation:
     """Return what the runtime would do with a container of this spec; SettingsError, SpecError.
 
-    `container` is what an engine made the spec of, where that is known; id and `root` are those of one that runs.
+    `container` is the description of which an engine made the spec, if known. `container_id` and `root` are those of a
+    running container.
     """
     plan = preview_start(spec, host, read_settings(host), container_id=container_id, root=root)
     return _explain(plan, spec, host, container)
@@ -93,7 +94,7 @@ def _explain(
     if container and container.privileged:
         plan = with_host_nodes(plan, find_located(host))
     usable = find_usable(plan, container, host) if container else UsableGpus(gpus=tuple(plan.gpus))
-    # Without the filters that are taken out.
+    # The plan's environment lacks the filters that the runtime removes.
     entries = plan.spec.get("process", {}).get("env") or []
     inside = look_inside(usable.gpus, dict(entry.partition("=")[::2] for entry in entries))
     lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host), is_read=is_read)
@@ -108,7 +109,7 @@ def _explain(
 
 
 def _locate_for(plan: Plan, host: Host) -> list[GpuLocation]:
-    """Return the GPUs that a container may name: those of its job, where it belongs to one."""
+    """Return the GPUs that a container may name: those of its job if it belongs to one."""
     located = find_located(host)
     if plan.request is None or plan.request.job is None or plan.refusals:
         return located
@@ -131,7 +132,7 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
 
 
 def _check_image(plan: Plan, host: Host) -> Plan:
-    """Return the plan with what the hook of a CDI spec says of the container's image."""
+    """Return the plan with what the hook of a CDI spec reports about the container's image."""
     try:
         notes = check_image(host, plan.spec, plan.gpus, setting=read_settings(host).image_requirements)
     except RequirementError as error:
@@ -147,7 +148,7 @@ def _asks(container: Container) -> bool:
 
 
 def _notes_of_health(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
-    """Return which of the GPUs that a container gets are sick or suspect, and why."""
+    """Return which of a container's GPUs are sick or suspect, and why."""
     if not gpus:
         return []
     limits = read_settings(host).choice_rules().limits

@@ -1,4 +1,4 @@
-"""The device nodes of the host that an engine passes for `--device`, as Docker and Podman each read it."""
+"""The host's device nodes that an engine passes for `--device`, as Docker and Podman each read it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
-# What engines leave out below a directory (GetDevices of opencontainers' libcontainer/devices).
+# What engines skip below a directory (GetDevices of opencontainers' libcontainer/devices).
 SKIPPED = frozenset(("pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"))
-# /dev of a large server has some thousands; the root directory has /proc and /sys below it.
+# /dev of a large server has some thousands of files. The root directory has /proc and /sys below it.
 MOST_FILES = 10_000
-# Where nothing is said.
+# The default.
 EVERY_ACCESS = "rwm"
 
 
 class DeviceMapping(Value):
-    """A node or a directory of the host, where it is in the container, and what may be done with it."""
+    """A node or a directory of the host, its path in the container, and the access to it."""
 
     source: str
     target: str
@@ -33,8 +33,8 @@ class DeviceMapping(Value):
 
 
 def parse_mapping(asked: str, engine: str) -> DeviceMapping:
-    """Return what `--device SOURCE[:TARGET][:ACCESS]` says."""
-    # Docker cleans the last path only, and none where all three parts are given.
+    """Parse `--device SOURCE[:TARGET][:ACCESS]`."""
+    # Docker cleans only the last path, and none if all three parts are given.
     clean = str if engine == PODMAN else posixpath.normpath
     source, *rest = asked.split(":", 2)
     if not rest:
@@ -54,14 +54,14 @@ def is_cdi_name(asked: str) -> bool:
 
 
 def is_access(word: str) -> bool:
-    """Return whether a word says what may be done with a node."""
+    """Return whether a word is an access to a node, such as "rw"."""
     return bool(word) and set(word) <= set(EVERY_ACCESS) and len(set(word)) == len(word)
 
 
 def find_mapped(mapping: DeviceMapping, engine: str, host: Host) -> list[dict[str, Any]]:
-    """Return the node at the source of a mapping, or those below it, as they are in the container; [] for none."""
+    """Return the nodes at or below the source of a mapping, with their paths in the container; [] if there are none."""
     if engine == PODMAN:
-        # From the caller's directory.
+        # Relative to the caller's directory.
         mapping = mapping.replace(source=os.path.join(os.getcwd(), mapping.source))
     source = posixpath.normpath(mapping.source)
     if mapping.source.endswith("/") and not os.path.isdir(host.path(source)):
@@ -73,7 +73,7 @@ def find_mapped(mapping: DeviceMapping, engine: str, host: Host) -> list[dict[st
 def find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:
     """Yield the device node at a path, or those below a directory, as engines pass them.
 
-    ToolkitError for a directory with more files than `MOST_FILES`.
+    ToolkitError if the directory has more than `MOST_FILES` files.
     """
     for count, each in enumerate(_find_files(path, host)):
         if count == MOST_FILES:
@@ -91,7 +91,7 @@ def find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:
 
 
 def _find_files(path: str, host: Host) -> Iterator[str]:
-    """Yield a path, or the files below it where it is a directory, in which engines follow no link."""
+    """Yield a path or, if it is a directory, the files below it; there, engines follow no links."""
     top = host.path(path)
     if not os.path.isdir(top):
         yield path
@@ -103,7 +103,7 @@ def _find_files(path: str, host: Host) -> Iterator[str]:
 
 
 def _stat(path: str, host: Host) -> os.stat_result | None:
-    """Return what a path leads to, None where it is too long, loops, or may not be looked at."""
+    """Return the status of what a path leads to, None if it is too long, loops, or may not be read."""
     try:
         return host.stat(path)
     except OSError:
@@ -111,7 +111,7 @@ def _stat(path: str, host: Host) -> os.stat_result | None:
 
 
 def _inside(path: str, mapping: DeviceMapping, engine: str) -> str:
-    """Return where the node of a path is in the container; Docker replaces the source's letters, whatever is behind."""
+    """Return the path of a node in the container. Docker replaces the source as plain text, whatever follows it."""
     if path == posixpath.normpath(mapping.source):
         return mapping.target
     if engine == PODMAN:
@@ -122,7 +122,7 @@ def _inside(path: str, mapping: DeviceMapping, engine: str) -> str:
 def _read_number(path: str, found: os.stat_result, host: Host) -> tuple[int, int] | None:
     if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
         return os.major(found.st_rdev), os.minor(found.st_rdev)
-    # A simulated host has plain files for nodes: their names and sysfs tell the numbers.
+    # A simulated host has plain files as nodes, so names and sysfs give the numbers.
     name = os.path.basename(path)
     digits = name.lstrip("abcdefghijklmnopqrstuvwxyzD")
     if path.startswith(f"{DRI}/") and digits.isdecimal():

@@ -1,4 +1,4 @@
-"""Read a container of a pod as far as it decides about GPUs, as `podman kube play` does."""
+"""Read the parts of a pod's container that decide about GPUs, as `podman kube play` does."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from amdgpu_discovery.plain_text import one_line
 Tree = dict[str, Any]
 
 LARGEST_FILE = 4 * 1024 * 1024
-# Every document has it, and no Compose file.
+# Every Kubernetes document has this, and no Compose file.
 OF_KUBERNETES = re.compile(r'^apiVersion[ \t]*:|"apiVersion"[ \t]*:', re.MULTILINE)
 BETWEEN_DOCUMENTS = re.compile(r"^---(?=\s|$).*\n?", re.MULTILINE)
 MOST_DOCUMENTS = 100
-# Whose pods stand in a template.
+# Kinds with a template that contains the pod.
 WITH_TEMPLATE = ("Deployment", "DaemonSet", "Job")
-# Not started by Podman 4.
+# Kinds that Podman 4 does not start.
 SINCE_FIVE = ("DaemonSet", "Job")
-# Of Podman: limits that name devices, and variables that win over those of a ConfigMap.
+# Since these versions of Podman, limits name devices, and a container's own variables override those of a ConfigMap.
 SINCE_LIMITS = (5, 4)
 SINCE_OWN_VARIABLES_COUNT = (5, 8)
 OF_NODE = "podman.io/device="
@@ -39,12 +39,12 @@ OF_GPU_NODES = re.compile(r"/dev(/dri(/.*)?|/kfd)?/?")
 
 
 def is_kube_file(path: str) -> bool:
-    """Return whether a file describes pods and no Compose services; ExplainError where it cannot be read."""
+    """Return whether a file describes pods and not Compose services; ExplainError if it cannot be read."""
     return bool(OF_KUBERNETES.search(_read_text(path)))
 
 
 def read_pod(path: str, name: str, host: Host) -> Container:
-    """Return a container of the pod in a file; ExplainError where it has none of this name or Podman refuses it."""
+    """Return a container of the pod in a file; ExplainError if it has none of this name or Podman refuses it."""
     documents = _read_documents(path)
     version = find_version(Container(engine=PODMAN), host)
     pod = next((pod for pod in map(partial(_find_pod, version=version), documents) if pod), {})
@@ -89,7 +89,7 @@ def _read_documents(path: str) -> list[Tree]:
 
 
 def _find_pod(document: Tree, version: tuple[int, ...]) -> Tree:
-    """Return the spec of a document's pod, {} where it has none; ExplainError where Podman starts no such kind."""
+    """Return the spec of a document's pod, {} if it has none; ExplainError if this Podman cannot start its kind."""
     if document.get("kind") in SINCE_FIVE and () < version < (5,):
         raise ExplainError(f"Podman 4 cannot start a {document['kind']}", hint="write a Pod or a Deployment")
     if document.get("kind") == "Pod":
@@ -119,7 +119,7 @@ def _from_maps(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
 
 
 def _value_of(entry: Tree, maps: dict[str, Tree]) -> str | None:
-    """Return the value of a variable, None where it has none; ExplainError where a value is missing."""
+    """Return the value of a variable, None if it has none; ExplainError if a required value is missing."""
     source = object_at(entry, "valueFrom")
     wanted = object_at(source, "configMapKeyRef")
     if not wanted:
@@ -132,7 +132,7 @@ def _value_of(entry: Tree, maps: dict[str, Tree]) -> str | None:
 
 
 def _limits(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
-    """Yield the CDI devices and nodes among what a container requests, whatever their count."""
+    """Yield the CDI devices and nodes that a container requests, whatever their count."""
     if version and version < SINCE_LIMITS:
         return
     resources = object_at(container, "resources")
@@ -144,7 +144,7 @@ def _limits(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
 
 
 def _nodes(container: Tree, pod: Tree, host: Host) -> Iterator[str]:
-    """Yield the nodes that volumes of the types CharDevice and BlockDevice give; ExplainError where Podman has none."""
+    """Yield the nodes of volumes of the types CharDevice and BlockDevice; ExplainError if the host has no such node."""
     for path, kind, target in _host_paths(container, pod):
         wanted = KIND_BY_TYPE.get(kind)
         if wanted:
@@ -154,7 +154,7 @@ def _nodes(container: Tree, pod: Tree, host: Host) -> Iterator[str]:
 
 
 def _host_paths(container: Tree, pod: Tree) -> Iterator[tuple[str, str, str]]:
-    """Yield path, type and mount path of what a container mounts from the host."""
+    """Yield path, type and mount path of each directory or file of the host that a container mounts."""
     volumes = {str(one.get("name")): object_at(one, "hostPath") for one in objects_at(pod, "volumes")}
     for mount in objects_at(container, "volumeMounts"):
         volume = volumes.get(str(mount.get("name")), {})
@@ -169,7 +169,7 @@ def _user(context: Tree) -> str:
 
 
 def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
-    """Yield what can change which GPUs a container gets and is not read here."""
+    """Yield settings that are not read here, but can change which GPUs a container gets."""
     for entry in objects_at(container, "env"):
         others = [key for key in object_at(entry, "valueFrom") if key != "configMapKeyRef"]
         yield from (one_line(f"env {entry.get('name')}: {key}") for key in others)

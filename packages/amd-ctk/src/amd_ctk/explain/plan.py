@@ -1,7 +1,7 @@
-"""What the runtime would make of a container's spec: its own plan and its own edits, and nothing written.
+"""What the runtime would make of a container's spec, by its own plan and its own edits, without writing anything.
 
-What a start asks of the GPU Tracker is asked for an answer only. A test holds this against what
-`amd-container-runtime create` writes, for made-up requests on made-up hosts.
+The GPU Tracker only previews the claim of such a start. A test compares the plan with what `amd-container-runtime
+create` writes, for made-up requests on made-up hosts.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from amdgpu_discovery.value import Value
 
 
 class Plan(Value):
-    """What a container asks for and what it would get; `refusals` are why it would not start, the first as it is said.
+    """What a container asks for and would get; `refusals` are why it would not start, the reported one first.
 
-    `spec` is what config.json would hold. `request` is None where nothing is asked, or nothing may be.
+    `spec` is the content of config.json. `request` is None if the container asks for nothing or may not ask.
     """
 
     request: GpuRequest | None = None
     granted: Grant = Grant(gpus=())
-    # What the engine itself has put into the spec.
+    # What the engine itself put into the spec.
     given: tuple[GpuLocation, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
     edits: Edits | None = None
@@ -60,11 +60,11 @@ class Plan(Value):
 def preview_start(
     spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "", root: str = ""
 ) -> Plan:
-    """Return what the runtime would do with a container of this spec, which is not changed; SpecError, FileError.
+    """Return what the runtime would do with a container of this spec, which stays unchanged; SpecError, FileError.
 
-    The GPUs of a container of this id and `--root` of its runtime are its own.
+    GPUs of a container with this id, and this `--root` of its runtime, count as its own.
     """
-    # As it would be written.
+    # The spec that the runtime would write.
     edited = _copy(spec)
     remove_edits(edited)
     decided = StartPlan(request=requested_gpus(spec, settings) if is_permitted(spec, settings) else None)
@@ -101,7 +101,7 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
         decided,
         host,
         settings,
-        # As if the runtime had made them.
+        # As if the runtime had made these nodes.
         bind=lambda closed: {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed},
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
@@ -119,12 +119,12 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
 
 
 def starting(container_id: str, spec: dict[str, Any], root: str = "") -> StartingContainer:
-    """Return a container as the GPU Tracker sees one that starts."""
+    """Return a container as the GPU Tracker sees it at its start."""
     return StartingContainer(container_id=container_id or "(this one)", spec=spec, bundle="", root=root)
 
 
 def find_refusals(claim: ContainerClaim | None) -> tuple[ToolkitError, ...]:
-    """Return why the GPU Tracker would refuse a container that claims GPUs."""
+    """Return why the GPU Tracker would refuse a container's claim."""
     try:
         if claim:
             claim.preview()
@@ -136,7 +136,7 @@ def find_refusals(claim: ContainerClaim | None) -> tuple[ToolkitError, ...]:
 def _find_claim(
     decided: StartPlan, container: StartingContainer, host: Host, settings: Settings
 ) -> ContainerClaim | None:
-    """Return what the runtime would have the GPU Tracker reserve, None for nothing."""
+    """Return the claim that the runtime would make, None if it would make none."""
     if not (decided.needs_tracker or may_be_tracking(host)):
         return None
     return claim_grant(
@@ -151,7 +151,7 @@ def _find_claim(
 
 
 def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Host) -> list[RequestError]:
-    """Return what else of the user's request cannot be met; the runtime says the first thing only."""
+    """Return the other problems of the user's request; the runtime reports only the first."""
     if not isinstance(first, RequestError) or request is None or not request.visible:
         return []
     start = f"{VISIBLE_DEVICES}={shown(request.visible)}: "
@@ -163,7 +163,7 @@ def _further_refusals(first: ToolkitError, request: GpuRequest | None, host: Hos
 
 
 def find_located(host: Host) -> list[GpuLocation]:
-    """Return the GPUs of a host; none where there is no driver."""
+    """Return the GPUs of a host; none without a driver."""
     try:
         return locate_gpus(host)
     except DriverUnavailable:
@@ -171,7 +171,7 @@ def find_located(host: Host) -> list[GpuLocation]:
 
 
 def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation], granted: Grant) -> list[GpuLocation]:
-    """Return the GPUs that a spec opens to its container beside those that are granted."""
+    """Return the GPUs that a spec opens to its container in addition to the granted ones."""
     gpus = located or (find_located(host) if names_gpus(spec) else [])
     numbers = {gpu.number for gpu in granted.gpus}
     return [gpu for gpu in gpus_in_spec(spec, gpus) if gpu.number not in numbers]

@@ -1,6 +1,6 @@
-"""What ROCm inside a container makes of its GPUs: may its user open their nodes, and how are they counted?
+"""What ROCm inside a container makes of its GPUs: whether its user may open their nodes, and how GPUs are counted.
 
-ROCr counts the GPUs in the order of KFD's nodes; HIP counts what ROCr leaves. A word that names none ends the list.
+ROCr counts GPUs in the order of KFD's nodes. HIP counts those that ROCr leaves. A word that names no GPU ends the list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CAP_DAC_OVERRIDE = 1
 READ_AND_WRITE = 0o6
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"
-# HIP looks at it where its own is not set.
+# HIP reads this if its own variable is not set.
 CUDA = "CUDA_VISIBLE_DEVICES"
 FILTERS = (ROCR, HIP, CUDA)
 
@@ -33,12 +33,12 @@ class NodeAccess(Value):
 
     @property
     def with_owner(self) -> str:
-        """Return its path, and its mode and owner behind that."""
+        """Return the path with the mode and the owner."""
         return f"{self.path}, which is {self.mode:04o} {self.uid}:{self.gid}"
 
 
 class ProcessUser(Value):
-    """As whom a process opens nodes: `groups` are those beside `gid`, `capabilities` is the effective set as a mask."""
+    """The user of a process: `groups` are those beside `gid`, `capabilities` is the effective set as a mask."""
 
     uid: int
     gid: int
@@ -46,7 +46,7 @@ class ProcessUser(Value):
     capabilities: int = 0
 
     def has_capability(self, number: int) -> bool:
-        """Return whether it has a capability, by its number in linux/capability.h."""
+        """Return whether the process has a capability, by its number in linux/capability.h."""
         return bool(self.capabilities >> number & 1)
 
 
@@ -64,18 +64,18 @@ def mode_allows(node: NodeAccess, user: ProcessUser) -> bool:
 
 
 def closed_words(node: NodeAccess, user: ProcessUser) -> str:
-    """Return who may not open a node, and whose it is."""
+    """Return that a user may not open a node, with the node's mode and owner."""
     groups = " ".join(map(str, dict.fromkeys((user.gid, *user.groups))))
     return f"user {user.uid} with groups {groups} may not open {node.with_owner}"
 
 
 def closed_fix(node: NodeAccess) -> str:
-    """Return what lets a container's user open a node that its mode closes."""
+    """Return how to let a container's user open a node that its mode closes."""
     return f"use --runtime=amd, or add --group-add {node.gid}" if node.gid else "use --runtime=amd"
 
 
 def find_missing(name: str, present: Sequence[str]) -> tuple[str, str]:
-    """Return which node a container lacks that has these, and what to do; "" for both where it has them."""
+    """Return what a container with these nodes lacks, and how to add it; "" for both if it lacks nothing."""
     if not present:
         return f"{name} was given no GPU: it has no {KFD_PATH} and no render node", AGAIN
     if KFD_PATH not in present:
@@ -86,7 +86,7 @@ def find_missing(name: str, present: Sequence[str]) -> tuple[str, str]:
 
 
 class Inside(Value):
-    """The GPUs as programs inside count them, and what each variable that filters does."""
+    """The GPUs in the order of HIP, and what each variable that filters GPUs does."""
 
     hip_gpus: tuple[GpuLocation, ...]
     words_by_variable: dict[str, str]

@@ -1,6 +1,6 @@
 """Options of `docker run` and `podman run`, and how both engines read them from words.
 
-Also what `--gpus` of Docker says: a request for devices of a driver, as Docker's client reads it.
+Also the value of Docker's `--gpus`, a request for devices of a driver, as Docker's client reads it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from amdgpu_discovery.value import Value
 
 EITHER = ""
 FLAG, VALUE = False, True
-# Every option of `run`, of Docker 20 to 28 and Podman 4 to 5, with its letter: what becomes of it, whether one engine
-# has it alone, and whether it takes a value. What is "read" decides about GPUs, "nodes" may bring nodes of the host,
-# "noted" may give or take GPUs and is named in a note, and "harmless" has nothing to do with them.
+# Every option of `run`, of Docker 20 to 28 and Podman 4 to 5, with its letter: its kind, whether only one engine has
+# it, and whether it takes a value. "read" options decide about GPUs. "nodes" options may bring nodes of the host.
+# "noted" options may give or take GPUs, and a note names them. "harmless" options have nothing to do with GPUs.
 OPTIONS = (
     ("read", EITHER, FLAG, "privileged"),
     ("read", EITHER, VALUE, "cap-add device device-cgroup-rule env=e env-file gpus group-add runtime user=u userns"),
@@ -29,7 +29,7 @@ OPTIONS = (
     ("noted", EITHER, VALUE, "dns-opt net-alias signature-policy"),
     ("noted", PODMAN, VALUE, "cert-dir cgroup-conf cgroups env-merge group-entry pod pod-id-file preserve-fd"),
     ("noted", PODMAN, VALUE, "preserve-fds rdt-class secret subgidname subuidname"),
-    # Options of Podman itself, which it also takes behind `run`: here, and in the last rows.
+    # Options of Podman itself, which it also takes after `run`: here, and in the last rows.
     ("noted", PODMAN, VALUE, "default-mounts-file hooks-dir runtime-flag"),
     ("harmless", EITHER, FLAG, "detach=d disable-content-trust help init interactive=i no-healthcheck"),
     ("harmless", EITHER, FLAG, "oom-kill-disable publish-all=P quiet=q read-only rm sig-proxy tty=t"),
@@ -71,18 +71,18 @@ BY_ENGINE = {
     engine: frozenset(name for _, only, _, name, _ in EACH if only in (EITHER, engine)) for engine in (DOCKER, PODMAN)
 }
 LONG_BY_SHORT = {letter: name for *_, name, letter in EACH if letter}
-# How a value that brings nodes of GPUs looks.
+# A value that brings nodes of GPUs.
 OF_GPU_NODES = re.compile(r"(^|=|:)/dev(/dri|/kfd|/?(:|,|$))")
-# What Go's strconv.ParseBool takes.
+# What Go's strconv.ParseBool accepts.
 BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 
-# Values apart by commas, as Go's encoding/csv reads a line of them: a part in quotes may have commas of its own.
+# Values separated by commas, as Go's encoding/csv reads a line of them; a part in quotes may contain commas.
 QUOTED = re.compile(r'"((?:[^"]|"")*)"(,|$)')
 PLAIN = re.compile(r'([^,"]*)(,|$)')
-# Of --gpus.
+# The keys of --gpus.
 KEYS = ("driver", "count", "device", "capabilities", "options")
 COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 EVERY = -1
@@ -90,7 +90,7 @@ HINT = "write it as --gpus all, or as --gpus driver=cdi,device=amd.com/gpu=0"
 
 
 class GpusRequest(Value):
-    """A driver, "" where Docker chooses one, and how many devices (-1: all) or which."""
+    """A driver, "" if Docker chooses one, and the number of devices (-1: all) or their names."""
 
     driver: str = ""
     count: int = 0
@@ -99,7 +99,7 @@ class GpusRequest(Value):
 
 
 def read_run_options(engine: str, words: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-    """Return the values of each option by its long name, and the image; ExplainError where the engine ends there."""
+    """Return the values of each option by its long name, and the image; ExplainError if the engine refuses them."""
     options: dict[str, list[str]] = {}
     rest = list(words)
     while rest:
@@ -118,7 +118,7 @@ def is_on(options: dict[str, list[str]], name: str) -> bool:
 
 
 def split_values(text: str, option: str) -> list[str]:
-    """Return the parts of the value of an option; ExplainError for quotes that the engine refuses."""
+    """Return the parts of an option's value; ExplainError for quotes that the engine refuses."""
     parts: list[str] = []
     position, more = 0, bool(text)
     while more:
@@ -132,7 +132,7 @@ def split_values(text: str, option: str) -> list[str]:
 
 
 def parse_gpus(text: str) -> GpusRequest:
-    """Return what a value of `--gpus` asks for; ToolkitError with the client's reason where it refuses it."""
+    """Return the request in a value of `--gpus`; ToolkitError with the client's reason if the client refuses it."""
     if not text:
         raise _refused(text, "EOF")
     found: dict[str, str] = {}
@@ -154,7 +154,7 @@ def parse_gpus(text: str) -> GpusRequest:
 
 
 def _read_word(engine: str, word: str, rest: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options of one word, which are several in `-it`; a value may be the first of the other words."""
+    """Yield the options of one word, such as the two of `-it`; a value may be the first of the remaining words."""
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
         _require_known(engine, name, f"unknown flag: --{name}")
@@ -173,7 +173,7 @@ def _read_word(engine: str, word: str, rest: list[str]) -> Iterator[tuple[str, s
 
 
 def _require_known(engine: str, name: str, problem: str) -> None:
-    # Other engines have options of their own.
+    # The options of other engines are unknown.
     if name not in BY_ENGINE.get(engine, (name,)):
         raise ExplainError(f"{engine} run: {problem}", hint=f"'{engine} run --help' lists the options")
 

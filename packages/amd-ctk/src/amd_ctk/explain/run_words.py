@@ -1,6 +1,6 @@
-"""Read the words of `docker run` and `podman run` as far as they decide about GPUs, or the engine refuses them.
+"""Read the words of `docker run` and `podman run` that decide about GPUs, or that the engine refuses.
 
-Values of options that have nothing to do with GPUs are left to the engine.
+The engine checks the values of options that have nothing to do with GPUs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from amd_ctk.explain.run_options import (
 from amdgpu_discovery.errors import ToolkitError
 
 ENGINES = ("docker", "podman", "nerdctl")
-# Options of which Podman takes several values in one word.
+# Options with several values in one word for Podman.
 SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
 OTHERS = "container:.+"
-# The values that an engine takes, and the reason that it gives for another one.
+# The values that an engine takes, and its reason for refusing any other.
 VALUES = {
     DOCKER: {
         "userns": (re.compile("(host)?"), "--userns: invalid USER mode"),
@@ -66,7 +66,7 @@ OF_SERVICE = "a service of Podman takes no runtime: use --device amd.com/gpu=0"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
 LARGEST_ID = 2**31 - 1
 NUMBER = re.compile("-?[0-9]+")
-# A name of letters, digits and separators, a host in front of it that may have capitals, a tag and a digest.
+# A name of letters, digits and separators, perhaps after a host that may have capitals, with a tag and a digest.
 IMAGE = re.compile(
     r"([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
     r"(@[A-Za-z0-9]+:[0-9a-f]{32,})?"
@@ -74,21 +74,21 @@ IMAGE = re.compile(
 
 
 def is_engine_command(words: Sequence[str]) -> bool:
-    """Return whether words are those of a container engine."""
+    """Return whether words are a command of a container engine."""
     return os.path.basename(next(iter(words), "")) in ENGINES
 
 
 def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: bool = False) -> Container:
-    """Return the container of `docker run ...`; `environment` is what `-e NAME` takes values from. ExplainError.
+    """Return the container of `docker run ...`; `-e NAME` takes its value from `environment`. ExplainError.
 
-    With `is_sudo` root calls the engine, with the variables that sudo keeps.
+    With `is_sudo`, root calls the engine, with the variables that sudo keeps.
     """
     engine = engine_of(words[0])
     before, behind = _split_command(engine, words[1:])
     options, image = read_run_options(engine, behind)
     is_rootfs = is_on(options, "rootfs")
     is_podman = engine == PODMAN
-    # `podman --runtime=crun run` is its only way.
+    # For Podman, this is an option of the program: `podman --runtime=crun run`.
     runtime = options.get("runtime", values_before(before, "--runtime") or [""])[-1]
     if is_podman:
         options = _separate(options)
@@ -103,7 +103,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
     perhaps_elsewhere = is_elsewhere(engine, before, environment)
     return Container(
         engine=engine,
-        # At another directory Podman would set itself up.
+        # With another directory, Podman would set itself up.
         engine_options=tuple(without_group(before)) if engine == DOCKER and not perhaps_elsewhere else (),
         environment=(*from_files, *given),
         unset=tuple(options.get("unsetenv", [])),
@@ -120,7 +120,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
         groups=tuple(options.get("group-add", [])),
         user_namespace=_user_namespace(options),
         host_namespaces=tuple(_find_shared(options)),
-        # A directory has no variables of its own.
+        # A directory has no variables.
         image="" if is_rootfs else image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
@@ -129,13 +129,13 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
 
 
 def read_options(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the options of `docker run ...` by their long names, and read no file that they name; ExplainError."""
+    """Return the options of `docker run ...` by their long names, without reading any file; ExplainError."""
     engine = engine_of(words[0])
     return read_run_options(engine, _split_command(engine, words[1:])[1])[0]
 
 
 def _split_command(engine: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words in front of `run` and those behind it."""
+    """Return the words in front of `run` and those after it."""
     options, position = options_before_run(words)
     if problem := next(filter(None, (unknown_option(engine, option) for option in options)), ""):
         raise ExplainError(f"{engine}: {problem}", hint=f"'{engine} --help' lists the options")
@@ -145,7 +145,7 @@ def _split_command(engine: str, words: Sequence[str]) -> tuple[Sequence[str], Se
 
 
 def _separate(options: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return the options with the values of those of which Podman takes several in one word, apart by commas."""
+    """Return the options with those values split at commas that are several values for Podman."""
     return {
         name: [one for value in values for one in split_values(value, name)] if name in SEPARATED else values
         for name, values in options.items()
@@ -153,14 +153,14 @@ def _separate(options: Mapping[str, list[str]]) -> dict[str, list[str]]:
 
 
 def _given_to_docker(options: Mapping[str, list[str]], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the last NAME=VALUE of each name; a name alone that the caller does not have takes away the image's."""
+    """Yield the last NAME=VALUE of each name. A name alone, unknown to the caller, removes the image's variable."""
     last = {entry.partition("=")[0]: entry for entry in options.get("env", [])}
     for name, entry in last.items():
         yield f"{name}={environment[name]}" if "=" not in entry and name in environment else entry
 
 
 def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield the options that can change what a container gets of GPUs and are not read here."""
+    """Yield options that are not read here, but can change which GPUs a container gets."""
     for name, values in options.items():
         if name in OF_NODES:
             found = [value for value in values if OF_GPU_NODES.search(value)]
@@ -170,7 +170,7 @@ def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def _user_namespace(options: Mapping[str, list[str]]) -> str:
-    """Return what gives the container a user namespace of its own, or "host" where it is to have none."""
+    """Return the option that gives the container its own user namespace, "host" if it is to have the host's."""
     if options.get("uidmap"):
         return "--uidmap"
     mode = options.get("userns", [""])[-1]
@@ -185,7 +185,7 @@ def _find_shared(options: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> Iterator[ToolkitError]:
-    """Yield why an engine refuses words of `run`."""
+    """Yield the reasons for which an engine refuses words of `run`."""
     for name, (pattern, why) in VALUES.get(engine, {}).items():
         for value in options.get(name, ()):
             if not pattern.fullmatch(value):
@@ -193,7 +193,7 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> 
     for value in options.get("device", ()):
         if why := _find_problem(engine, value):
             yield ToolkitError(f"{engine} refuses --device {value!r}: {why}", hint=DEVICE_HINT)
-    # Of users the last counts.
+    # Only the last user counts.
     users = [("user", value) for value in options.get("user", ())[-1:]]
     for option, value in (*users, *(("group-add", value) for value in options.get("group-add", ()))):
         if not all(map(_may_be_id, value.split(":", 1))):
@@ -203,7 +203,7 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> 
 
 
 def _find_problem(engine: str, device: str) -> str:
-    """Return why an engine refuses the value of `--device`, "" where it may take it."""
+    """Return why an engine refuses the value of `--device`, "" if it may take it."""
     source, *rest = device.split(":")
     if engine == PODMAN:
         return _find_problem_of_podman(device, source, rest)
@@ -218,14 +218,14 @@ def _find_problem(engine: str, device: str) -> str:
 
 
 def _find_problem_of_podman(device: str, source: str, rest: list[str]) -> str:
-    """Return what is wrong behind the source: a word that is no path has to be a mode."""
+    """Return what is wrong after the source, where a word that is not a path must be a mode."""
     if not source:
         return "stat : no such file or directory"
     if not source.startswith("/") and os.path.isdir(source):
         return f"invalid device mode: {source}"
     if len(rest) > 2:
         return f"invalid device specification: {device}"
-    # Podman 4 refuses an empty target, too.
+    # Podman 4 refuses an empty target too.
     wrong = [word for word in rest[:1] if word and not word.startswith("/") and not is_access(word)]
     wrong += [word for word in rest[1:] if not is_access(word)]
     return f"invalid device mode: {wrong[-1]}" if wrong else ""

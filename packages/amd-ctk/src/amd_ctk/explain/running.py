@@ -1,4 +1,4 @@
-"""What an engine knows: a running container by its id or name, its spec, and what an image sets itself."""
+"""What engines know: a running container by its id or name, its spec, and the variables of an image."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-# All of them are asked at once. One that is there answers in a tenth of a second, on a busy host in several seconds.
+# All engines are asked at once. They answer in a tenth of a second, on a busy host in several seconds.
 SECONDS = 8.0
 SHORTEST_ID = 3
-# A CDI device is a request too, of the driver "cdi".
+# A CDI device is a request too, with the driver "cdi".
 REQUESTS = " {{.HostConfig.Runtime}}{{range .HostConfig.DeviceRequests}} {{.Driver}}:{{end}}"
 FORMATS = {"docker": "{{.Id}} {{.State.Pid}}" + REQUESTS, "podman": "{{.Id}} {{.State.Pid}}"}
 OF_CDI = "cdi:"
@@ -27,24 +27,24 @@ LARGEST_CONFIG = 16 * 1024 * 1024
 
 
 class Told(Value):
-    """A container as its engine knows it; `pid` is its first process as that engine counts, 0 for none."""
+    """A container as its engine knows it; `pid` is its first process on the engine's machine, 0 if there is none."""
 
     container_id: str
     pid: int
-    # What engines of Docker say beside that: the runtime's name, and whether `--gpus` was given.
+    # Only Docker reports these: the runtime's name, and whether `--gpus` was given.
     runtime: str = ""
     asks_gpus: bool = False
 
 
 class EngineAnswers(Value):
-    """What engines said of a container, and of each that gave no answer in time a clause in `late`."""
+    """The engines' answers about a container; `late` has a clause for each engine that did not answer in time."""
 
     told: tuple[Told, ...] = ()
     late: str = ""
 
 
 def ask_engines(name: str) -> EngineAnswers:
-    """Return what each engine says of a container of this name or id."""
+    """Return each engine's answer about a container of this name or id."""
     from concurrent.futures import ThreadPoolExecutor
 
     if name.startswith("-"):
@@ -59,7 +59,7 @@ def ask_engines(name: str) -> EngineAnswers:
 
 
 def ask_engine(engine: str, *words: str, seconds: float | None = None) -> Answer:
-    """Return what an engine answers, within SECONDS unless another time is given, without making it set itself up."""
+    """Return an engine's answer within `seconds`, by default SECONDS, without making the engine set itself up."""
     if not is_set_up(engine):
         return Answer(problem="podman has no containers and no images")
     return ask([engine, *words], seconds=seconds or SECONDS)
@@ -68,13 +68,13 @@ def ask_engine(engine: str, *words: str, seconds: float | None = None) -> Answer
 def is_set_up(engine: str) -> bool:
     """Return whether an engine was used before.
 
-    Podman makes its database at its first call, whatever that is, and keeps to the settings of that call.
+    Podman makes its database at its first call, whatever that is, and keeps the settings of that call.
     """
     return engine_of(engine) != PODMAN or any(map(os.path.exists, _podman_storage()))
 
 
 def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:
-    """Return root's running container of this id, begin of an id, or the id that an engine told; None for none."""
+    """Return root's running container of this id, start of an id, or id from an engine; None if there is none."""
     running = find_running_containers(host, Processes())
     for known in (name, *(engine.container_id for engine in told)):
         found = [one for one in running if one.container_id == known or _abbreviates(known, one.container_id)]
@@ -103,7 +103,7 @@ def _abbreviates(short: str, container_id: str) -> bool:
 
 
 def add_image(container: Container) -> Container:
-    """Return a container with the environment of its image; as it is where no engine knows that."""
+    """Return a container with the environment of its image; unchanged if no engine knows the image."""
     is_asked = container.engine in ENGINES and not container.is_engine_silent
     if not is_asked or not container.image or container.image.startswith("-"):
         return container
@@ -136,7 +136,7 @@ def read_running(host: Host, name: str) -> tuple[RunningContainer, dict[str, Any
     found = find_running(host, name, asked.told)
     if found and found.bundle:
         return found, read_bundle(found.bundle)
-    # Docker alone says the runtime.
+    # Only Docker reports the runtime.
     if os.geteuid() and any(known.pid and not known.runtime for known in asked.told):
         problem = f"{name} is a container of rootless Podman, of which only the command can be explained"
         raise ExplainError(problem, hint="run 'amd-ctk explain -- podman run ARGS...'")

@@ -1,4 +1,4 @@
-"""An explanation as people read it, and as programs do."""
+"""An explanation as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.plain_text import printable
 
-# What `--json` prints is of this version.
+# The version of the format of `--json`.
 VERSION = 1
 HEADER = ("GPU", "in the container", "HIP", "unique id", "on the host")
 
 
 def format_explanation(explanation: Explanation) -> str:
-    """Return what each variable means, the table of GPUs, what is changed, and what is in the way."""
+    """Return the meaning of each variable, the table of GPUs, the changes, and what prevents the start."""
     width = max((len(line.subject) for line in explanation.lines), default=0)
     lines = [f"{line.subject:<{width}}  {line.words}" for line in explanation.lines]
     if explanation.starts:
@@ -33,7 +33,7 @@ def format_explanation(explanation: Explanation) -> str:
         lines += [f"  {line}" for error in explanation.plan.refusals for line in str(error).splitlines()]
     lines += [f"problem: {problem}" for problem in explanation.problems]
     lines += [f"note: {note}" for note in explanation.notes]
-    # An image or a Compose file wrote some of it.
+    # Some of the text comes from an image or a Compose file.
     return "\n".join(map(printable, lines))
 
 
@@ -71,7 +71,7 @@ def _format_gpus(explanation: Explanation) -> list[str]:
     gpus = explanation.plan.gpus
     if not gpus:
         return ["The container gets no GPU"]
-    # As HIP counts them, then those that it does not see.
+    # In the order of HIP, then those that HIP does not see.
     seen = explanation.hip_gpus
     in_order = [*seen, *(gpu for gpu in gpus if gpu not in seen)]
     return format_columns([HEADER, *(_row(gpu, explanation) for gpu in in_order)]).split("\n")
@@ -90,12 +90,13 @@ def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
 
 
 def _names_inside(gpu: GpuLocation, plan: Plan) -> str:
-    """Return the nodes of a GPU under their names in the container, "no node" where a rule alone gives it."""
+    """Return the nodes of a GPU under their names in the container, "no node" if only a rule gives it."""
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
-    # A privileged container also has those that the runtime made for user namespaces: the others count.
+    # A privileged container also has nodes that the runtime made for user namespaces. Those below /dev/dri come last,
+    # so they count.
     drm = sorted((device for device in devices if device.get("major") == DRM_MAJOR), key=_is_below_dri)
     listed = {device.get("minor"): device.get("path") for device in drm}
-    # For a user namespace the runtime binds them, and the spec lists none.
+    # For a user namespace, the runtime binds the nodes, and the spec does not list them.
     paths = listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
     names = [paths[minor] for minor in (gpu.render_minor, gpu.card_minor) if minor in paths]
     return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"

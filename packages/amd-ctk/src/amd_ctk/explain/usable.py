@@ -1,4 +1,4 @@
-"""Which GPUs programs inside can use: ROCm opens /dev/kfd and the render node, as the user of the container."""
+"""Which GPUs programs inside can use: ROCm opens /dev/kfd and the render node as the container's user."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
-# Of Podman: the groups of its caller.
+# Of Podman: keeps the groups of the caller.
 KEEP_GROUPS = "keep-groups"
 NOBODY = -1
-# In a rule of the device cgroup.
+# Wildcards in a rule of the device cgroup.
 ANY = (None, -1, "a")
 
 
@@ -45,15 +45,15 @@ class UsableGpus(Value):
 
 
 def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
-    """Return the plan of a privileged container with the GPUs of all nodes in its spec, which no rule names."""
-    # Not all that is known of a GPU is read of those that are asked for by number.
+    """Return the plan of a privileged container with the GPUs of all nodes in its spec; no rule names them."""
+    # GPUs that are asked for by number are not fully read, so compare the minors.
     minors = drm_minors(plan.spec) - {gpu.render_minor for gpu in plan.gpus}
     found = [gpu for gpu in located if gpu.render_minor in minors]
     return plan.replace(given=(*plan.given, *found))
 
 
 def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
-    """Return which GPUs of a plan programs can use in a container whose spec an engine made."""
+    """Return the GPUs of a plan that programs can use in a container whose spec an engine made."""
     devices = [device for device in plan.spec["linux"]["devices"] if _is_for_compute(device["path"])]
     present = {device["path"] for device in devices} | {node.path for node in plan.nodes}
     if not present and not plan.gpus:
@@ -80,7 +80,7 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
 
 
 def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]) -> list[GpuLocation]:
-    """Return the GPUs that KFD shows in a container: it asks the device cgroup only, and there is none without root."""
+    """Return the GPUs that KFD lists in a container. KFD asks only the device cgroup; rootless containers have none."""
     if KEEP_GROUPS in container.groups:
         return list(located)
     nodes = ({"type": "c", "major": DRM_MAJOR, "minor": gpu.render_minor} for gpu in located)
@@ -88,7 +88,7 @@ def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]
 
 
 def _find_gone(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
-    """Return the render nodes that the host has not: engines make those of a CDI spec by the numbers in it."""
+    """Return the render nodes that the host lacks. Engines make the nodes of a CDI spec by the numbers in it."""
     renders = [device for device in devices if device["major"] == DRM_MAJOR]
     return [device["path"] for device in renders if host.stat(f"{DRI}/renderD{device['minor']}") is None]
 
@@ -109,7 +109,7 @@ def _may_use(device: dict[str, Any], spec: dict[str, Any]) -> bool:
 
 def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: Plan) -> list[NodeAccess]:
     """Return the nodes that their mode closes to the container's user."""
-    # The groups of a caller are not known. crun makes nodes by the numbers of a user namespace.
+    # The caller's groups are unknown. crun makes nodes by the numbers of a user namespace.
     if KEEP_GROUPS in container.groups:
         return []
     nodes = [
@@ -122,23 +122,23 @@ def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: 
 
 
 def _binds_nodes(container: Container, spec: dict[str, Any]) -> bool:
-    """Return whether a container's nodes are the host's, with its modes; crun makes nodes where root calls it."""
+    """Return whether a container's nodes are the host's, with its modes. If root calls crun, it makes new nodes."""
     mapped = {"type": "user"} in spec["linux"]["namespaces"]
-    # Where there is runc, ours calls it.
+    # The AMD runtime calls runc if runc is installed.
     is_named = container.runtime in ("runc", AMD)
     is_made_by_runc = is_named or (container.engine == DOCKER and "crun" not in container.runtime)
     return container.is_rootless or (mapped and is_made_by_runc)
 
 
 def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container, host: Host) -> list[NodeAccess]:
-    """Return the nodes of the host that are closed to a container with a user namespace, under their names inside."""
+    """Return the host's nodes that are closed to a container with a user namespace, under their names inside."""
     user, found = _read_caller(container), []
     for device in devices:
         path = f"{DRI}/renderD{device['minor']}" if device["major"] == DRM_MAJOR else KFD_PATH
         if status := host.stat(path):
             mode = stat.S_IMODE(status.st_mode)
             node = NodeAccess(path=device["path"], mode=mode, uid=status.st_uid, gid=status.st_gid)
-            # A list of users may open a node too, whatever its group.
+            # An access control list may open a node too, whatever its group.
             is_listed = container.is_rootless and user.uid != NOBODY and node.gid not in os.getgroups()
             if not (mode_allows(node, user) or (is_listed and os.access(host.path(path), os.R_OK | os.W_OK))):
                 found.append(node)
@@ -146,7 +146,7 @@ def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container
 
 
 def _read_caller(container: Container) -> ProcessUser:
-    """Return as whom a user namespace opens the host's nodes: without root as its caller, whose groups crun keeps."""
+    """Return the user as whom a user namespace opens host nodes: if rootless, the caller, whose groups crun keeps."""
     if not container.is_rootless:
         return ProcessUser(uid=NOBODY, gid=NOBODY)
     is_kept = KEEP_GROUPS in container.groups and container.runtime != "runc"
@@ -158,12 +158,12 @@ def _read_caller(container: Container) -> ProcessUser:
 
 
 def _is_caller(container: Container) -> bool:
-    """Return whether the user of a rootless container is its caller, and not one of the ids given to containers."""
+    """Return whether a rootless container's user is its caller, and not one of the ids for containers."""
     user = container.user.partition(":")[0]
     _, is_kept, options = container.user_namespace.partition("--userns=keep-id")
     if not is_kept:
         return _number_of(user) == 0
-    # Its root is one of the ids given to containers then.
+    # Then its root is one of the ids for containers.
     chosen = (option[4:] for option in options[1:].split(",") if option.startswith("uid="))
     return user in ("", next(chosen, str(os.getuid())))
 
@@ -173,7 +173,7 @@ def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bo
         to_other = f"user {container.user} of a rootless container may not open {node.with_owner}"
         words = closed_words(node, _read_caller(container)) if _is_caller(container) else to_other
         return f"{words}: {_fix_without_root(node, container)}"
-    # The runtime keeps a node that the engine passes as it is.
+    # The runtime does not change a node that the engine passes.
     fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
     if is_bound:
         return f"in a user namespace nobody may open {node.with_owner}: {fix}"
@@ -182,30 +182,30 @@ def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bo
 
 def _fix_without_root(node: NodeAccess, container: Container) -> str:
     if node.gid == 0:
-        # Root owns them where only who reserved a GPU may open it.
+        # Root owns the nodes if only users who reserved a GPU may open them.
         return "start it with 'amd-ctk run --'" if _is_caller(container) else "leave out --user"
     if container.engine == DOCKER:
-        # It keeps no groups.
+        # Rootless Docker keeps no groups.
         return 'use a udev rule that sets MODE="0666"'
     group = "" if node.gid in os.getgroups() else f"be in group {node.gid} of this host, and "
     return f"{group}use crun with --group-add keep-groups"
 
 
 def _read_user(container: Container, plan: Plan) -> ProcessUser:
-    """Return as whom the container's program opens nodes, with NOBODY for a name of the image."""
+    """Return the user as whom the container's program opens nodes, with NOBODY for a name of the image."""
     uid, _, gid = container.user.partition(":")
     groups = (*map(_number_of, container.groups), *(plan.edits.gids if plan.edits else ()))
     return ProcessUser(
         uid=_number_of(uid),
         gid=_number_of(gid),
         groups=groups,
-        # The kernel takes all capabilities from who is not root.
+        # The kernel removes all capabilities of users other than root.
         capabilities=1 << CAP_DAC_OVERRIDE if _number_of(uid) == 0 else 0,
     )
 
 
 def _names_of_image(container: Container) -> list[str]:
-    """Return the options whose numbers the image knows."""
+    """Return the options whose numbers only the image knows."""
     user, _, group = container.user.partition(":")
     names = [f"--user {container.user}"] if NOBODY in map(_number_of, (user, group)) else []
     return names + [f"--group-add {group}" for group in container.groups if _number_of(group) == NOBODY]

@@ -18,7 +18,7 @@ from amdgpu_discovery.value import Value
 
 
 class Meaning(Value):
-    """One thing that was said, and what it means."""
+    """A variable, and what it means."""
 
     subject: str
     words: str
@@ -27,7 +27,7 @@ class Meaning(Value):
 def describe_variables(
     spec: dict[str, Any], plan: Plan, inside: Inside, *, located: Sequence[GpuLocation], is_read: bool
 ) -> Iterator[Meaning]:
-    """Yield a line for each variable that is about GPUs; `is_read` is false where another runtime is called."""
+    """Yield a line for each variable that is about GPUs; `is_read` is false if the engine calls another runtime."""
     entries = [entry.partition("=")[::2] for entry in spec.get("process", {}).get("env") or []]
     last = max((place for place, (name, _) in enumerate(entries) if name == VISIBLE_DEVICES), default=-1)
     for place, (name, value) in enumerate(entries):
@@ -39,7 +39,7 @@ def describe_variables(
 
 
 def name_gpus(gpus: Sequence[GpuLocation]) -> str:
-    """Return GPUs as people say them: "GPU 1", "GPUs 1 and 2", "GPUs 0-7"."""
+    """Return GPUs in words: "GPU 1", "GPUs 1 and 2", "GPUs 0-7"."""
     numbers = [gpu.number for gpu in gpus]
     if not numbers:
         return "no GPU"
@@ -68,7 +68,7 @@ def _describe(
 
 
 def _describe_in_job(name: str, value: str, plan: Plan) -> str:
-    """Return what a variable means because the container belongs to a job of Slurm, "" where that changes nothing."""
+    """Return what a variable means in a Slurm job, "" if the job changes nothing."""
     job = plan.request.job if plan.request else None
     if job and name == job.variable:
         return "the container can have only the GPUs of this Slurm job"
@@ -93,7 +93,7 @@ def _describe_visible(value: str, plan: Plan, located: Sequence[GpuLocation]) ->
 
 
 def _find_left_out(value: str, plan: Plan, located: Sequence[GpuLocation]) -> list[GpuLocation]:
-    """Return the GPUs that `all` means and does not give."""
+    """Return the GPUs that `all` means but does not give."""
     given = {gpu.number for gpu in plan.granted.gpus}
     return [gpu for gpu in _resolve(value, located)[0] if given and gpu.number not in given]
 

@@ -1,4 +1,4 @@
-"""Reserve GPUs and wait for them where no service gives out GPUs."""
+"""Reserve GPUs and wait for them on a host without the service that gives out GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from amdgpu_discovery.host import Host
 
 
 def reserve(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Reservation:
-    """Reserve as everywhere, in a job of Slurm among the job's GPUs; `tell` is called with what is waited for."""
+    """Reserve a job's GPUs, in a Slurm job among its GPUs; `tell` is called with what the job waits for."""
     rules = _find_rules(host, job.request)
     with _named_with_job(rules):
         Service(host).require_name(job.name)
@@ -29,7 +29,7 @@ def reserve(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Rese
 
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:
-    """Return what `reserve` would reserve now, or as a message for what it would wait; errors as that."""
+    """Return what `reserve` would reserve now, or what it would wait for as a message; it raises the same errors."""
     rules = _find_rules(host, job.request)
     tracker = Tracker(host, rules=rules)
     with _named_with_job(rules):
@@ -50,7 +50,7 @@ def _find_rules(host: Host, request: str) -> ChoiceRules:
 
 @contextmanager
 def _named_with_job(rules: ChoiceRules) -> Iterator[None]:
-    """In a job of Slurm, name its GPUs where a request cannot be met."""
+    """In a Slurm job, name its GPUs in the error about a request that cannot be met."""
     try:
         yield
     except RequestError as error:

@@ -1,4 +1,4 @@
-"""Run a command once for each line of a file: some at a time, each with GPUs and a log of its own."""
+"""Run a command once for each line of a file: some at a time, each with its own GPUs and log."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from amd_ctk.job.start import PlannedJob
     from amdgpu_discovery.host import Host
 
-# Exit codes from 126 on mean something else; GNU parallel counts as this does.
+# Exit codes from 126 on have other meanings; GNU parallel counts the same way.
 MOST_FAILED = 101
-# Of failed lines, in the last message.
+# The failed lines that the last message lists.
 MOST_NAMED = 20
-# What ends the jobs, too.
+# Signals that end the jobs too.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HANDLED = (*ENDING, signal.SIGTSTP)
 NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,11 +48,11 @@ def run_each(
     name: str,
     **options: Any,
 ) -> NoReturn:
-    """Run a job for each line of `file`; end with the number of those that failed, at most 101, or by a signal.
+    """Run a job for each line of `file`; exit with the number of failed jobs, at most 101, or by a signal.
 
     `file` is `-` for standard input, `output` the directory for the logs, `at_once` how many jobs run or wait (None: as
-    many as there are GPUs), `first` the line to begin with, `name` what the names of the jobs begin with, and `options`
-    are those of `plan_job`. ParametersError, CannotRun and FileError before the first has begun.
+    many as there are GPUs), `first` the line to begin with, `name` the start of the jobs' names, and `options` are
+    those of `plan_job`. ParametersError, CannotRun and FileError before the first job starts.
     """
     lines = lines_from(parse_lines(read_parameters(file), file), first, file)
     if PLACE not in words[0]:
@@ -75,7 +75,7 @@ def run_each(
 
 
 def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
-    """Say how it went, and end as that says."""
+    """Print the result, and exit with its code or signal."""
     if jobs.ended_by:
         if unfinished:
             ended = count - len(unfinished)
@@ -89,9 +89,9 @@ def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
 
 
 class _Jobs:
-    """The jobs that run, and how others ended; signals that come meanwhile are passed on to them.
+    """The running jobs and how others ended; it passes signals on to the running jobs.
 
-    Each leads a process group of its own, so that its descendants get these signals, and each gets them once.
+    Each job leads its own process group, so that its descendants get these signals too, and get them once.
     """
 
     def __init__(self, host: Host, directory: str) -> None:
@@ -116,20 +116,20 @@ class _Jobs:
         self._restore()
 
     def start(self, line: int, plan: Callable[[], PlannedJob]) -> None:
-        """Start the job of a line, whose log is named after it."""
-        # A signal that came before the job is known would not reach it.
+        """Start the job of a line; its log has the number of the line as name."""
+        # A signal that arrives before the job is known would not reach it.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         pid = os.fork()
         if pid == 0:
             self._become(line, plan)
         self.running[pid] = line
-        # Both sides do it, because either may be the first.
+        # Both processes do this, because either may be first.
         with suppress(OSError):
             os.setpgid(pid, pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
     def wait_for_one(self) -> None:
-        """Wait until a job ends, and say so where it failed."""
+        """Wait until a job ends, and print a message if it failed."""
         pid, status = os.wait()
         line, code = self.running.pop(pid), os.waitstatus_to_exitcode(status)
         if self.ended_by:
@@ -145,14 +145,14 @@ class _Jobs:
             self._restore()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             self._write_to_log(line)
-            # Words that are wrong for one line alone are an error of its job.
+            # Words that are wrong for one line only are an error of its job.
             run_job(self._host, plan())
         except ToolkitError as error:
             print_error(printable(str(error)))
             os._exit(error.exit_code)
         except BaseException:
             sys.excepthook(*sys.exc_info())
-        # What is above this on the stack is the other process's business.
+        # The callers on this stack belong to the other process.
         os._exit(1)
 
     def _write_to_log(self, line: int) -> None:
@@ -177,7 +177,7 @@ class _Jobs:
         self._tell_all(number)
 
     def _stop_all(self, *_: object) -> None:
-        # The kernel ignores SIGTSTP in groups without a shell.
+        # The kernel ignores SIGTSTP in groups without a shell, so send SIGSTOP.
         self._tell_all(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
         self._tell_all(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What `amd-ctk run` would do now: with which GPUs the command starts, what it waits for, or why it is refused."""
+"""What `amd-ctk run` would do now: start the command with which GPUs, wait for what, or refuse it why."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
-# What `--json` prints is of this version.
+# The version of the format of `--json`.
 VERSION = 1
 A_SECRET = "is set, to pass the GPUs on to a container"  # noqa: S105 - it says what that is for
 
 
 class JobExplanation(Value):
-    """What becomes of a job, or why it is refused, and the caller's variables that its command does not see."""
+    """What would happen to a job, or why it is refused, and the caller's variables that its command does not get."""
 
     foreseen: GivenGpus = GivenGpus()
     refusal: ToolkitError | None = None
@@ -39,9 +39,9 @@ class JobExplanation(Value):
 
 
 def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os.environ) -> JobExplanation:
-    """Return what becomes of a job that a caller with this environment starts."""
+    """Return what would happen to a job that a caller with this environment starts."""
     try:
-        # A Podman that was never used would set itself up.
+        # Asking a Podman that was never used would make it set itself up.
         if is_set_up(job.words[find_engine(job.words)]):
             find_engine_options(job, host, environment)
         Service(host).require_name(job.name)
@@ -54,7 +54,7 @@ def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os
 
 
 def format_job(explanation: JobExplanation) -> str:
-    """Return the GPUs and the variables that the command gets, or what is in the way."""
+    """Return the GPUs and the variables that the command gets, or what prevents its start."""
     foreseen = explanation.foreseen
     if explanation.refusal:
         lines = ["The command does not start:", *_indented(str(explanation.refusal))]

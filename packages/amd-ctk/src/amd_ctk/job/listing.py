@@ -1,4 +1,4 @@
-"""How jobs are shown: those that have GPUs, those that wait, as tables and as JSON."""
+"""Lists of the jobs that have GPUs, and of those that wait, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
-# As much of a container's id as Docker and Podman show.
+# The length of a container id in lists of Docker and Podman.
 SHORT_ID = 12
 ENDS, IDLE, STARTS = "Ends in", "Idle for", "Starts within"
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
@@ -38,7 +38,7 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
 
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
-    """Yield the reservations, of the caller or of all users, that the restart of this machine ended."""
+    """Yield a sentence for each reservation, of the caller or of all users, that a restart of this machine ended."""
     from amd_gpu_tracker import Tracker
 
     for each in Tracker(host).shared_jobs.ended_by_restart():
@@ -48,7 +48,7 @@ def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]
 
 
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
-    """Return the jobs that have GPUs, where there are some, and below them those that wait."""
+    """Return the jobs that have GPUs, if there are any, and below them those that wait."""
     parts = [format_columns(running_rows(running, now))] if running else []
     return "\n\n".join([*parts, format_columns(waiting_rows(tickets, now)) if tickets else NOBODY_WAITS])
 
@@ -72,20 +72,20 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
 
 
 def running_rows(running: Sequence[RunningJob], now: float) -> list[tuple[str, ...]]:
-    """Return the header and the jobs that have GPUs; with when they end or since when they are idle, where one is."""
+    """Return the header and the jobs that have GPUs; with columns for their end and idle time if any has these."""
     rows = [RUNNING, *(_running_row(job, now) for job in running)]
     rows = _with_column(rows, ENDS, [_left(job.until, now) for job in running])
     return _with_column(rows, IDLE, [_idle(job, now) for job in running])
 
 
 def waiting_rows(tickets: Sequence[Ticket], now: float) -> list[tuple[str, ...]]:
-    """Return the header and the jobs that wait; with when they have GPUs at the latest, where that is known of one."""
+    """Return the header and the waiting jobs; with a column for the latest time of their start if any is known."""
     rows = [WAITING, *(_waiting_row(place, ticket, now) for place, ticket in enumerate(tickets, 1))]
     return _with_column(rows, STARTS, [_left(ticket.latest, now) for ticket in tickets])
 
 
 def _with_column(rows: list[tuple[str, ...]], header: str, cells: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return rows with one more column, unless nothing is in it."""
+    """Return rows with one more column, unless all its cells are empty."""
     if set(cells) <= {"-"}:
         return rows
     return [(*row, cell) for row, cell in zip(rows, (header, *cells), strict=True)]
@@ -109,7 +109,7 @@ def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:
 
 
 def _process(job: RunningJob) -> str:
-    """Return which containers run in a job, or else its process."""
+    """Return the containers that run in a job, or else its process."""
     containers = ",".join(printable(each[:SHORT_ID]) for each in job.containers)
     return containers or ("-" if job.pid is None else str(job.pid))
 

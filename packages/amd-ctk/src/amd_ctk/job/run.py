@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from amd_ctk.engine_options import EngineOptions
     from amdgpu_discovery.host import Host
 
-# What `amd-ctk run` asks for where nothing is said.
+# The default request of `amd-ctk run`.
 ONE_FREE_GPU = "auto:1"
-# Of `--preempt`.
+# The value of `--preempt`.
 NOW = "now"
 
 
@@ -53,10 +53,10 @@ def plan_job(
     preempt: str | None = None,
     unit: bool = False,
 ) -> PlannedJob:
-    """Return what the options of a command line say; raise where waiting is in vain, say where no GPU is handed on.
+    """Return the job that options describe; raise if waiting is in vain, and print a warning if no GPU is passed on.
 
-    `gpus` names or chooses GPUs, `count` says how many free ones; OptionsExcluded where both are given. With `wait`
-    stand in line for so long, "" for ever. `preempt` is "now" for a spare job.
+    `gpus` names or chooses GPUs, `count` is a number of free ones; OptionsExcluded if both are given. `wait` is the
+    longest time in the queue, "" for no limit. `preempt` is "now" for a spare job.
     """
     if preempt not in (None, NOW):
         raise WaitRefused(f"--preempt={preempt} is not known", hint=f"write --preempt={NOW}")
@@ -87,7 +87,7 @@ def run_job(host: Host, job: PlannedJob) -> None:
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
     command = with_token(job.words, options.name(held.numbers) if options else ())
-    # What the service gave is given back when this process ends.
+    # When this process ends, the service takes its GPUs back.
     with held if isinstance(held, Reservation) else nullcontext():
         if job.is_unit:
             gpus = [gpu for gpu in locate_gpus(host) if gpu.number in held.numbers]
@@ -96,17 +96,17 @@ def run_job(host: Host, job: PlannedJob) -> None:
 
 
 def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, str]) -> EngineOptions | None:
-    """Return what an engine lacks for its container to have the GPUs, before any is reserved; NoGpusByEngine."""
+    """Return what an engine lacks to give its container the GPUs, before any GPU is reserved; NoGpusByEngine."""
     if find_run(job.words) is None or asks_for_nothing(job.request):
         return None
-    # What parses the words of engines is a third of the imports of this program.
+    # The parser of engines' words is a third of the imports of this program.
     from amd_ctk.engine_options import find_options
 
     return find_options(job.words, host, environment)
 
 
 def _request_of(gpus: str | None, count: int | None) -> str:
-    """Return the request that the options make; say that a number alone is the number of a GPU, unlike in Docker."""
+    """Return the request of the options; print that a number alone is the number of a GPU, unlike in Docker."""
     if gpus is None:
         return ONE_FREE_GPU if count is None else f"auto:{count}"
     if count is not None:
@@ -117,7 +117,7 @@ def _request_of(gpus: str | None, count: int | None) -> str:
 
 
 def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
-    """Reserve the GPUs of a job, and say what it waits for and what it got."""
+    """Reserve the GPUs of a job, and print what it waits for and what it got."""
     began, said = time.monotonic(), False
 
     def tell(sentence: str) -> None:

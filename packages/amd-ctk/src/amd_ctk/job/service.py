@@ -1,4 +1,4 @@
-"""Ask for GPUs: the service that gives them out, and where there is none whatever else can."""
+"""Ask the service that gives out GPUs for some, or reserve them directly if there is no service."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SLURM_PREFIX = "SLURM_"
 
 
 def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGpus | Reservation:
-    """Reserve GPUs for this process until it ends, through the service if it is there, else as this process may.
+    """Reserve GPUs for this process until it ends, through the service if there is one, else directly.
 
-    `tell` is called with what is waited for.
+    `tell` is called with what the job waits for.
     """
     service, given = Service(host), None
     if service.has_socket():
@@ -31,14 +31,14 @@ def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGp
     if given is not None:
         return given
     _require_no_service(job)
-    # Those who wait through the service do without all of this.
+    # Jobs that wait through the service do not need this import.
     from amd_ctk.job import alone
 
     return alone.reserve(host, job, tell=tell)
 
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:
-    """Return what `hold` would reserve now, or as a message what it would wait for; errors as that."""
+    """Return what `hold` would reserve now, or what it would wait for as a message; it raises the same errors."""
     service = Service(host)
     given = service.preview(_request_for(host, job)) if service.has_socket() else None
     if given is not None:
@@ -50,15 +50,15 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
 
 
 def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
-    """Reserve GPUs for some time, and return their numbers."""
+    """Reserve GPUs for `seconds`, and return their numbers."""
     numbers = _numbers_of_job(host, request)
     return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
 
 
 def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
-    """Change a job or reservation as `Service.change` does with these verbs: keep, end, release; root needs no service.
+    """Change a job or reservation with the verbs keep, end and release of `Service.change`; root needs no service.
 
-    Return in how many seconds it ends, 0 where it has no end.
+    Return the number of seconds until it ends, 0 if it has no end.
     """
     try:
         return Service(host).change(verb, name, owner, seconds=seconds)
@@ -75,7 +75,7 @@ def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int 
 
 
 def got(numbers: Sequence[int], seconds: float | None) -> str:
-    """Return which GPUs a job got, and after how long where it had to wait."""
+    """Return which GPUs a job got, and after how long if it had to wait."""
     *first, last = map(str, numbers)
     gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"
     return gpus if seconds is None else f"{gpus} after {format_seconds(seconds)}"
@@ -99,7 +99,7 @@ def _request_for(host: Host, job: PlannedJob) -> JobRequest:
 
 
 def _numbers_of_job(host: Host, request: str) -> tuple[int, ...] | None:
-    """Return the GPUs of the batch job in which this process runs, None where it runs in none."""
+    """Return the GPUs of the batch job in which this process runs, None outside of a job."""
     if not any(name.startswith(SLURM_PREFIX) for name in os.environ):
         return None
     from amd_device_spec.slurm.job_gpus import numbers_in_job
@@ -108,20 +108,20 @@ def _numbers_of_job(host: Host, request: str) -> tuple[int, ...] | None:
 
 
 def cancel_job(host: Host, name: str, owner: int | None) -> None:
-    """Take a job out of the line, that of `owner` where one is named; NotDone, NotPermitted."""
+    """Remove a job from the queue, that of `owner` if one is named; NotDone, NotPermitted."""
     missing = NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
     try:
         if Service(host).cancel(name, owner):
             return
     except NotDone as error:
         missing = error
-    # It may wait without the service.
+    # The job may be waiting without the service.
     if not _drop_ticket(host, name):
         raise missing
 
 
 def _drop_ticket(host: Host, name: str) -> bool:
-    """Take a job out of the line by its file; False where none waits. NotPermitted for that of another user."""
+    """Remove a job from the queue by its ticket; False if it has none. NotPermitted if it is another user's."""
     try:
         return Tracker(host).cancel(name)
     except NotPermitted:

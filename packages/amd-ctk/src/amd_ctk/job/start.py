@@ -1,6 +1,6 @@
-"""A command that is run with GPUs: its words, among them an engine's; becoming it, or ending as it does.
+"""Start a command with GPUs: complete its words, also for engines, and replace this process by it.
 
-For what started this process there is no difference.
+The parent of this process notices no difference.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
-# Of a program that is looked for in several directories: it is not in this one.
+# These mean that one of several directories does not have the program.
 NOT_THERE = (FileNotFoundError, NotADirectoryError)
 SYSTEMD_RUN = "systemd-run"
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
 LONGEST_DEFAULT_NAME = 40
-# Variables that name a job, and what is put before their value. Each user of a JupyterHub runs the same program.
+# Variables that name a job, and a prefix for their value. All users of a JupyterHub run the same program.
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
-# Of an engine's own options in front of its command; a job may have a hundred thousand words.
+# The limit for an engine's options in front of its command; a job may have a hundred thousand words.
 MOST_ENGINE_WORDS = 64
 # Engines whose options are not read.
 OTHER_ENGINES = ("nerdctl", "ctr", "buildah", "podman-remote")
 OF_COMPOSE = ("docker-compose", "podman-compose")
 WITH_COMPOSE = ("docker", "podman", "nerdctl")
-# In front of Compose's command, those that have their value in the next word.
+# Options in front of Compose's command whose value is the next word.
 COMPOSE_VALUES = frozenset(
     (
         *("-f", "--file", "-p", "--project-name", "--profile", "--env-file"),
         *("--project-directory", "--ansi", "--parallel", "--progress"),
     )
 )
-# What of Compose makes containers.
+# Commands of Compose that make containers.
 START = ("up", "run", "create")
 
 
 class CannotRun(ToolkitError):
-    """A command that cannot be run, as a shell says it."""
+    """A command that cannot be run; the exit code is that of a shell."""
 
     exit_code = 126
 
 
 class CommandNotFound(CannotRun):
-    """A command that does not exist, as a shell says it."""
+    """A command that does not exist; the exit code is that of a shell."""
 
     exit_code = 127
 
 
 def require_command(words: Sequence[str], wait: str | None) -> None:
-    """Raise where waiting for GPUs would be in vain: no program, or the time to `wait` in the place of one."""
+    """Raise if waiting for GPUs would be in vain: there is no program, or the time to `wait` is in its place."""
     program = words[0]
     try:
         require_program(program)
@@ -74,7 +74,7 @@ def require_command(words: Sequence[str], wait: str | None) -> None:
 
 
 def require_program(word: str) -> None:
-    """Raise CannotRun where `become` would not find a program by this name, as `execvp` looks for it."""
+    """Raise CannotRun if `become` would not find a program by this name, searching as `execvp` does."""
     if not word:
         raise CommandNotFound("'' cannot be run: it does not exist")
     paths = [word] if "/" in word else [os.path.join(directory, word) for directory in os.get_exec_path()]
@@ -84,26 +84,26 @@ def require_program(word: str) -> None:
         if obstacle is None:
             return
         obstacles.append(obstacle)
-    # One that may not be run is nearer to what was meant than the directories without it.
+    # A file that may not be run explains more than the directories without one.
     refused = [error for error in obstacles if not isinstance(error, NOT_THERE)]
     raise _cannot_run(word, next(iter(refused or reversed(obstacles)), FileNotFoundError(errno.ENOENT, "")))
 
 
 def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Run a command in place of this process, which keeps its id and with it what it has reserved; CannotRun.
+    """Replace this process by a command, which keeps the process id and with it the reservation; CannotRun.
 
-    So signals, job control and the exit code are the command's own. Filters of the caller would choose a second time,
-    among the GPUs that are left; so those that are not in `environment` are removed.
+    Signals, job control and the exit code are then the command's own. The caller's filters would choose again among the
+    job's GPUs, so those that are not in `environment` are removed.
     """
     for stream in (sys.stdout, sys.stderr):
-        # What cannot be said must not keep a command from running.
+        # Output that cannot be written must not keep a command from running.
         with suppress(OSError, ValueError):
             if stream is not None:
                 stream.flush()
-    # Python ignores these, and what is ignored stays so in the next program.
+    # Python ignores these signals, and the next program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    # Python only notes a Ctrl-C and acts on it at its next instruction, which never comes after the call below.
+    # Python acts on a Ctrl-C only at its next instruction, which never comes after the call below.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     inherited = {name: value for name, value in os.environ.items() if name not in (*FILTERS, Reservation.VARIABLE)}
@@ -114,7 +114,7 @@ def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def end_by(number: int) -> NoReturn:
-    """End by a signal, so that a shell which runs this in a script ends too."""
+    """End by a signal, so that a shell script that runs this program ends too."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     sys.exit(128 + number)
@@ -136,10 +136,10 @@ def _cannot_run(word: str, error: OSError) -> CannotRun:
 
 
 class PlannedJob(Value):
-    """A command that is to have GPUs, its name and what it asks for; `wait` as in the option, None where it does not.
+    """A command that is to get GPUs, its name and its request; `wait` as in the option, None without it.
 
-    With `is_unit` the command can open no other GPU. With `reservation` it has the GPUs of that. What is spare ends as
-    soon as somebody waits for its GPUs.
+    With `is_unit`, the command can open no other GPU. With `reservation`, it gets the GPUs of this reservation. A spare
+    job ends as soon as somebody waits for its GPUs.
     """
 
     words: tuple[str, ...]
@@ -152,16 +152,16 @@ class PlannedJob(Value):
 
 
 def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
-    """Return the words of a command; `docker run` and its like with what hands the GPUs on, and with `options`."""
+    """Return a command's words, for `docker run` and the like with those that pass on the GPUs, and with `options`."""
     position = find_run(words)
     if position is None:
         return list(words)
-    # In front of the caller's own options: of two values of a variable, engines take the last.
+    # In front of the caller's own options, because engines use the last value of a variable.
     return [*words[: position + 1], *PASSED_ON, *options, *words[position + 1 :]]
 
 
 def not_told(words: Sequence[str]) -> str:
-    """Return a warning where an engine is not told about the GPUs: behind another program as `sudo`, or not known."""
+    """Return a warning if an engine does not get the GPUs: it follows a program such as `sudo`, or is unknown."""
     if find_run(words) is not None or Reservation.VARIABLE in " ".join(words):
         return ""
     # A script may be one word: sh -c 'exec docker run ...'.
@@ -183,7 +183,7 @@ def _not_told_others(words: Sequence[str]) -> str:
     name = os.path.basename(next(iter(words), ""))
     variables = f"{VISIBLE_DEVICES} and {Reservation.VARIABLE}"
     if name in OF_COMPOSE or (name in WITH_COMPOSE and "compose" in words):
-        # Few jobs are of Compose.
+        # Few jobs use Compose.
         from amd_ctk.explain.compose_program import OVERRIDES, USUAL
 
         chosen = os.environ.get("COMPOSE_FILE", "").split(os.pathsep)
@@ -203,7 +203,7 @@ def _command_of_compose(words: Sequence[str]) -> str:
 
 
 def _names_token(word: str) -> bool:
-    """Return whether a word is a file, perhaps behind `--file=`, that passes the token on."""
+    """Return whether a word is a file, perhaps after `--file=`, that passes the token on."""
     try:
         content = read_plain_file(word.partition("=")[2] or word)[0]
     except (OSError, ValueError):
@@ -214,16 +214,16 @@ def _names_token(word: str) -> bool:
 def in_unit(words: Sequence[str], properties: Sequence[str]) -> list[str]:
     """Return the words that run a command in a scope of systemd with these properties.
 
-    A scope is the calling process itself, so that signals, exit code and environment stay.
+    A scope runs the command in the calling process, so signals, exit code and environment stay.
     """
     options = [word for each in properties for word in ("-p", each)]
     return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", *options, "--", *words]
 
 
 def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int) -> str:
-    """Return what a job is called that was given no name: what it is part of, or its program; with a number of its own.
+    """Return the name of a job that was given none: what it is part of, or its program, with the process id.
 
-    What starts many jobs says in the environment which one this is.
+    Programs that start many jobs name each of them in the environment.
     """
     named = (prefix + environment[variable] for variable, prefix in NAMING if environment.get(variable))
     name = next(named, os.path.basename(words[0]))[:LONGEST_DEFAULT_NAME]

@@ -1,4 +1,4 @@
-"""Let only those open GPUs who have reserved them: whether a host can do that, and turning it on and off."""
+"""Let only users who have reserved a GPU open it: whether a host can do that, and turning it on and off."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AccessRefused(ToolkitError):
 
 
 class Obstacle(Value):
-    """What speaks against it: the `problem`, and the `command` that ends it, or `advice` where no command does."""
+    """What prevents this: the `problem`, and the `command` that solves it, or `advice` if no command does."""
 
     problem: str
     command: str = ""
@@ -30,47 +30,47 @@ class Obstacle(Value):
 
     @property
     def hint(self) -> str:
-        """Return what to do before it is turned on."""
+        """Return what to do before turning it on."""
         return f"first run '{self.fix}'" if self.command else self.advice
 
     @property
     def fix(self) -> str:
-        """Return what to do where it was turned on already."""
+        """Return what to do if it is already on."""
         return f"sudo {self.command}" if self.command else self.advice
 
 
 def set_access(host: Host, value: str) -> bool:
     """Set who may open GPUs, "" for the default, and set up the nodes; return whether the setting changed.
 
-    AccessRefused, NotPermitted and FileError, with nothing changed.
+    AccessRefused, NotPermitted and FileError leave everything unchanged.
     """
     if host.is_this_machine and os.geteuid():
         raise needs_root()
-    # Changing config.toml takes a library that most callers do without.
+    # Changing config.toml requires a library that most callers do not need.
     from amd_ctk.configuration.settings_file import set_setting
 
     if value != RESERVED:
         try:
             return set_setting(host, ACCESS, value or None)
         finally:
-            # Also where config.toml cannot be read: who removes the packages needs the nodes.
+            # Also if config.toml cannot be read, because removing the packages must give the nodes back.
             Tracker(host).nodes.give_back()
     require_possible(host)
     nodes = Tracker(host).nodes
-    # Jobs that run go on.
+    # Running jobs continue.
     nodes.close()
     try:
         changed = set_setting(host, ACCESS, value)
     except BaseException:
         nodes.give_back()
         raise
-    # Others may have begun or ended meanwhile.
+    # Jobs may have started or ended in the meantime.
     nodes.update()
     return changed
 
 
 def turn_off(host: Host) -> bool:
-    """Let the groups of the nodes open all GPUs again; False where they could."""
+    """Let the groups of the nodes open all GPUs again; False if they already could."""
     return read_settings(host).gpu_access == RESERVED and set_access(host, "")
 
 
@@ -80,11 +80,11 @@ def preview_turn_off(host: Host) -> str:
 
 
 def preview_access(host: Host, value: str) -> str:
-    """Return what `set_access` would do to the nodes, "" if nothing; AccessRefused where it would refuse."""
+    """Return what `set_access` would do to the nodes, "" if nothing; AccessRefused if it would refuse."""
     if value == RESERVED:
         require_possible(host)
     nodes = Tracker(host).nodes
-    # What others opened since is closed again.
+    # Nodes that another program opened since are closed again.
     if not (nodes.find_open() if value == RESERVED else nodes.are_closed()):
         return ""
     paths, closed = ", ".join(nodes.paths()), "would be closed to users who have not reserved them"
@@ -92,13 +92,13 @@ def preview_access(host: Host, value: str) -> str:
 
 
 def apply_access(host: Host) -> None:
-    """Set up the nodes as the setting says, after the tracker was enabled or disabled; AccessRefused."""
+    """Set up the nodes according to the setting, after the tracker was enabled or disabled; AccessRefused."""
     if read_settings(host).gpu_access == RESERVED and Tracker(host).is_enabled():
         set_access(host, RESERVED)
 
 
 def find_access_problem(host: Host, *, is_reserved: bool) -> str:
-    """Return how the nodes are not as the setting says, "" where they are; only root can read who may open them."""
+    """Return how the nodes differ from the setting, "" if they do not; only root can read who may open them."""
     nodes = Tracker(host).nodes
     if not is_reserved:
         return f"{nodes.rule_file} closes the nodes, but {ACCESS} is not {RESERVED}" if nodes.are_closed() else ""
@@ -109,20 +109,20 @@ def find_access_problem(host: Host, *, is_reserved: bool) -> str:
 
 
 def require_possible(host: Host) -> None:
-    """Raise AccessRefused where GPUs cannot be open to those alone who have reserved them."""
+    """Raise AccessRefused if this host cannot limit a GPU to the users who reserved it."""
     for obstacle in find_obstacles(host):
         raise AccessRefused(f"{obstacle.problem}: {NOTHING_CHANGED}", hint=obstacle.hint)
 
 
 def require_open_containers(host: Host) -> None:
-    """Raise AccessRefused where a container that got the host's modes could open no GPU, unless it is root's."""
+    """Raise AccessRefused if only root could open GPUs in containers that get the host's modes."""
     if read_settings(host).gpu_access == RESERVED:
         problem = f"{ACCESS} is {RESERVED}: with the host's modes only root could open GPUs in containers"
         raise AccessRefused(problem, hint=f"first run 'sudo amd-ctk config unset {ACCESS}'")
 
 
 def find_obstacles(host: Host) -> Iterator[Obstacle]:
-    """Yield what keeps GPUs from being open to their holders alone, the cheapest to find out first."""
+    """Yield what prevents limiting GPUs to their holders, the cheapest to find out first."""
     settings = read_settings(host)
     if not settings.users:
         yield Obstacle(problem="no user may reserve GPUs", command="amd-ctk users allow NAME")
@@ -136,7 +136,7 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
         yield Obstacle(problem=problem, advice="use a machine without one, or connect it to another GPU")
     if not runs_systemd(host):
         yield Obstacle(problem="systemd does not run", advice="only systemd can close all other GPUs to a job")
-    # Only root can start what is tried there.
+    # Only root can start what this tries.
     elif host.is_this_machine and not os.geteuid() and (failed := tracker.nodes.find_obstacle()):
         problem = f"systemd cannot close other GPUs to a job here ({failed})"
         yield Obstacle(
@@ -145,11 +145,11 @@ def find_obstacles(host: Host) -> Iterator[Obstacle]:
 
 
 def find_display(host: Host) -> str:
-    """Return the connector of an AMD GPU that shows a picture, "" where none does."""
+    """Return the connector of an AMD GPU that shows a picture, "" if none does."""
     cards = tuple(f"{card}-" for card in Tracker(host).nodes.cards())
     for name in host.names(DRM_CLASS):
         attributes = [f"{DRM_CLASS}/{name}/{attribute}" for attribute in ("status", "enabled")]
-        # `connected` alone is a cable; `enabled` says that a CRTC drives it, that of the console among them.
+        # `connected` means only a cable. `enabled` means that a CRTC drives the connector, also for the console.
         if name.startswith(cards) and host.read_attributes(attributes) == ["connected", "enabled"]:
             return name
     return ""

@@ -1,6 +1,6 @@
-"""Who may reserve GPUs, in config.toml and as it is shown, and what else that says to the service that gives out GPUs.
+"""Who may reserve GPUs, in config.toml and in lists, and the other settings of the service that gives out GPUs.
 
-Names of users are looked up when they are written, and never when GPUs are given.
+Names of users are looked up when rules are written, and never when GPUs are given.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOBODY = "Only root may reserve GPUs"
 
 
 class NobodyCalledThat(ToolkitError):
-    """A name that no user and no group has."""
+    """A name that belongs to no user and no group."""
 
     exit_code = 2
 
@@ -51,7 +51,7 @@ def read_permissions(host: Host) -> list[Permission]:
 
 
 def parse_users(users: Iterable[str], where: str = "") -> list[Permission]:
-    """Return what the setting says in the file `where`, or would say in none; SettingsError."""
+    """Return the rules of the setting in the file `where`, "" for one that is not written yet; SettingsError."""
     try:
         return [parse_permission(text) for text in users]
     except ValueError as error:
@@ -60,7 +60,7 @@ def parse_users(users: Iterable[str], where: str = "") -> list[Permission]:
 
 
 def find_terms(host: Host) -> Terms:
-    """Return what the settings say to the service: who may reserve GPUs, and in which order; SettingsError."""
+    """Return the settings of the service: who may reserve GPUs, and in which order; SettingsError."""
     settings = read_settings(host)
     return Terms(
         rules=settings.choice_rules(),
@@ -73,7 +73,7 @@ def find_terms(host: Host) -> Terms:
 
 
 def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
-    """Return a rule with the number of its users, and the edit that puts it in place of the one they had.
+    """Return a rule with the number of its user or group, and the edit that puts it in place of their previous one.
 
     `rule.who` is what the administrator typed: a user, @group or everyone.
     """
@@ -89,24 +89,24 @@ def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
 
 
 def deny(host: Host, who: str) -> tuple[list[Permission], Edited]:
-    """Return the rules that are left without that for `who`, and the edit that takes it away."""
+    """Return the rules without that of `who`, and the edit that removes it."""
     left = [each for each in read_permissions(host) if not _is_meant(each, who)]
     return left, _edit(host, left)
 
 
 def deny_all(host: Host) -> Edited:
-    """Return the edit that takes all rules away."""
+    """Return the edit that removes all rules."""
     return _edit(host, ())
 
 
 def find_person(who: str) -> Permission:
-    """Return the user, the group or everyone that a word means, by number; NobodyCalledThat."""
+    """Return the user, the group or everyone that a word names, by number; NobodyCalledThat."""
     if who == EVERYONE:
         return Permission(who=EVERYONE)
     name, number = _find_group(who.removeprefix(GROUP_SIGN)) if who.startswith(GROUP_SIGN) else _find_user(who)
     if number == 0 and not who.startswith(GROUP_SIGN):
         raise NobodyCalledThat("root needs no permission", hint="name another user")
-    # In the settings a word has no space.
+    # Words in the settings contain no space.
     return Permission(who=name if is_name(name) else str(number), number=number)
 
 
@@ -131,7 +131,7 @@ def _key(permission: Permission) -> tuple[bool, int | None]:
 
 
 def _is_meant(permission: Permission, who: str) -> bool:
-    """Return whether a permission is that of `who`, also where the system does not know that name any more."""
+    """Return whether a permission belongs to `who`, even if the system no longer knows that name."""
     sign = GROUP_SIGN if permission.is_of_group else ""
     return who in (permission.who, f"{sign}{permission.number}")
 

@@ -1,4 +1,4 @@
-"""The socket of the service that gives out GPUs: enabled while any user may reserve GPUs."""
+"""The socket of the service that gives out GPUs, which is enabled while any user may reserve GPUs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BY_HAND = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen
 
 
 class ServiceError(ToolkitError):
-    """The settings were changed, and systemd did not start or stop the service."""
+    """The settings were changed, but systemd did not start or stop the service."""
 
 
 def enable(host: Host, *, dry_run: bool = False) -> str:
-    """Let systemd listen; return what a person without systemd has to do, or what a dry run would do, else ""."""
+    """Let systemd listen; return what to do without systemd, or what a dry run would do, else ""."""
     if not host.is_this_machine:
         return ""
     if not runs_systemd(host):
@@ -29,9 +29,9 @@ def enable(host: Host, *, dry_run: bool = False) -> str:
 
 
 def disable(host: Host, *, dry_run: bool = False) -> str:
-    """Let systemd listen no more, and end the service; return what a dry run would do, "" for nothing.
+    """Let systemd stop listening, and stop the service; return what a dry run would do, "" for nothing.
 
-    Jobs that run keep their GPUs until they end.
+    Running jobs keep their GPUs until they end.
     """
     if not host.is_this_machine or not runs_systemd(host):
         return ""

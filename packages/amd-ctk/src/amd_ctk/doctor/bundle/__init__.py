@@ -1,1 +1,1 @@
-"""A host in one file: what doctor found, and what it takes to see the same elsewhere."""
+"""A host in one file: what doctor found, and everything to reproduce it elsewhere."""

@@ -1,4 +1,4 @@
-"""Read a bundle from another host, and let the checks judge it: it is not trusted, unpacked or written."""
+"""Read a bundle from another host, and run the checks on it; the bundle is untrusted and never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value, ValueType
 
-# What unpacking may use of memory; xz allows its archives to ask for gigabytes.
+# The memory that unpacking may use; xz archives can ask for gigabytes.
 MEMORY = 256 * 1024 * 1024
 FACTS = "facts.json"
 LARGEST_MEMBER = 1024 * 1024
 MOST_MEMBERS = 64
-# Of the whole archive, packed and unpacked.
+# Limits of the whole archive, packed and unpacked.
 LARGEST_PACKED = 4 * 1024 * 1024
 LARGEST_UNPACKED = 16 * 1024 * 1024
 
@@ -68,7 +68,7 @@ def _read(archive: Any) -> list[tuple[str, bytes]]:
 
 
 def replay_bundle(path: str, *, only: Iterable[str] = (), skip: Iterable[str] = (), engine: str = "") -> list[Result]:
-    """Return what the checks say of the host of a bundle; BundleError."""
+    """Return the results of the checks for the host of a bundle; BundleError."""
     document = _load_facts(read_members(path))
     try:
         return run_checks(parse_facts(document), only=only, skip=skip, engine=engine)
@@ -89,12 +89,12 @@ def _load_facts(members: dict[str, bytes]) -> dict[str, Any]:
 
 
 def parse_facts(document: dict[str, Any]) -> Facts:
-    """Return the facts of a document; ValueError for one that is none."""
+    """Return the facts in a JSON document; ValueError if it is invalid."""
     return Facts.from_json(document, dict(_types_in(Facts)))
 
 
 def _types_in(value_type: type[Value]) -> Iterator[tuple[str, type[Value]]]:
-    """Yield each class of values that a field of this one has, near or far, with the name that annotations use."""
+    """Yield each Value class that the fields of this one use, directly or not, with its name in annotations."""
     known = vars(sys.modules[value_type.__module__])
     for name in re.findall(r"\w+", " ".join(value_type._fields.values())):
         if isinstance(known.get(name), ValueType):

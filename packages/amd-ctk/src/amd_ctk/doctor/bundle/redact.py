@@ -11,14 +11,14 @@ from amdgpu_discovery.selection import format_smi_uuid
 from amdgpu_discovery.simulate import Profile
 from amdgpu_discovery.value import Value
 
-# Of a URL: tcp://user:password@host. A password may have "@" and "/" in it, so it ends at the last one of a word.
+# Part of a URL: tcp://user:password@host. A password may contain "@" and "/", so it ends at the last "@" of a word.
 CREDENTIALS = re.compile(r"://[^\s\"']+@")
 PCI_FUNCTIONS = "/sys/module/amdgpu/drivers/pci:amdgpu"
 KFD_ID = "unique_id "
 
 
 class Serial(Value):
-    """A unique id, what is said instead of it, and the PCI device id that stands in the UUID of amd-smi."""
+    """A unique id, its replacement, and the PCI device id that is part of amd-smi's UUID."""
 
     number: int
     instead: int
@@ -26,21 +26,21 @@ class Serial(Value):
 
 
 class Redaction:
-    """Says other ids instead of unique ones, and no passwords."""
+    """A function that replaces unique ids in text and removes passwords."""
 
     def __init__(self, serials: Iterable[Serial]) -> None:
-        """Know the ids in every form in which programs print them."""
+        """Collect the ids in every form that programs print."""
         self._instead = {form: other for serial in serials for form, other in _forms(serial)}
         known = "|".join(map(re.escape, sorted(self._instead, key=len, reverse=True)))
         self._pattern = re.compile(known, re.IGNORECASE) if known else None
 
     def __call__(self, text: str) -> str:
-        """Return text without what it must not tell."""
+        """Return text without unique ids and passwords."""
         text = without_credentials(text)
         return self._pattern.sub(self._replace, text) if self._pattern else text
 
     def _replace(self, match: re.Match[str]) -> str:
-        # A CDI spec has an id in both cases, as two names.
+        # A CDI spec has an id in upper and in lower case, as two names.
         instead = self._instead[match[0].lower()]
         return instead if match[0] == match[0].lower() else instead.upper()
 
@@ -51,7 +51,7 @@ def without_credentials(text: str) -> str:
 
 
 def serials_of(real: Profile, made_up: Profile) -> list[Serial]:
-    """Return the unique ids of a profile, with those of the same one without serials."""
+    """Return the unique ids of a profile, with those of the same profile without serials as replacements."""
     found = []
     for mine, other in zip(real.gpus, made_up.gpus, strict=True):
         ids = [(mine.pci_unique_id, other.pci_unique_id), *zip(mine.kfd_unique_ids, other.kfd_unique_ids, strict=True)]
@@ -61,7 +61,7 @@ def serials_of(real: Profile, made_up: Profile) -> list[Serial]:
 
 
 def read_serials(host: Host, first_made_up: int) -> list[Serial]:
-    """Return the unique ids that stand in sysfs, for a host that cannot be recorded."""
+    """Return the unique ids in sysfs, also of GPUs that no profile can have."""
     found: dict[int, int] = {}
     for address in host.names(PCI_FUNCTIONS):
         number = host.read_attribute(f"{PCI_FUNCTIONS}/{address}/unique_id")

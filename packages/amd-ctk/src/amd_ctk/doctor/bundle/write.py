@@ -1,6 +1,6 @@
 """Write a bundle: doctor's report, settings, specs, the last lines of the log, and the host as a profile.
 
-No environment, no credentials, and no unique ids unless they are asked for.
+It has no environment, no credentials, and no unique ids unless the user wants them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from amdgpu_discovery.simulate.profile_json import format_profile
 from amdgpu_discovery.simulate.record import FIRST_MADE_UP, without_serials
 from amdgpu_discovery.value import Value
 
-# A container can have 100,000 mounts; checks look at the first of a list, or at all GPUs.
+# A container can have 100,000 mounts. Checks look at the first item of a list, or at all GPUs.
 MOST_ITEMS = 1024
 README = "README"
 REPORT = "doctor.json"
 PROFILE = "profile.json"
 LOG = "amd-container-runtime.log"
-# Files of the host, below their path there.
+# Files of the host, by their path there.
 FILES = "files"
 LOG_FILE = "/var/log/amd-container-runtime.log"
 MOST_LINES = 200
@@ -56,7 +56,7 @@ or build its GPUs and serve them to any program of the toolkit with AMD_CTK_HOST
 
 
 def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str, *, with_serials: bool = False) -> None:
-    """Write what is known of a host to an archive; BundleError."""
+    """Write the facts and results of a host to an archive; BundleError."""
     if exists(path) and not is_file(path):  # root would replace /dev/null
         raise BundleError(f"the bundle cannot be written: {path} is not a file", hint="name a new file")
     profile, hide = _record(host, with_serials=with_serials)
@@ -69,14 +69,14 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
     if profile is not None:
         content[PROFILE] = format_profile(profile)
     try:
-        # It is read, and sent, by the user.
+        # The user reads and sends this file.
         write_new_file(path, _pack(content), mode=0o600, owner=behind_sudo(os.environ))
     except FileError as error:
         raise BundleError(f"the bundle cannot be written: {error.message}") from error
 
 
 def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable[[str], str]]:
-    """Return the host as a profile, None where it is not understood, and what hides its ids in text."""
+    """Return the host as a profile, None if it cannot be recorded, and a function that hides its ids in text."""
     try:
         real = record_profile(host, "bundle", with_serials=True)
         made_up = without_serials(real)
@@ -85,16 +85,16 @@ def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable
     if with_serials:
         return real, without_credentials
     known = serials_of(real, made_up) if real and made_up else []
-    # A GPU that is not understood is in no profile, and its id may be in a spec.
+    # A GPU that discovery does not understand is in no profile, but its id may be in a spec.
     return made_up, Redaction([*read_serials(host, FIRST_MADE_UP + len(known)), *known])
 
 
 def _settings(host: Host) -> Iterator[tuple[str, str]]:
-    """Yield the settings that the toolkit has, without comments and without what else stands in the file."""
+    """Yield the toolkit's settings, without comments and without anything else in the file."""
     try:
         written = TomlDocument(_read(host, CONFIG_FILE).decode()).get(())
     except (ValueError, RecursionError, ToolkitError):
-        # The report says why.
+        # The report has the reason.
         return
     # JSON's values are TOML too.
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in written.items() if is_setting(name)]
@@ -103,13 +103,13 @@ def _settings(host: Host) -> Iterator[tuple[str, str]]:
 
 
 def _spec(host: Host, path: str) -> Iterator[tuple[str, str]]:
-    """Yield a CDI spec of the toolkit's own kind as JSON, without the values of environments and annotations."""
+    """Yield a CDI spec of the toolkit's own kind as JSON, without the values of variables and annotations."""
     try:
         tree = parse_spec(_read(host, path)).tree
     except BrokenText:
-        # The report says why; what is in it cannot be told apart.
+        # The report has the reason. Secrets in such a file cannot be recognised.
         return
-    # Other specs, and one that engines leave out, may hold anything.
+    # Other specs, and those that engines ignore, may contain anything.
     if not form_problems(tree) and tree["kind"] == KIND:
         yield f"{FILES}{path}", _format(_without_values(tree))
 
@@ -148,7 +148,7 @@ def _format(document: object) -> str:
 
 
 def _pack(content: dict[str, bytes]) -> bytes:
-    """Return an archive, the same for the same content."""
+    """Return an archive; the same content gives the same bytes."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in sorted(content.items()):
@@ -159,7 +159,7 @@ def _pack(content: dict[str, bytes]) -> bytes:
 
 
 def format_value(value: object) -> Any:
-    """Return what JSON has for a value, a list of them, or anything plain."""
+    """Return a value in JSON's types. Lists are cut to MOST_ITEMS."""
     if isinstance(value, Value):
         return {name: format_value(field) for name, field in value.as_dict().items()}
     if isinstance(value, tuple):
@@ -170,7 +170,7 @@ def format_value(value: object) -> Any:
 
 
 def format_facts(facts: Facts, *, with_serials: bool) -> dict[str, Any]:
-    """Return facts as JSON has them; the id of a hive of XGMI is a serial too, which no check asks."""
+    """Return facts in JSON's types. An XGMI hive id is a serial too, and no check needs it."""
     gpus = facts.gpus.gpus if with_serials else tuple(gpu.replace(xgmi_hive=None) for gpu in facts.gpus.gpus)
     document: dict[str, Any] = format_value(facts.replace(gpus=facts.gpus.replace(gpus=gpus)))
     return document

@@ -1,1 +1,1 @@
-"""The checks, by what they are about; `@check` makes one, and amd_ctk.doctor.run lists the modules."""
+"""The checks by subject; `@check` makes one, and amd_ctk.doctor.run lists the modules."""

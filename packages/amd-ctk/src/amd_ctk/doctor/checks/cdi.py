@@ -1,4 +1,4 @@
-"""The CDI specs."""
+"""Checks of the CDI specs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_cdi(facts: Facts) -> Finding | None:
     if not cdi.paths:
         return note("no CDI spec offers amd.com/gpu, for engines that use CDI", fix=GENERATE)
     if cdi.untrue:
-        # A spec is compared with what the host has, so that has to be right first.
+        # A spec is compared with the host, so the host must be right first.
         is_host_well = facts.gpus.gpus and not facts.gpus.node_problems
         return bad(cdi.untrue[0].words, fix=_fix_untrue(cdi.untrue[0], cdi)) if is_host_well else None
     return _judge_true_spec(cdi)
@@ -47,7 +47,7 @@ def _judge_true_spec(cdi: CdiFacts) -> Finding:
 def _fix_untrue(problem: SpecProblem, cdi: CdiFacts) -> str:
     if problem.is_refreshed:
         return REFRESH
-    # Version 1 of AMD's toolkit leaves one, which nothing refreshes.
+    # Version 1 of AMD's toolkit leaves such a spec, and nothing refreshes it.
     return GENERATE if problem.path == DEFAULT_OUTPUT else _write_instead(problem.path, cdi)
 
 
@@ -56,7 +56,7 @@ def _write_instead(path: str, cdi: CdiFacts) -> str:
 
 
 def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding | None:
-    """Judge whether an engine reads specs of the latest version there is; None where it does, or if that is unknown."""
+    """Return a finding if an engine cannot read the latest version in use; None if it can, or if that is unknown."""
     known = latest_version(engine, number)
     if not known or not cdi.latest_version or VERSIONS.index(cdi.latest_version) <= VERSIONS.index(known):
         return None
@@ -80,10 +80,10 @@ def check_cdi_names(facts: Facts) -> Finding | None:
 
 
 def _set_aside(paths: tuple[str, ...]) -> str:
-    """Return the command after which one of these files is left, the toolkit's own where it is among them."""
+    """Return the command that moves one of these files away, never the toolkit's own."""
     return _move_away(next((path for path in paths if path != DEFAULT_OUTPUT), ""))
 
 
 def _move_away(path: str) -> str:
-    # Engines read *.json, *.yaml and *.yml.
+    # Engines read *.json, *.yaml and *.yml only.
     return f"sudo mv {quote(path)} {quote(f'{path}.off')}"

@@ -1,4 +1,4 @@
-"""Docker, and containerd."""
+"""Checks of Docker and containerd."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
 
 
 def _why_not_by_cdi(facts: Facts) -> str:
-    """Return what keeps Docker from AMD's CDI devices for `--gpus`, however many specs there are."""
+    """Return what keeps Docker from AMD's CDI devices for `--gpus`; a missing spec does not count."""
     if facts.cdi.has_nvidia:
         return ", because there are NVIDIA CDI devices"
     return "" if facts.docker.has_cdi else ", because Docker's CDI is off"
@@ -190,7 +190,7 @@ def check_rootless(facts: Facts) -> Finding | None:
     docker = facts.docker
     closed = facts.gpus.closed_nodes
     if docker.maps_users and closed and not docker.is_rootless:
-        # The AMD runtime makes nodes that the mapped ids may open; with --device and CDI the mode counts.
+        # The AMD runtime makes nodes that the mapped ids may open. With --device and CDI, the host's mode counts.
         words = f"Docker maps user ids, and with --device {closed[0].path} keeps its mode {closed[0].mode:04o}"
         return note(words, fix="use --runtime=amd, or --userns=host with --device")
     if not docker.is_rootless:

@@ -1,4 +1,4 @@
-"""The GPUs and their device nodes, and GPUs that are sick, lost or drained."""
+"""Checks of the GPUs and their device nodes, and of GPUs that are sick, lost or drained."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def check_kfd(facts: Facts) -> Finding | None:
 
 
 def _is_lost(unlisted: UnnumberedGpu, listed: Sequence[Gpu]) -> bool:
-    """Return whether a GPU is one that KFD should list: one like those it lists, or a card beside an integrated GPU."""
+    """Return whether KFD should list a GPU: one like those it lists, or a card if it lists only integrated GPUs."""
     is_alike = unlisted.device_id in [gpu.device_id for gpu in listed]
     return (unlisted.device_id != 0 and is_alike) or all(gpu.is_apu for gpu in listed)
 
 
 def _judge_list(listed: int, unlisted: list[str]) -> Finding:
     if unlisted and not listed:
-        # The slot lacks PCIe atomics, or ROCm does not know the card: the kernel's log says which.
+        # Either the slot lacks PCIe atomics, or ROCm does not know the card. The kernel's log says which.
         words = f"KFD lists no GPU, but the driver has {', '.join(unlisted)}"
         return bad(words, fix=ASK_KERNEL)
     if unlisted:
@@ -68,7 +68,7 @@ def check_gpu_state(facts: Facts) -> Finding | None:
     broken = facts.gpus.broken_attributes
     if broken:
         return bad(f"a GPU does not answer: {broken[0]}", fix="sudo dmesg | grep amdgpu, then reset it or reboot")
-    # How a sick GPU fails is said by `gpu-health`.
+    # `gpu-health` reports how a sick GPU fails.
     return None if any(gpu.is_sick for gpu in facts.conditions) else ok("the driver answers for every GPU")
 
 
@@ -122,7 +122,7 @@ def check_node_access(facts: Facts) -> Finding | None:
 
 
 def _group(gid: int, facts: Facts) -> str:
-    """Return the name of a group, its number where it has none."""
+    """Return the name of a group, its number if it has none."""
     return facts.gpus.group_names.get(gid, str(gid))
 
 
@@ -136,7 +136,7 @@ def check_gpu_access(facts: Facts) -> Finding | None:
     if toolkit.access_obstacle:
         return bad(f"gpu-access is reserved, but {toolkit.access_obstacle}", fix=toolkit.access_fix)
     if toolkit.is_access_reserved and not toolkit.is_served:
-        # It would also put right what the lists of nodes say.
+        # The service would also correct the access lists of the nodes.
         words = "gpu-access is reserved, but the service that opens GPUs to their holders does not answer"
         return bad(words, fix=toolkit.service_fix)
     if toolkit.access_problem:
@@ -172,8 +172,8 @@ def check_apu_memory(facts: Facts) -> Finding | None:
 def _judge_carve_out(number: int, carve_out: int, total: int) -> Finding:
     words = f"GPU {number} has {carve_out} MiB set aside, and may use {total} MiB"
     if carve_out < SMALL_CARVE_OUT:
-        # The limit is half of the memory unless the kernel is told otherwise (ttm_tt.c); gttsize is deprecated, and the
-        # smaller of the two counts.
+        # By default, the kernel's limit is half of the memory (ttm_tt.c). gttsize is deprecated, and the smaller of the
+        # two counts.
         return note(words, fix=RAISE_LIMIT)
     return ok(words)
 
@@ -202,7 +202,7 @@ def check_partition_mode(facts: Facts) -> Finding | None:
     if not names_by_gpu:
         return None
     numbers = " ".join(map(str, names_by_gpu))
-    # A container may have several GPUs.
+    # A container may have several GPUs, so its name may occur several times.
     names = ", ".join(dict.fromkeys(name for names in names_by_gpu.values() for name in names.split(", ")))
     return note(f"GPUs [{numbers}] are in use by {names}: their partition mode cannot be changed now")
 
@@ -241,7 +241,7 @@ def _find(facts: Facts, *states: str) -> list[GpuCondition]:
 
 
 def _words(gpus: list[GpuCondition]) -> str:
-    """Return a sentence about all that are as they are for the same reason, and the next about others."""
+    """Return a sentence that lists GPUs with the same state and reason together."""
     alike: dict[str, list[str]] = {}
     for gpu in gpus:
         alike.setdefault(f"{gpu.state}{f': {gpu.reason}' if gpu.reason else ''}", []).append(str(gpu.number))

@@ -1,4 +1,4 @@
-"""A container from inside: the devices that it has, and what its variables make of them."""
+"""Checks inside a container: which devices it has, and what its variables make of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.targets import fits
 
-# Each has a check of its own.
+# Other checks report these errors.
 SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
 WORDS = {errno.ENOMEM: "KFD refuses this card", errno.EBUSY: "the GPU is being reset"}
 CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
@@ -149,14 +149,14 @@ def check_inside_nodes(facts: Facts) -> Finding | None:
     stale = _find_stale(facts)
     if stale:
         return bad(stale, fix=f"restart {facts.container_name}, so that it gets the current numbers")
-    # That is said by docker-gpus.
+    # docker-gpus reports this.
     if facts.ignored_gpus_option:
         return None
     return _judge_paths(facts.container_name, [node.path for node in inside.nodes if node.major is not None])
 
 
 def _find_stale(facts: Facts) -> str:
-    """Return what is wrong with a number in the container, "" where nothing is."""
+    """Return what is wrong with a device number in the container, "" if nothing is."""
     other = [node for node in facts.nodes_with(None) if node.major is not None]
     if other:
         return f"{other[0].path} is {other[0].number} in {facts.container_name}, but the host has no such GPU"
@@ -184,7 +184,7 @@ def check_inside_slurm(facts: Facts) -> Finding | None:
     variables = facts.container.variables
     job = parse_job({name: value for name, value in variables.items() if value})
     may_open = {node.minor for node in facts.permitted_nodes if node.path.startswith("/dev/dri/renderD")}
-    # What is missing altogether is said by inside-nodes and inside-cgroup.
+    # inside-nodes and inside-cgroup report GPUs that are missing altogether.
     if not (job or variables.get(NODE)) or not facts.slurm.files or not may_open:
         return None
     if job is None or not job.gpus:

@@ -1,4 +1,4 @@
-"""A container from inside: what its image, its mounts and its limits allow."""
+"""Checks inside a container: what its image, its mounts and its limits allow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAP_IPC_LOCK = 14
 GIB = 2**30
 # linux/capability.h
 CAP_SYS_NICE = 23
-# What engines make it.
+# The size of /dev/shm that engines choose, in MiB.
 USUAL_SHARED_MEMORY = 64
 SMALL_SHARED_MEMORY = 1024
 LARGER_SHARED_MEMORY = "add --shm-size=16g, or --ipc=host"
@@ -166,11 +166,11 @@ def check_inside_shm(facts: Facts) -> Finding | None:
 def check_inside_targets(facts: Facts) -> Finding | None:
     """Does the image have code for the container's GPUs?"""
     image, gpus = facts.container.image, _find_gpus(facts)
-    # What an override makes of the targets is said by inside-override.
+    # inside-override reports what an override makes of the targets.
     if not gpus or facts.container.variables.get(OVERRIDE):
         return None
     if not image.targets:
-        # rocFFT, RCCL and rocSPARSE have ten targets in one file whose name tells none.
+        # rocFFT, RCCL and rocSPARSE have ten targets in one file, whose name does not list them.
         words = "no file name in the image names a target that it has code for"
         fix = "amd-ctk image targets --deep docker:NAME, with the name of the image"
         return note(words, fix=fix) if image.rocm_version or image.has_rccl else None
@@ -185,5 +185,5 @@ def check_inside_targets(facts: Facts) -> Finding | None:
 
 
 def _find_gpus(facts: Facts) -> list[Gpu]:
-    """Return the GPUs whose targets are known; of a host with cards, inside-integrated judges the others."""
+    """Return the GPUs with known targets. On a host with cards, inside-integrated judges the integrated GPUs."""
     return [gpu for gpu in facts.gpus_inside if gpu.gfx_target and not (facts.gpus.cards and gpu.is_apu)]

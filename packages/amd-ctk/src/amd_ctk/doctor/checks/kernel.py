@@ -1,11 +1,11 @@
-"""What the kernel, its security and its packages say."""
+"""Checks of the kernel, its security and AMD's packages."""
 
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
 
-# What the kernel shows for an id that is not mapped (/proc/sys/kernel/overflowuid).
+# The kernel shows this for an id that is not mapped (/proc/sys/kernel/overflowuid).
 NOBODY = 65534
 
 
@@ -110,7 +110,7 @@ def _judge_labels(*, sets_labels: bool) -> Finding:
     fix = "sudo setsebool -P container_use_devices on"
     if sets_labels:
         return bad("SELinux denies containers access to devices", fix=fix)
-    # dockerd does so with --selinux-enabled, containerd with enable_selinux; both are off by default.
+    # dockerd sets labels with --selinux-enabled, containerd with enable_selinux. Both are off by default.
     words = "SELinux denies containers with a label access to devices, but no engine here seems to set one"
     return note(words, fix=fix)
 

@@ -1,4 +1,4 @@
-"""Podman."""
+"""Checks of Podman."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_podman_nodes(facts: Facts) -> Finding | None:
     user, closed = facts.podman.user, facts.gpus.closed_nodes
     if user is None or not facts.gpus.compute_nodes or facts.toolkit.is_access_reserved:
         return None
-    # node-access says if only root may open them.
+    # node-access reports nodes that only root may open.
     foreign = [node for node in closed if node.mode & GROUP == GROUP and node.gid not in user.groups]
     if foreign:
         words = f"user {user.name} is not in group {foreign[0].gid}, which {foreign[0].path} belongs to"

@@ -1,4 +1,4 @@
-"""Slurm on this node."""
+"""Checks of Slurm on this node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_slurm_jobs(facts: Facts) -> Finding | None:
     if facts.jobs.problem:
         return not_checked(f"which jobs are over: {facts.jobs.problem}", needs="squeue")
     if facts.jobs.left:
-        # One that ends just now may be saving its work.
+        # A container that is ending may be saving its work, so report the others first.
         return _judge_left(min(facts.jobs.left, key=lambda left: left.is_ending))
     return ok("no container outlives its job") if facts.slurm.is_configured else None
 
@@ -56,7 +56,7 @@ def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:
         return bad(words, fix=f"write gres.conf as 'amd-ctk slurm gres' prints it; {SHOW}")
     if status.runtime and not is_amd_runtime(status.runtime):
         words = f"Slurm calls {status.runtime} for containers, so they get no GPU"
-        # It replaces no runtime that another program chose.
+        # This command does not replace a runtime that another program chose.
         return bad(words, fix=f"delete the lines RunTime* of oci.conf, and then: {CONFIGURE}")
     if status.is_outdated:
         return note(OUTDATED, fix=CONFIGURE)

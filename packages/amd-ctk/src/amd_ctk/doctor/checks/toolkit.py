@@ -1,4 +1,4 @@
-"""The toolkit itself, and the containers that it started."""
+"""Checks of the toolkit itself, and of running containers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_device_spec.settings import CONFIG_FILE
 
-# In one line of a shell.
+# The limit for one line of a shell.
 MOST_FIXES = 8
-# A part of the path of a bundle, and the engine that makes such paths.
+# By a part of the path of a bundle, the command of the engine that makes such paths.
 RESTARTS = {
     "/io.containerd.runtime.v2.task/moby/": "docker restart",
     "/overlay-containers/": "podman restart",
     "/vfs-containers/": "podman restart",
-    # The kubelet makes another one.
+    # The kubelet makes a new container.
     "/io.containerd.runtime.v2.task/k8s.io/": "crictl stop",
 }
 
@@ -132,7 +132,7 @@ def check_sudo(facts: Facts) -> Finding | None:
     if toolkit.program_directory in toolkit.secure_path:
         return ok("sudo finds amd-ctk")
     words, fix = f"sudo does not look in {toolkit.program_directory}", f"sudo {toolkit.program_directory}/amd-ctk ..."
-    # Programs of a virtual environment are called by their path anyway.
+    # Programs of a virtual environment are usually called by their path.
     return note(words, fix=fix) if toolkit.is_virtual_environment else bad(words, fix=fix)
 
 

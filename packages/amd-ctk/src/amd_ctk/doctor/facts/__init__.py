@@ -1,4 +1,4 @@
-"""What checks judge. Every module reads one part of it, once, and never fails."""
+"""The facts that checks judge. Each module reads one part of them, once, and never fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def read_or(read: Callable[[], T], default: T) -> T:
-    """Return what is read, a default where that fails in an expected way; other checks say why."""
+    """Return what `read` returns, the default if it raises ToolkitError; other checks report the reason."""
     try:
         return read()
     except ToolkitError:

@@ -1,4 +1,4 @@
-"""All facts of a host, and how they are read at once."""
+"""All facts of a host, and how to read them at once."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# What a container gets where an engine has used up the time; it answers in a tenth of that.
+# A container has at least this long if an engine has used up the time; it answers in a tenth of that.
 LEAST_SECONDS = 0.3
-# Of a whole id, and of what engines show of it.
+# The length of a whole container id, and of the part that engines show.
 WHOLE_ID = 64
 SHORT_ID = 12
 
 
 class BrokenHost(Host):
-    """A host whose directories may be closed to this user, or links that lead in a circle: nothing is found there."""
+    """A host on which directories that are closed to this user, and circular links, count as missing."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, [] where it cannot be listed."""
+        """Return the names in a directory, [] if it cannot be listed."""
         try:
             return super().names(path)
         except OSError:
             return []
 
     def stat(self, path: str) -> os.stat_result | None:
-        """Return what `path` leads to, None if that is unknown."""
+        """Return the status of the file that `path` leads to, None if it is unknown."""
         try:
             return super().stat(path)
         except OSError:
@@ -58,7 +58,7 @@ class BrokenHost(Host):
 
 
 class Facts(Value):
-    """What is known of a host."""
+    """Everything that is known about a host."""
 
     kernel: KernelFacts
     gpus: GpuFacts
@@ -68,36 +68,36 @@ class Facts(Value):
     podman: PodmanFacts = PodmanFacts()
     containerd: EngineFileFacts = EngineFileFacts()
     slurm: SlurmFacts = SlurmFacts()
-    # None where they could not be read.
+    # None if they could not be read.
     jobs: JobFacts | None = JobFacts()
     packages: PackageFacts = PackageFacts()
     conditions: tuple[GpuCondition, ...] = ()
-    # None where they could not be read.
+    # None if they could not be read.
     stale_containers: tuple[StaleContainer, ...] | None = ()
     unstarted_containers: tuple[UnstartedContainer, ...] = ()
-    # Of the one container that was asked about.
+    # The container that the user named.
     inside: InsideFacts | None = None
 
     @property
     def container(self) -> InsideFacts:
-        """Return the container that was asked about, one without anything where none was."""
+        """Return the container that the user named, an empty one if there is none."""
         return self.inside or InsideFacts(name="")
 
     @property
     def container_name(self) -> str:
-        """Return the container as sentences name it."""
+        """Return the name of the container for use in a sentence."""
         name = self.container.name
         return f"container {name[:SHORT_ID] if len(name) == WHOLE_ID else name}"
 
     @property
     def takes_cdi(self) -> bool:
-        """Return whether Docker's `--gpus` is a CDI device of AMD: not beside those of NVIDIA, nor with CDI off."""
+        """Return whether Docker's `--gpus` gives AMD's CDI devices: CDI is on, and there are no NVIDIA devices."""
         docker, cdi = self.docker, self.cdi
         return docker.version >= FIRST_GPUS_BY_CDI and docker.has_cdi and bool(cdi.paths) and not cdi.has_nvidia
 
     @property
     def ignored_gpus_option(self) -> str:
-        """Return why a container that was given `--gpus` gets nothing by it, "" where it may, or was not given it."""
+        """Return why `--gpus` had no effect on the container; "" if it may have had one, or was not given."""
         docker, container = self.docker, self.container
         if not container.asks_gpus or not docker.version or any(node.major is not None for node in container.nodes):
             return ""
@@ -109,7 +109,7 @@ class Facts(Value):
 
     @property
     def permitted_nodes(self) -> list[TriedNode]:
-        """Return the nodes that may be opened, whether or not a driver answers: the kernel asks for rights first."""
+        """Return the nodes that the container may open, even without a driver: the kernel checks permissions first."""
         return self.nodes_with(0, errno.ENXIO, errno.ENODEV)
 
     @property
@@ -119,18 +119,18 @@ class Facts(Value):
         return [gpu for gpu in self.gpus.gpus if gpu.render_minor in minors]
 
     def nodes_with(self, *numbers: int | None) -> list[TriedNode]:
-        """Return the nodes on which opening said one of these, 0 for those that opened, None for those not tried."""
+        """Return the nodes with one of these errno values: 0 for those that opened, None for those not tried."""
         return [node for node in self.container.nodes if node.errno in numbers]
 
 
 def read_facts(
     host: Host, *, container: str = "", engine: str = "", user: User | None = None, proc: str = "/proc"
 ) -> Facts:
-    """Read everything, of a `container` too where one is named; NoContainer for one that does not run.
+    """Read all facts of a host and, if one is named, of a `container`; NoContainer if it is not found.
 
-    Where an `engine` is named, others are not asked. `user` is the one whose rootless containers are looked at.
-    Programs that may keep one waiting are asked meanwhile. What is waited for, engines and then the container, shares
-    SECONDS, so that the command ends within nine whatever does not answer.
+    With an `engine`, other engines are not asked. `user` is the owner of the rootless containers to look at. Threads
+    ask the programs that may be slow. Engines and then the container share SECONDS, so that the command ends within
+    nine seconds even if nothing answers.
     """
     specs = read_spec_files(host)
     host = BrokenHost(host.root)
@@ -157,18 +157,18 @@ def read_facts(
         facts = facts.replace(docker=docker.result()) if docker else facts
         said = told.result() if told else EngineAnswers()
     seconds = seconds_left(time.monotonic() - begin)
-    # Behind the threads, because both fork.
+    # The threads must have ended, because both functions fork.
     facts = facts.replace(conditions=read_conditions(host))
     return add_inside(host, facts, read_inside(host, container, said, seconds=seconds)) if container else facts
 
 
 def add_inside(host: Host, facts: Facts, inside: InsideFacts) -> Facts:
-    """Return facts with a container's, whose job may have another name for this node than the kernel."""
+    """Return facts with those of a container. Its job may know this node by another name than the kernel does."""
     node = inside.variables.get(NODE, "")
     slurm = read_slurm(host, facts.gpus.gpus, node) if node else facts.slurm
     return facts.replace(inside=inside, slurm=slurm)
 
 
 def seconds_left(waited: float) -> float:
-    """Return how long a container may take, after engines have kept everything waiting."""
+    """Return how long a container may take to answer, after the wait for engines."""
     return max(LEAST_SECONDS, SECONDS - waited)

@@ -1,4 +1,4 @@
-"""The CDI specs of a host: do engines understand them, and are they still true?"""
+"""The CDI specs of a host: whether engines understand them, and whether they still match the host."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from amdgpu_discovery.value import Value
 
 
 class SpecProblem(Value):
-    """What is wrong with a file of CDI devices."""
+    """What is wrong with a CDI spec."""
 
     path: str
     words: str
     is_closed: bool = False
-    # Whether `amd-ctk cdi refresh` writes it.
+    # Whether `amd-ctk cdi refresh` writes this file.
     is_refreshed: bool = False
 
 
 class CdiFacts(Value):
-    """What engines are offered as amd.com/gpu."""
+    """What CDI specs offer to engines as amd.com/gpu."""
 
-    # The files that offer it, by the path that people use.
+    # The files that define amd.com/gpu, by the path that people use.
     paths: tuple[str, ...] = ()
-    # Whether anything offers nvidia.com/gpu.
+    # Whether any file defines nvidia.com/gpu.
     has_nvidia: bool = False
-    # Of the files, the one with the latest version of the specification.
+    # Among these files, the one with the latest version of the specification.
     latest_path: str = ""
     latest_version: str = ""
-    # A file for amd.com/gpu that engines leave out, and why.
+    # Files for amd.com/gpu that engines ignore, and why.
     broken: tuple[SpecProblem, ...] = ()
-    # The same of other vendors' files.
+    # The same for other vendors' files.
     broken_of_others: tuple[SpecProblem, ...] = ()
-    # Where a spec contradicts the host.
+    # Contradictions between a spec and the host.
     untrue: tuple[SpecProblem, ...] = ()
     # Whether `amd-ctk cdi generate` wrote any spec that is refreshed.
     has_refreshed: bool = False
-    # Names that two files of one directory define, so that no engine resolves them.
+    # Names that two files of one directory define. No engine resolves them.
     conflicts: tuple[str, ...] = ()
     # The files that define the first of these names.
     conflicting: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class CdiFacts(Value):
 
 
 def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
-    """Return what the directories of specs hold; a spec that cannot be read is a fact too."""
+    """Return what the directories of specs hold; an unreadable spec is a fact too."""
     directories = [[file.replace(path=_shown(host, file.path)) for file in files] for files in directories]
     offers = resolve_devices(directories)
     amd_devices = [offer for offer in offers if offer.name.startswith(f"{KIND}=")]
@@ -89,7 +89,7 @@ def _problem(file: SpecFile) -> SpecProblem:
 def _is_meant_for_amd(file: SpecFile) -> bool:
     if file.kind:
         return file.kind == KIND
-    # Nothing in it can be read: its name says whose it is. A directory may hold any.
+    # An unreadable file has no kind, so its name decides. A directory may hold specs of any vendor.
     name = file.path.rpartition("/")[2]
     is_directory = not name.endswith(SPEC_SUFFIXES)
     return is_directory or name.startswith("amd")

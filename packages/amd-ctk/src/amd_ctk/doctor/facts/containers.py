@@ -1,4 +1,4 @@
-"""Running containers with GPUs: those with numbers of an earlier driver, and those that were never started."""
+"""Running containers with GPUs: those with device numbers of an earlier driver, and those that were never started."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# Between `create` and `start` an engine needs moments.
+# An engine needs only moments between `create` and `start`.
 LONG_SECONDS = 60.0
 
 
 class StaleContainer(Value):
-    """A container with a device of another number than the host's node of that path."""
+    """A container in which a device has another number than the host's node at the same path."""
 
     container_id: str
     path: str
@@ -30,9 +30,9 @@ class StaleContainer(Value):
 
 
 class UnstartedContainer(Value):
-    """A container that its runtime has created, and nothing has started: its id, and a node of a GPU that it has.
+    """A container that its runtime has created but nothing has started: its id, and one of its GPU nodes.
 
-    `root` is the runtime's `--root`, "" for the usual one.
+    `root` is the runtime's `--root`, "" for the default.
     """
 
     container_id: str
@@ -41,14 +41,14 @@ class UnstartedContainer(Value):
 
 
 def read_containers(host: Host) -> list[RunningContainer] | None:
-    """Return the containers of root, running or created; None for those who may not look."""
+    """Return root's containers, running or created; None if this process may not look."""
     if os.geteuid() != 0 and host.is_this_machine:
         return None
     return [container for container in find_running_containers(host, Processes()) if container.bundle]
 
 
 def find_stale(containers: Iterable[RunningContainer], gpus: GpuFacts) -> tuple[StaleContainer, ...]:
-    """Return the containers that were made before numbers changed."""
+    """Return the containers that were created before device numbers changed."""
     numbers = {node.path: f"{node.major}:{node.minor}" for node in gpus.nodes}
     found = (_compare(container.container_id, container.bundle, numbers) for container in containers)
     return tuple(stale for each in found for stale in each)
@@ -57,7 +57,7 @@ def find_stale(containers: Iterable[RunningContainer], gpus: GpuFacts) -> tuple[
 def find_unstarted(
     containers: Iterable[RunningContainer], host: Host, *, seconds: float = LONG_SECONDS
 ) -> tuple[UnstartedContainer, ...]:
-    """Return the containers with GPUs that were created `seconds` ago or earlier and have not started."""
+    """Return the containers with GPUs that were created at least `seconds` ago and have not started."""
     latest = time.time() - seconds
     created = (each for each in containers if (at := each.created_at(host)) is not None and at <= latest)
     found = ((each, next(_gpu_nodes(each.bundle), "")) for each in created)
@@ -81,6 +81,6 @@ def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterato
 
 
 def _devices(bundle: str) -> list[dict[str, Any]]:
-    """Return the devices of a container's spec, none where it cannot be read."""
+    """Return the devices of a container's spec, [] if it cannot be read."""
     spec: dict[str, Any] = read_or(lambda: read_bundle(bundle), {})
     return objects_at(spec, "linux", "devices")

@@ -1,4 +1,4 @@
-"""Which engine the `docker` command talks to, what Docker says of itself, and what its file says."""
+"""Which engine the `docker` command talks to, what this engine reports, and what its daemon.json contains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 LONGEST = 200
-# dockerd has no limit, and a list of registries may be long.
+# dockerd sets no limit, and a list of registries may be long.
 LARGEST_OF_ROOT = 4 * 1024 * 1024
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
@@ -36,10 +36,10 @@ ABSENT = "absent"
 
 
 class Endpoint(Value):
-    """Where `docker` looks for its engine; all "" where that is the usual socket.
+    """Where `docker` looks for its engine; empty for the usual socket.
 
-    `address` is without a user's name, "" for a context that does not exist; `undo` is the command after which `docker`
-    talks to the usual engine.
+    `address` has no user name, and is "" for a context that does not exist. After the command `undo`, `docker` talks to
+    the usual engine.
     """
 
     address: str = ""
@@ -48,14 +48,14 @@ class Endpoint(Value):
 
 
 def find_endpoint() -> Endpoint:
-    """Return where `docker` finds its engine, as this program's environment and the user's files have it."""
+    """Return where `docker` looks for its engine, according to this program's environment and the user's files."""
     if address := os.environ.get(ADDRESS):
         return _parse_endpoint(parse_address(address[:LONGEST]), f"unset {ADDRESS}")
     context = find_context((), os.environ)
     if not context:
         return Endpoint()
     undo = f"unset {CONTEXT}" if os.environ.get(CONTEXT) else "docker context use default"
-    # That of a context that was removed is not known.
+    # The address of a removed context is unknown.
     return _parse_endpoint(read_context(context, (), os.environ) or EngineAddress(), undo)
 
 
@@ -67,7 +67,7 @@ class DockerFacts(Value):
     """The engine behind the `docker` command, and daemon.json."""
 
     is_installed: bool = False
-    # Why the engine does not answer, "" where it does; one of the kinds below.
+    # Why the engine does not answer, "" if it does; `silence` is REFUSED, LATE or ABSENT.
     problem: str = ""
     silence: str = ""
     version: tuple[int, ...] = ()
@@ -75,32 +75,32 @@ class DockerFacts(Value):
     default_runtime: str = ""
     operating_system: str = ""
     is_rootless: bool = False
-    # Whether ids of users are others in containers (userns-remap), and whether containers get labels of SELinux.
+    # Whether containers have other user ids than the host (userns-remap), and whether they get SELinux labels.
     maps_users: bool = False
     sets_labels: bool = False
     endpoint: Endpoint = Endpoint()
     # The daemon.json that this engine reads.
     file_path: str = DOCKER.config_path
-    # Names under which daemon.json has the AMD runtime.
+    # The names of the AMD runtime in daemon.json.
     file_runtimes: tuple[str, ...] = ()
-    # None where the file says nothing.
+    # None if the file does not set it.
     file_cdi: bool | None = None
     # Why daemon.json cannot be read.
     file_problem: str = ""
-    # What stands both in the file and on the daemon's command line.
+    # Directives that are both in the file and on the daemon's command line.
     taken_directives: tuple[str, ...] = ()
-    # Of daemon.json, the programs that are not there, and those that cannot be executed.
+    # Programs in daemon.json that are missing, and those that cannot be executed.
     missing_programs: tuple[str, ...] = ()
     closed_programs: tuple[str, ...] = ()
-    # Why dockerd itself refuses daemon.json, and a default runtime that is defined nowhere; "" for neither.
+    # Why dockerd rejects daemon.json, and a default runtime that is defined nowhere; "" if not so.
     file_refusal: str = ""
     undefined_runtime: str = ""
-    # Of the `docker compose` of this user, () if there is none.
+    # The version of this user's `docker compose`, () if there is none.
     compose_version: tuple[int, ...] = ()
 
     @property
     def is_broken(self) -> bool:
-        """Return whether daemon.json cannot serve, whatever the daemon does."""
+        """Return whether daemon.json cannot work, whatever the daemon does."""
         programs = self.missing_programs or self.closed_programs
         return bool(self.file_problem or programs or self.file_refusal or self.undefined_runtime)
 
@@ -111,7 +111,7 @@ class DockerFacts(Value):
 
     @property
     def has_cdi(self) -> bool:
-        """Return whether it takes CDI devices."""
+        """Return whether the engine accepts CDI devices."""
         return has_cdi_on(self.version, self.file_cdi)
 
     @property
@@ -132,17 +132,17 @@ class DockerFacts(Value):
 
     @property
     def restart_command(self) -> str:
-        """Return the command that has this engine read its file."""
+        """Return the command that makes this engine read its file again."""
         return "systemctl --user restart docker" if self.is_rootless else "sudo systemctl restart docker"
 
 
 def read_docker(host: Host, user: User | None = None) -> DockerFacts:
-    """Return what there is to know; an engine that does not answer is a fact too.
+    """Return the facts about Docker; an engine that does not answer is a fact too.
 
-    `user` is the one who has a rootless engine, if there is one.
+    `user` is the owner of a rootless engine, if there is one.
     """
     if engine_of("docker") == PODMAN:
-        # Asked, it would set itself up.
+        # `docker` is Podman here, and asking Podman would make it set itself up.
         return _read_file(host)
     answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
     if not answer.is_installed:
@@ -152,7 +152,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if not info.get("ServerVersion"):
         return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer, info))
     if endpoint.is_other_machine:
-        # What it answers is not about this host.
+        # The engine's answers are about another machine.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
     is_rootless = "name=rootless" in list_at(info, "SecurityOptions")
     facts = _read_user_file(host, user) if is_rootless else _read_file(host)
@@ -160,13 +160,13 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
 
 
 def _read_silence(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
-    """Return why there is no answer: `problem` and `silence` of DockerFacts."""
-    # Docker 20.10 ends well and prints nothing on standard error.
+    """Return `problem` and `silence` of DockerFacts for an engine that did not answer."""
+    # Docker 20.10 succeeds and prints nothing on standard error.
     listed = [str(each) for each in list_at(info, "ServerErrors") if each]
     if answer.problem:
         return {"problem": answer.problem, "silence": LATE if answer.is_late else ABSENT}
     lines = answer.errors.strip().splitlines() or listed or ["the docker daemon does not answer"]
-    # The kernel's words, which Docker's command repeats.
+    # `docker` repeats the words of the kernel.
     is_refused = "permission denied" in lines[-1].lower()
     return {"problem": lines[-1], "silence": REFUSED if is_refused else ABSENT}
 
@@ -191,7 +191,7 @@ def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _read_file(host: Host) -> DockerFacts:
-    """Return what the daemon.json of root's daemon says, which that judges and its command line may contradict."""
+    """Return what the daemon.json of root's daemon says, whether dockerd accepts it, and what its command line adds."""
 
     def judge(document: Document) -> DockerFacts:
         options = read_command_line(host, f"{DOCKER.service}.service")
@@ -205,7 +205,7 @@ def _read_file(host: Host) -> DockerFacts:
 
 
 def _read_user_file(host: Host, user: User | None) -> DockerFacts:
-    # Without a user the owner of the engine is unknown.
+    # Without a user, the owner of the engine is unknown.
     return _read(host, f"{user.settings}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
 
 
@@ -233,7 +233,7 @@ def _judge(document: Document) -> DockerFacts:
 
 
 def _find_undefined(document: Document, options: CommandLine) -> str:
-    """Return the default runtime of a file that is defined nowhere, "" for none; dockerd --validate lets it pass."""
+    """Return the file's default runtime if it is defined nowhere, else "". dockerd --validate accepts such a file."""
     layout = DOCKER.find_layout(document)
     name = layout.default_in(document)
     # Names of shims need no entry (moby, daemon/runtime_unix.go).

@@ -1,4 +1,4 @@
-"""What the files of Podman and containerd say of the AMD runtime, and what a user needs to run Podman without root."""
+"""What the files of Podman and containerd say about the AMD runtime, and what rootless Podman requires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-# The longest that come with an engine have 30 KiB, most of it comments.
+# The longest files that come with an engine have 30 KiB, most of it comments.
 LARGEST = 128 * 1024
 RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"
@@ -27,19 +27,19 @@ STORAGE = "containers"
 
 
 class EngineFileFacts(Value):
-    """The files of one engine; problems are those of the first file that has one."""
+    """The files of one engine; `broken_file` and `problem` are of the first file that has a problem."""
 
     broken_file: str = ""
     problem: str = ""
-    # The program of the AMD runtime that a file names and that is not there.
+    # The program of the AMD runtime that a file names but that is missing.
     missing_program: str = ""
     runtimes: tuple[str, ...] = ()
-    # The last one that a file names.
+    # The last one that a file sets.
     default_runtime: str = ""
 
 
 class EngineFiles:
-    """The files of an engine that can be read, the strongest last; what is wrong with the others is a fact too."""
+    """The readable files of an engine, the strongest last; problems of the others are a fact too."""
 
     def __init__(self, host: Host, engine: Engine, paths: Iterable[str]) -> None:
         self._engine = engine
@@ -55,11 +55,11 @@ class EngineFiles:
                     self._broken = EngineFileFacts(broken_file=path, problem=why_not(error))
 
     def facts(self) -> EngineFileFacts:
-        """Return what they say of runtimes."""
+        """Return what the files say about runtimes."""
         programs: dict[str, str] = {}
         default = ""
         for document in self._documents:
-            # containerd's own file may have no version, and then no runtime either.
+            # containerd's own file may have no version. Then it has no runtimes either.
             with suppress(DocumentError):
                 layout = self._engine.find_layout(document)
                 programs |= layout.programs_in(document)
@@ -69,7 +69,7 @@ class EngineFiles:
         return self._broken.replace(runtimes=tuple(ours), missing_program=missing, default_runtime=default)
 
     def last(self, key: KeyPath) -> object:
-        """Return the value of a key that counts, ABSENT if there is none."""
+        """Return the value of a key in the strongest file that sets it, ABSENT if none does."""
         found: object = ABSENT
         for document in self._documents:
             with suppress(DocumentError):
@@ -79,12 +79,12 @@ class EngineFiles:
 
 
 def find_missing(programs: Iterable[str]) -> Iterator[str]:
-    """Yield the programs with a path that are not there."""
+    """Yield the programs that are paths and do not exist."""
     yield from (path for path in programs if "/" in path and not os.path.exists(path))
 
 
 def read_document(host: Host, engine: Engine, path: str, *, largest: int = LARGEST) -> Document:
-    """Return a file of an engine; errors that `why_not` describes."""
+    """Read a file of an engine; `why_not` describes the errors that this raises."""
     return engine.read(read_plain_file(host.path(path), largest=largest)[0].decode())
 
 
@@ -94,7 +94,7 @@ def why_not(error: Exception) -> str:
 
 
 def read_containerd(host: Host) -> EngineFileFacts:
-    """Return what config.toml says, else the drop-in that this toolkit writes."""
+    """Return what config.toml says; if it has no AMD runtime and no problem, what this toolkit's drop-in says."""
     main = EngineFiles(host, CONTAINERD, [MAIN_FILE]).facts()
     return main if main.problem or main.runtimes else EngineFiles(host, CONTAINERD, [DROP_IN]).facts()
 
@@ -105,25 +105,25 @@ class PodmanFacts(Value):
     is_installed: bool = False
     version: tuple[int, ...] = ()
     files: EngineFileFacts = EngineFileFacts()
-    # Containers have no cgroup, and the AMD runtime is not among those that Podman lets do without.
+    # Containers have no cgroup, and Podman does not let the AMD runtime run without one.
     refuses_runtime: bool = False
     has_crun: bool = False
     user: User | None = None
-    # Of /etc/subuid and /etc/subgid, those that give the user no ids.
+    # The files among /etc/subuid and /etc/subgid that give the user no ids.
     without_ranges: tuple[str, ...] = ()
     has_runtime_directory: bool = True
 
     @property
     def keeps_groups(self) -> bool:
-        """Return whether containers run under crun, which alone knows `--group-add keep-groups`."""
+        """Return whether containers run under crun, the only runtime that knows `--group-add keep-groups`."""
         chosen = os.path.basename(self.files.default_runtime)
         return chosen.startswith("crun") or (self.has_crun and chosen != "runc")
 
 
 def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> PodmanFacts:
-    """Return what there is to know without asking Podman, which sets itself up when it is asked.
+    """Return the facts about Podman without asking it, because that would make it set itself up.
 
-    A `user` counts who has containers of Podman, or where Podman `is_meant`.
+    A `user` counts only with containers of Podman, or if Podman `is_meant`.
     """
     if shutil.which("podman") is None:
         return PodmanFacts()
@@ -133,7 +133,7 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
     files = read.facts()
     return PodmanFacts(
         is_installed=True,
-        # This alone does not make it set itself up.
+        # This call does not make Podman set itself up.
         version=parse_version(ask(["podman", "--version"]).output),
         files=files,
         refuses_runtime=_refuses(read, files.runtimes),
@@ -145,14 +145,14 @@ def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> Pod
 
 
 def _refuses(files: EngineFiles, runtimes: tuple[str, ...]) -> bool:
-    # With an "s" at its end in Podman's manual, and without in Podman.
+    # Podman's manual spells the key with a final "s", Podman without.
     able = files.last(("engine", "runtime_supports_nocgroup"))
     named = able if isinstance(able, list) else []
     return files.last(("containers", "cgroups")) == "disabled" and not any(runtime in named for runtime in runtimes)
 
 
 def _without_ranges(host: Host, user: User) -> tuple[str, ...]:
-    # A directory service may have them: subid in nsswitch.conf(5).
+    # A directory service may have the ranges: subid in nsswitch.conf(5).
     if any(line.split()[:1] == ["subid:"] for line in host.read_attribute(NSSWITCH).splitlines()):
         return ()
     names = (f"{user.name}:", f"{user.uid}:")

@@ -30,14 +30,14 @@ KFD_NODES = f"{TOPOLOGY}/nodes"
 AMD_VENDOR = "0x1002"
 # PCI: display controllers, and processing accelerators.
 GPU_CLASSES = ("0x03", "0x12")
-# The command that has udev make nodes.
+# The command that makes udev create nodes.
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
-# What a GPU that works answers; one that is being reset, or is lost, has errors in their place.
+# Attributes that a working GPU has. On a GPU that is being reset or is lost, reading them fails.
 ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
 
 
 class NodeProblem(Value):
-    """A device node that is missing or wrong, in the words of a start that needs it."""
+    """A device node that is missing or wrong; `message` is that of a container start that needs the node."""
 
     is_partition: bool
     path: str
@@ -55,36 +55,36 @@ class NodeProblem(Value):
 
 
 class GpuFacts(Value):
-    """What discovery finds; `problem` is why it finds nothing, "" where it does."""
+    """The GPUs that discovery finds; `problem` is why it failed, "" if it found some or there is no driver."""
 
     gpus: tuple[Gpu, ...] = ()
     unnumbered: tuple[UnnumberedGpu, ...] = ()
-    # How many this process may not see, because of its device cgroup.
+    # How many GPUs the device cgroup of this process hides.
     hidden: int = 0
     problem: str = ""
-    # A file or a directory of KFD that this user may not read, whatever its device cgroup says.
+    # A file or directory of KFD that this user may not read; a denial by the device cgroup does not count.
     closed_kfd: str = ""
     nodes: tuple[DeviceNode, ...] = ()
     node_problems: tuple[NodeProblem, ...] = ()
-    # PCI addresses of AMD's GPUs, whatever driver they have or lack.
+    # PCI addresses of AMD's GPUs, with any driver or none.
     pci_functions: tuple[str, ...] = ()
-    # "0000:03:00.0: mem_info_vram_total ..." where an attribute reads as an error.
+    # "0000:03:00.0: mem_info_vram_total: ..." for attributes that cannot be read.
     broken_attributes: tuple[str, ...] = ()
-    # Bytes of video memory by GPU number, as the PCI function has it: on an APU what the firmware has set aside.
+    # Bytes of video memory by GPU number, from the PCI function; on an APU, what the firmware has set aside.
     carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
-    # The directory of the render nodes where only root may look into it.
+    # The directory of the render nodes if only root may enter it.
     closed_directory: str = ""
-    # Names of the groups of nodes, by number.
+    # Names of the nodes' groups by number.
     group_names: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
 
     @property
     def compute_nodes(self) -> list[DeviceNode]:
-        """Return the nodes that ROCm opens; cards are for displays."""
+        """Return the nodes that ROCm opens; card nodes are for displays."""
         return [node for node in self.nodes if not node.path.startswith("/dev/dri/card")]
 
     @property
     def closed_nodes(self) -> list[DeviceNode]:
-        """Return the nodes of these that not every user may open."""
+        """Return the compute nodes that not every user may open."""
         return [node for node in self.compute_nodes if node.mode & EVERYBODY != EVERYBODY]
 
     @property
@@ -94,12 +94,12 @@ class GpuFacts(Value):
 
     @property
     def cards_fix(self) -> str:
-        """Return how a container gets them and no integrated GPU."""
+        """Return how to give a container these GPUs and no integrated GPU."""
         return f"ask for the cards: AMD_VISIBLE_DEVICES={','.join(map(str, self.cards))}"
 
 
 def read_gpus(host: Host) -> GpuFacts:
-    """Return what is there; a host that cannot be understood is a fact too."""
+    """Return the facts about GPUs; a host that discovery does not understand is a fact too."""
     gpus, hidden, problem = _find(host)
     problems: list[NodeProblem] = []
     nodes = list(dict.fromkeys(_find_nodes(host, gpus, problems)))
@@ -115,7 +115,7 @@ def read_gpus(host: Host) -> GpuFacts:
         broken_attributes=tuple(_broken_attributes(host)),
         carve_outs={gpu.number: int(text) for gpu in gpus if (text := _read_vram(host, gpu)).isdecimal()},
         closed_directory=_find_closed_directory(host),
-        # A simulated host has the numbers of another machine.
+        # A simulated host has the group numbers of another machine.
         group_names=dict(_name_groups(nodes)) if host.is_this_machine else {},
     )
 
@@ -143,7 +143,7 @@ def _find_closed(host: Host) -> str:
 
 
 def _is_closed(error: OSError) -> bool:
-    # EPERM is the device cgroup's.
+    # The device cgroup denies with EPERM.
     return error.errno == errno.EACCES
 
 
@@ -162,12 +162,12 @@ def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) ->
                     message=error.message,
                 )
             )
-            # Those that are there may have a fault of their own.
+            # The nodes that exist may have other faults.
             yield from _find_present(host, gpu)
 
 
 def _find_present(host: Host, gpu: Gpu) -> Iterator[DeviceNode]:
-    """Yield the render node and /dev/kfd, whichever is there, with the driver's numbers."""
+    """Yield the render node and /dev/kfd, if they exist, with the driver's numbers."""
     numbers = {gpu.render_path: (DRM_MAJOR, gpu.render_minor)}
     if kfd := read_kfd_number(host):
         numbers[KFD_PATH] = kfd
@@ -213,7 +213,7 @@ def _read_vram(host: Host, gpu: Gpu) -> str:
 
 
 class GpuCondition(Value):
-    """A GPU in a state that keeps containers from it, or may, and why it is in it; one that is drained may be sick."""
+    """A GPU in a state that keeps containers from it, or may do so, and the reason. A drained GPU may be sick."""
 
     number: int
     state: str
@@ -222,7 +222,7 @@ class GpuCondition(Value):
 
 
 def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
-    """Return the GPUs that are not as usual; none where that cannot be found out, which other checks say. It forks."""
+    """Return the GPUs that are not as usual; none if that is unknown, which other checks report. This forks."""
     states: Sequence[GpuState] = read_or(lambda: looking_tracker(host).states(), ())
     return tuple(
         GpuCondition(

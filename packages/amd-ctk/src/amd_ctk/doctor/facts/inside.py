@@ -1,4 +1,4 @@
-"""A container as it is from inside: its first process, the nodes of GPUs, and what its image has."""
+"""A container from inside: its first process, its GPU nodes, and what its image has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from amdgpu_discovery.targets import OVERRIDE
 from amdgpu_discovery.value import Value
 
 NUMA_NODES = "/sys/devices/system/node"
-# A container with a user namespace can mount 100,000 times, and each path may have 4096 bytes.
+# A container with a user namespace can have 100,000 mounts, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
 OF_SLURM = (JOB_ID, NODE, *GPUS)
 VARIABLES = ("HOME", OVERRIDE, *FILTERS, *OF_SLURM)
@@ -34,16 +34,16 @@ class NoContainer(ToolkitError):
 
 
 class FoundContainer(Value):
-    """A container and its first process, None where it does not run."""
+    """A container and its first process, None if it is not running."""
 
     container_id: str
     process: ProcessId | None
 
 
 def find_first_process(host: Host, name: str, asked: EngineAnswers) -> FoundContainer:
-    """Return the id and the first process of a container by name, id or process id; NoContainer.
+    """Return the id and the first process of a container by name, id or process id; NoContainer if not found.
 
-    `asked` is what engines said of the name.
+    `asked` holds what engines answered about the name.
     """
     processes = Processes()
     process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
@@ -53,7 +53,7 @@ def find_first_process(host: Host, name: str, asked: EngineAnswers) -> FoundCont
     if running:
         return FoundContainer(container_id=running.container_id, process=running.init)
     for one in asked.told:
-        # An engine of another machine, or of a virtual one, counts other processes.
+        # An engine on another machine, or on a virtual one, has other process ids.
         process = processes.find(one.pid)
         if process and one.container_id in _read_cgroups(one.pid):
             return FoundContainer(container_id=one.container_id, process=process)
@@ -87,14 +87,14 @@ class ImageFacts(Value):
 
     @property
     def has_rocm(self) -> bool:
-        """Return whether there is anything of ROCm."""
+        """Return whether the image has any part of ROCm."""
         return bool(self.rocm_version or self.targets)
 
 
 class InsideFacts(Value):
-    """One container; `problem` is why it was not looked at, and `needs` what that would take."""
+    """One container; `problem` is why doctor did not look inside, and `needs` what that requires."""
 
-    # As it was asked for.
+    # As the user gave it.
     name: str
     container_id: str = ""
     problem: str = ""
@@ -103,20 +103,20 @@ class InsideFacts(Value):
     nodes: tuple[TriedNode, ...] = ()
     image: ImageFacts = ImageFacts()
     variables: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
-    # Where something else than the image's own file system is, at or above a cache of kernels.
+    # Mount points at or above a cache of kernels; there, files are not in the image's own file system.
     mount_points: tuple[str, ...] = ()
     # False on a simulated host, where no driver answers behind the nodes.
     has_driver: bool = True
     numa_nodes: int = 1
-    # As its engine has it, "" where that does not say; and whether `--gpus` was given.
+    # The runtime that the engine reports, "" if it reports none; and whether the container was given `--gpus`.
     runtime: str = ""
     asks_gpus: bool = False
 
 
 def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float) -> InsideFacts:
-    """Return what a container is like from inside; NoContainer. Call it while there are no threads.
+    """Look at a container from inside; NoContainer if not found. This forks: call it while there are no threads.
 
-    `engines` is what they said of the name. All that it is asked takes no longer than `seconds`.
+    `engines` holds what they answered about the name. Looking inside takes at most `seconds`.
     """
     deadline = time.monotonic() + seconds
     found = find_first_process(host, name, engines)
@@ -160,10 +160,10 @@ def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, dea
 
 
 def read_variables(pid: int, processes: Processes | None = None) -> dict[str, str]:
-    """Return what the environment of a container's first process says.
+    """Return the variables of a container's first process that doctor uses.
 
-    Podman and runc keep their own environment from a container: of which job it is, the process above it says, conmon
-    or a runtime that waits.
+    Podman and runc do not pass their own environment to the container. If the container does not name its Slurm job,
+    the process above does: conmon, or a runtime that waits.
     """
     processes = processes or Processes()
     variables = processes.variables(pid, VARIABLES)
@@ -183,7 +183,7 @@ def _read_image(process: ContainerProcess, home: str, deadline: float) -> ImageF
 
 
 def read_mount_points(pid: int) -> tuple[str, ...]:
-    """Return where a process has file systems; OSError."""
+    """Return the mount points of a process; OSError."""
     content = read_file(f"/proc/{pid}/mountinfo", largest=LARGEST_MOUNTS)
-    # Only at what the kernel writes between fields: a form feed in a path is not escaped.
+    # Split only at the kernel's separators, because a form feed in a path is not escaped.
     return tuple(line.split(b" ")[4].decode("utf-8", "replace") for line in content.split(b"\n")[:-1])

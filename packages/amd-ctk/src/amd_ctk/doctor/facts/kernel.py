@@ -1,4 +1,4 @@
-"""What the kernel, its modules, its security and AMD's packages are."""
+"""The kernel, its modules and its security, and AMD's packages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from amdgpu_discovery.value import Value
 
 # Linux: security/selinux/selinuxfs.c.
 SELINUX = "/sys/fs/selinux"
-# UEFI specification, 3.3 "Globally Defined Variables"; the value stands behind four bytes of attributes.
+# UEFI specification, 3.3 "Globally Defined Variables"; four bytes of attributes precede the value.
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 DKMS = "/var/lib/dkms/amdgpu"
-# What Windows gives to Linux in place of a driver.
+# What Windows gives Linux instead of a driver.
 DXG = "/dev/dxg"
 STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"
@@ -24,10 +24,10 @@ OS_RELEASE = "/etc/os-release"
 # AMD's own packages, this project's, and the driver's.
 PREFIXES = ("amd-c", "amd-device-spec", "amd-gpu-tracker", "amdgpu", "amdrocm-", "rocm")
 MOST_NAMES = 3
-# Each of this project's packages says there of which build it is.
+# Each of this project's packages records its build there.
 PARTS = "/usr/lib/amd-container-toolkit/parts"
 AMD_REPOSITORIES = ("radeon.com/", "repo.amd.com/")
-# By their code names, as far as AMD or Debian has packages for them.
+# The code names of releases for which AMD or Debian has packages.
 RELEASES = ("focal", "jammy", "noble", "resolute", "bullseye", "bookworm", "trixie", "forky")
 MOST_SOURCES = 256
 
@@ -35,29 +35,29 @@ MOST_SOURCES = 256
 class KernelFacts(Value):
     """The kernel of a host."""
 
-    # As uname -r prints it, "" where it cannot be read.
+    # As uname -r prints it, "" if it cannot be read.
     release: str = ""
     is_windows: bool = False
     is_driver_loaded: bool = False
-    # Of the DKMS module, "" for the kernel's own.
+    # The version of the DKMS module, "" for the kernel's own driver.
     driver_version: str = ""
-    # Of ROCm, that are tested with it.
+    # The ROCm releases that are tested with this driver.
     releases: DriverReleases = DriverReleases()
-    # The kernels for which DKMS has built amdgpu, and whether DKMS has it at all.
+    # The kernels for which DKMS has built amdgpu, and whether DKMS has amdgpu at all.
     dkms_kernels: tuple[str, ...] = ()
     has_dkms: bool = False
-    # None where the firmware does not say.
+    # None if the firmware does not report it.
     secure_boot: bool | None = None
     # None without SELinux, else whether it is enforced.
     selinux_enforcing: bool | None = None
     selinux_devices: bool = False
     selinux_dri_devices: bool = False
-    # Whether this process runs where user ids are others than the kernel's.
+    # Whether this process runs in a user namespace that maps user ids.
     is_user_namespace: bool = False
 
 
 def read_kernel(host: Host, proc: str) -> KernelFacts:
-    """Return what a host's kernel says of itself; `proc` is where this machine has its processes."""
+    """Return the facts about a host's kernel; `proc` is the directory with this machine's processes."""
     release, driver = _read(f"{proc}/sys/kernel/osrelease"), host.read_attribute(DRIVER_VERSION)
     enforce = host.read_attribute(f"{SELINUX}/enforce")
     return KernelFacts(
@@ -84,7 +84,7 @@ def _read(path: str) -> str:
 
 
 def _dkms_kernels(host: Host) -> set[str]:
-    # <version>/<kernel>/<architecture>, beside the link `source` and the directory `build` of one under way.
+    # <version>/<kernel>/<architecture>, beside the link `source` and the directory `build` of a running build.
     versions = [f"{DKMS}/{name}" for name in host.names(DKMS)]
     return {kernel for path in versions for kernel in host.names(path) if kernel not in ("source", "build")}
 
@@ -98,12 +98,12 @@ def _read_secure_boot(host: Host) -> bool | None:
 
 
 def _boolean(host: Host, name: str) -> bool:
-    # "current pending"
+    # The file contains "current pending".
     return host.read_attribute(f"{SELINUX}/booleans/{name}").startswith("1")
 
 
 class PackageFacts(Value):
-    """What is wrong with packages, in words."""
+    """What is wrong with packages, as text."""
 
     # "amdgpu-dkms is half-configured"
     broken: tuple[str, ...] = ()
@@ -111,12 +111,12 @@ class PackageFacts(Value):
     foreign_sources: tuple[str, ...] = ()
     # "amdgpu-dkms, rocm-core and 12 more"
     installed: str = ""
-    # This project's packages that are of other builds than most of them.
+    # This project's packages from other builds than most of them.
     mixed: tuple[str, ...] = ()
 
 
 def read_packages(host: Host) -> PackageFacts:
-    """Return what dpkg and apt know, which is nothing where there is no dpkg, and of which builds our packages are."""
+    """Return what dpkg and apt know, nothing on a host without dpkg, and which of our packages are of other builds."""
     states = dict(_states(host.read_attribute(STATUS)))
     broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
     return PackageFacts(
@@ -140,10 +140,10 @@ def _list_names(names: list[str]) -> str:
 
 
 def _states(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the state of each of AMD's packages that is wanted."""
+    """Yield the name and state of each AMD package that is selected for installation."""
     for stanza in text.split("\n\n"):
         name = stanza.partition("\n")[0].removeprefix("Package: ")
-        # dpkg(1): what is wanted, a flag, and the state.
+        # dpkg(1): the wanted state, a flag, and the state.
         words = stanza.partition("\nStatus: ")[2].partition("\n")[0].split() if name.startswith(PREFIXES) else []
         if len(words) == 3 and words[0] == "install":
             yield name, words[2]

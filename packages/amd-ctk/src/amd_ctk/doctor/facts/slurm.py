@@ -1,4 +1,4 @@
-"""What Slurm on a node is told of its GPUs."""
+"""What Slurm knows about the GPUs of a node, and containers that outlive their jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# Slurm tells a job's number and its state, for some minutes after its end too.
+# Lists the number and state of each job. Slurm knows a job for some minutes after its end.
 JOBS = ("squeue", "--noheader", "--states=all", "--format=%A %T")
 OVER = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
@@ -26,7 +26,7 @@ LONGEST_NUMBER = 20
 
 
 class LeftContainer(Value):
-    """A container whose job is over, or ends just now (`is_ending`); `pid` is its first process."""
+    """A container whose job has ended, or is ending now (`is_ending`); `pid` is its first process."""
 
     job: str
     pid: int
@@ -34,7 +34,7 @@ class LeftContainer(Value):
 
 
 class JobFacts(Value):
-    """Containers that outlive their jobs; `problem` is why that is not known, "" where it is."""
+    """Containers that outlive their jobs; `problem` is why they are unknown, "" if they are known."""
 
     problem: str = ""
     left: tuple[LeftContainer, ...] = ()
@@ -45,17 +45,17 @@ class SlurmFacts(Value):
 
     is_configured: bool = False
     problem: str = ""
-    # None where there is no Slurm, or no GPU.
+    # None without Slurm or without GPUs.
     status: SlurmStatus | None = None
     # The device files of GPUs by their number in Slurm.
     files: tuple[str, ...] = ()
 
 
 def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
-    """Return what the files of Slurm say of a node, else of this one; that they cannot be read is a fact too."""
+    """Return what Slurm's files say about a node, by default this one; unreadable files are a fact too."""
     if not (gpus and _is_configured(host)):
         return SlurmFacts()
-    # As slurmd calls this node, unless it was told another name.
+    # slurmd uses this name for the node unless it was given another one.
     node = node or os.uname().nodename.partition(".")[0]
     try:
         status, files = read_status(host, gpus, node), tuple(read_device_files(host, node))
@@ -65,7 +65,7 @@ def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
 
 
 def read_jobs(host: Host, proc: str = "/proc") -> JobFacts | None:
-    """Return what Slurm says of the jobs whose containers run here; None for those who may not look."""
+    """Return what Slurm reports about jobs whose containers run here; None if this process may not look."""
     if not _is_configured(host):
         return JobFacts()
     if os.geteuid() != 0 and host.is_this_machine:
@@ -78,7 +78,7 @@ def read_jobs(host: Host, proc: str = "/proc") -> JobFacts | None:
 
 
 def _containers_of_jobs(processes: Processes) -> dict[int, str]:
-    """Return the job that the first process of a container says it is of, by its process id."""
+    """Return, by process id, the job that the first process of each container names in its environment."""
     first = [pid for pid in processes.pids() if processes.ids_inside(pid)[1:][-1:] == [1]]
     jobs = processes.variable_of(first, JOB_ID)
     return {pid: job for pid, job in jobs.items() if job.isascii() and job.isdecimal() and len(job) < LONGEST_NUMBER}

@@ -31,70 +31,70 @@ from amdgpu_discovery.value import Value
 
 SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
-# Of the containers of one GPU.
+# The containers to name for one GPU.
 MOST_NAMES = 3
 
 
 class ToolkitFacts(Value):
-    """What is installed, and what is set."""
+    """The toolkit's installation, settings and state."""
 
     settings_problem: str = ""
     settings_hint: str = ""
     is_compiled: bool = True
-    # What is wrong with each group of GPUs that this host cannot have.
+    # The problem of each group of GPUs that is impossible on this host.
     group_problems: tuple[str, ...] = ()
     visible_devices_env: str = "always"
-    # Whether only those who have reserved a GPU may open its nodes, how the nodes are not as that says, and what keeps
-    # it from working, with what to do.
+    # Whether only users who have reserved a GPU may open its nodes, how the nodes differ from that, what prevents it,
+    # and the fix.
     is_access_reserved: bool = False
     access_problem: str = ""
     access_obstacle: str = ""
     access_fix: str = ""
-    # Why the tracker's state does not serve.
+    # Why the tracker's state cannot be used.
     tracker_problem: str = ""
-    # Whether that is a state which a later version of the toolkit wrote.
+    # Whether a later version of the toolkit wrote this state.
     tracker_is_later: bool = False
     # Whether AMD's toolkit 1.x left a state that was not taken over yet.
     has_former_tracker: bool = False
     dead_leases: int = 0
-    # Why reservations cannot be written down, which stops containers; and what else cannot be recorded, which does not.
+    # Why reservations cannot be written, which stops containers; what else cannot be recorded, which does not.
     unwritable: str = ""
     unrecorded: tuple[str, ...] = ()
-    # Who shares the GPUs: whether people may reserve some, whether containers need a reservation, after which idle time
-    # owners get a warning, whether there is a socket for clients, which systemd can make, and whether
-    # the service answers there.
+    # Sharing of GPUs: whether people may reserve some, whether containers need a reservation, the idle time after which
+    # owners get a warning, whether there is a socket for clients, whether the service answers there, and whether
+    # systemd could make the socket.
     has_users: bool = False
     requires_reservation: bool = False
     idle: str = ""
     has_socket: bool = False
     is_served: bool = False
     has_systemd: bool = False
-    # What takes away each rule, job and reservation of a user or group that was deleted, as words of `amd-ctk`.
+    # Arguments of `amd-ctk` that remove each rule, job and reservation of a deleted user or group.
     departed: tuple[str, ...] = ()
-    # What has each GPU that is reserved, as text.
+    # The containers that have each reserved GPU, as text.
     users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
-    # "" where it is not installed.
+    # "" if it is not installed.
     runtime_program: str = ""
-    # The low-level runtime: what is configured and cannot be run, and whether any is there.
+    # The configured low-level runtime if it cannot be run, and whether there is any.
     broken_low_level: str = ""
     has_low_level: bool = True
-    # Directories of sudo's secure_path; () where nothing is set or it may not be read.
+    # Directories of sudo's secure_path; () if it is not set or may not be read.
     secure_path: tuple[str, ...] = ()
     program_directory: str = ""
     is_virtual_environment: bool = False
 
     @property
     def service_fix(self) -> str:
-        """Return the command that lets the service that gives out GPUs answer."""
+        """Return the command that makes the service that gives out GPUs answer."""
         if not self.has_systemd:
             return BY_HAND
-        # systemd replaces a socket that another one left, and has to forget one that was removed. The service goes
-        # along with its socket.
+        # A restart makes systemd replace a socket that another program left, and forget one that was removed. It
+        # restarts the service too.
         return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT}"
 
 
 def read_toolkit(host: Host) -> ToolkitFacts:
-    """Return what the toolkit's files say; what cannot be read is a fact too."""
+    """Return the facts about the toolkit; unreadable files are a fact too."""
     chosen, problem, hint = _read_settings(host)
     configured = str(chosen.get("low-level-runtime", ""))
     return ToolkitFacts(
@@ -116,7 +116,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         has_low_level=bool(configured or _is_found("runc") or _is_found("crun")),
         secure_path=tuple(_secure_path(host)),
         program_directory=_own_directory(),
-        # venv(3): it stands beside the directory of programs.
+        # Python's venv puts pyvenv.cfg beside the directory of programs.
         is_virtual_environment=os.path.exists(f"{os.path.dirname(_own_directory())}/pyvenv.cfg"),
     )
 
@@ -132,9 +132,9 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str, str]:
 
 
 def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
-    """Return the facts about who may open nodes by name; while the tracker is disabled, all users may."""
+    """Return the facts about access to nodes by name. While the tracker is disabled, all users may open them."""
     facts: dict[str, Any] = {"is_access_reserved": is_reserved}
-    # Other checks say what is wrong with the tracker and the GPUs.
+    # Other checks report problems of the tracker and of GPUs.
     with suppress(ToolkitError, OSError):
         facts["is_access_reserved"] = is_reserved and Tracker(host).is_enabled()
         facts["access_problem"] = find_access_problem(host, is_reserved=facts["is_access_reserved"])
@@ -148,7 +148,6 @@ def _find_group_problems(host: Host) -> tuple[str, ...]:
 
 
 def _read_tracker(host: Host) -> dict[str, Any]:
-    """Return the facts about the tracker by name."""
     tracker = Tracker(host)
     faults = tracker.faults()
     return {
@@ -176,7 +175,7 @@ def _is_found(low_level_runtime: str) -> bool:
 
 
 def _secure_path(host: Host) -> Iterator[str]:
-    """Yield the directories in which sudo looks for programs, as the last file that says so has it."""
+    """Yield the directories in which sudo looks for programs, from the last file that sets them."""
     found = ""
     for path in (SUDOERS, *(f"{SUDOERS_D}/{name}" for name in sorted(host.names(SUDOERS_D)))):
         for line in host.read_attribute(path).splitlines():

@@ -1,4 +1,4 @@
-"""The user whose rootless containers are in question, and what is left of users and groups that were deleted."""
+"""The user whose rootless containers doctor looks at, and what is left of deleted users and groups."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from amdgpu_discovery.value import Value
 
 
 class User(Value):
-    """A user of this host, with all groups; `runtime_directory` is where programs keep sockets and the like."""
+    """A user of this host, with all groups; programs keep sockets and the like in `runtime_directory`."""
 
     name: str
     uid: int
     groups: tuple[int, ...]
     home: str
     runtime_directory: str
-    # XDG_CONFIG_HOME and XDG_DATA_HOME, "" where they are not set or not known.
+    # XDG_CONFIG_HOME and XDG_DATA_HOME, "" if they are not set or not known.
     chosen_settings: str = ""
     chosen_data: str = ""
 
     @property
     def settings(self) -> str:
-        """Return where programs keep this user's settings."""
+        """Return the directory of this user's settings."""
         return settings_of({"HOME": self.home, "XDG_CONFIG_HOME": self.chosen_settings})
 
     @property
     def data(self) -> str:
-        """Return where programs keep this user's data."""
+        """Return the directory of this user's data."""
         return self.chosen_data or f"{self.home}/.local/share"
 
 
 def find_user() -> User | None:
-    """Return who called this program, behind sudo too; None for root."""
+    """Return the user who called this program, also through sudo; None for root and for an unknown user."""
     told = behind_sudo(os.environ)
     uid = os.geteuid() if told is None else told
     try:
@@ -52,7 +52,7 @@ def find_user() -> User | None:
         return None
     if uid == 0:
         return None
-    # sudo leaves a user's variables behind.
+    # sudo does not pass on a user's variables.
     own: Mapping[str, str] = os.environ if uid == os.geteuid() else {}
     return User(
         name=entry.pw_name,
@@ -66,10 +66,10 @@ def find_user() -> User | None:
 
 
 def find_departed(host: Host) -> tuple[str, ...]:
-    """Return what takes away each rule, job and reservation whose user or group has no name, as words of `amd-ctk`."""
+    """Return the arguments of `amd-ctk` that remove each rule, job and reservation of a deleted user or group."""
     with suppress(ToolkitError, OSError):
         return (*_find_rules(host), *_find_jobs(host))
-    # Other checks say why nothing can be told.
+    # Other checks report why nothing is known.
     return ()
 
 

@@ -1,1 +1,1 @@
-"""One container that runs, looked at from inside: what its first process may open, and what its image has."""
+"""A running container from inside: what its first process may open, and what its image has."""

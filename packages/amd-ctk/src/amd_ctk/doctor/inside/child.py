@@ -1,6 +1,6 @@
 """Ask a question from inside a container: a child becomes like its first process, looks, and answers in JSON.
 
-What it opens may keep it waiting, and what it answers may come from the container, so both have limits.
+Opening a file may block, and the container may control the answer, so both have limits.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ PR_SET_PDEATHSIG = 1
 def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: int) -> None:
     """Take the cgroup, root directory, user namespace, ids and capabilities of a process; OSError.
 
-    That is refused where the process has ended, or where no device cgroup is known. `own_capabilities` is the mask of
-    what the caller is permitted.
+    This fails if the process has ended, or if its device cgroup is unknown. `own_capabilities` is the mask of the
+    caller's permitted capabilities.
     """
-    # A container with the host's pid namespace must not trace a process that holds more than it does.
+    # A container with the host's pid namespace must not trace this child, which has more rights than the container.
     _call(libc.prctl, PR_SET_DUMPABLE, 0, 0, 0, 0)
     namespace = os.open(f"/proc/{process.pid}/ns/user", os.O_RDONLY) if process.uid_inside is not None else -1
     root = os.open(f"/proc/{process.pid}/root", os.O_RDONLY | os.O_DIRECTORY)
-    # Of both descriptors: if it runs now, they are not another process's.
+    # Check after opening both: if the process is still running, the descriptors do not belong to another process.
     require_running(process.identity)
     _join(process.cgroups)
-    # Whatever is imported from here on would be the container's own file.
+    # From here on, an import would load the container's own files.
     sys.meta_path.clear()
     os.fchdir(root)
     os.chroot(".")
@@ -53,7 +53,7 @@ def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: in
     os.setresgid(process.gid, process.gid, process.gid)
     uid = process.uid
     if process.uid_inside is not None:
-        # It brings every capability there and none outside.
+        # Joining the namespace gives every capability inside it and none outside.
         _call(libc.setns, namespace, CLONE_NEWUSER)
         os.close(namespace)
         uid, own_capabilities = process.uid_inside, ~0
@@ -92,9 +92,9 @@ class NoAnswer(ToolkitError):
 def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]], deadline: float) -> dict[str, Any]:
     """Return what `look` returns in a child that is like a process; NoAnswer. Call it while there are no threads.
 
-    `look` is given what `open_own_files` gave. The answer is waited for until `deadline`, as time.monotonic() counts.
+    `look` gets the result of `open_own_files`. `deadline` is a time of time.monotonic().
     """
-    # Before the child exists, because it cannot import: see become.
+    # Load libc before the fork, because the child cannot import: see become.
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
     reader, writer = os.pipe()
     child = os.fork()
@@ -115,7 +115,7 @@ def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]],
 
 
 def _answer(ask: Callable[[], dict[str, Any]], write_json: Callable[[object], str], writer: int) -> None:
-    """Be the child; it never returns."""
+    """Run as the child; never return."""
     try:
         os.dup2(writer, 1)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
@@ -135,7 +135,7 @@ def _look(process: ContainerProcess, look: Callable[[int], dict[str, Any]], libc
         become(process, libc, own_capabilities=own)
     except OSError as error:
         return {"problem": f"it cannot be entered: {reason(error)}"}
-    # Not before: a change of ids makes the kernel forget it.
+    # Set this last, because a change of ids makes the kernel clear it.
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
@@ -143,7 +143,7 @@ def _look(process: ContainerProcess, look: Callable[[int], dict[str, Any]], libc
 
 
 def _be_ended_first() -> None:
-    """Where memory runs out, in the container's cgroup too, end before what runs there."""
+    """Have the kernel kill this child first if memory runs out, also in the container's cgroup."""
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
 
@@ -155,7 +155,7 @@ def _say(text: str) -> None:
 
 
 def _read_until(reader: int, deadline: float) -> bytes:
-    """Return what is written until the other side closes it, b"" where it takes longer or is too much."""
+    """Return what is written until the other side closes the pipe, b"" if that is too late or too much."""
     content = b""
     while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
         chunk = os.read(reader, 65536)
@@ -168,7 +168,7 @@ def _read_until(reader: int, deadline: float) -> bytes:
 
 
 def _end(child: int) -> None:
-    # One that waits in the driver for a GPU that hangs cannot be ended, and is not waited for.
+    # A child that waits in the driver for a hung GPU cannot be killed, so do not wait long for its end.
     os.kill(child, signal.SIGKILL)
     for _ in range(50):
         if os.waitpid(child, os.WNOHANG)[0]:
@@ -177,17 +177,17 @@ def _end(child: int) -> None:
 
 
 def open_own_files() -> int:
-    """Return the directory by which this process, also with another root directory, opens its descriptors again."""
+    """Return the directory through which this process reopens its descriptors, even after chroot."""
     return os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-# Opening a device may already act, as it does with a watchdog, so what a path leads to is looked at first. It may lead
-# elsewhere between the two, so what was looked at is opened again by its descriptor.
+# Opening a device may already act, as with a watchdog, so first look at what the path leads to. The path may lead
+# elsewhere after that, so reopen the same descriptor.
 @contextmanager
 def held(path: str) -> Iterator[int]:
-    """Give a descriptor of what an absolute path leads to, which is not opened; OSError.
+    """Give a descriptor of what an absolute path leads to, without opening it; OSError.
 
-    Links are followed by their text alone: one in /proc could lead by a descriptor out of the root directory.
+    Links are resolved by their text alone: in /proc, a link could lead out of the root directory through a descriptor.
     """
     handle = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
@@ -200,5 +200,5 @@ def held(path: str) -> Iterator[int]:
 
 
 def reopen(handle: int, flags: int, own_files: int) -> int:
-    """Open what `held` gave, and return the new descriptor; OSError."""
+    """Open the descriptor that `held` gave, and return the new one; OSError."""
     return os.open(str(handle), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=own_files)

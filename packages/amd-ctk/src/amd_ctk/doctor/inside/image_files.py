@@ -1,4 +1,4 @@
-"""What of ROCm a container has in its files, and which kernels it compiled itself: only known directories are read."""
+"""What a container's files have of ROCm, and which kernels it compiled itself; only known directories are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amd_ctk.image.contents import TARGET
 OPT = "/opt"
 VERSION = ".info/version"
 PROGRAM_DIRECTORIES = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
-# Earlier ones call lsmod, and have its name in them; later ones read /sys/module.
+# Earlier versions call lsmod, so they contain its name. Later ones read /sys/module.
 ROCMINFO = ("/opt/rocm/bin/rocminfo", "/opt/rocm-*/bin/rocminfo", "/usr/bin/rocminfo")
 LSMOD = b"lsmod"
 LARGEST_PROGRAM = 1024 * 1024
@@ -27,7 +27,7 @@ RCCL = (
 )
 INFINIBAND = "/dev/infiniband"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's, of which only the size is asked
-# Where libraries keep a file for each target that they have code for; `*` is any name.
+# Here libraries keep a file for each target that they have code for; `*` is any name.
 LIBRARIES = (
     "/opt/rocm*/lib/rocblas/library",
     "/opt/rocm*/lib/hipblaslt/library",
@@ -44,18 +44,19 @@ MOST_NAMES = 20000
 MOST_DIRECTORIES = 1000
 MOST_TARGETS = 64
 LONGEST_VERSION = 64
-# In the container's own words; what looks like anything else is not taken into advice.
+# The container controls this value, and advice repeats it, so only plain paths are accepted.
 HOME = re.compile(r"/[\w./-]{1,200}", re.ASCII)
 USUAL_HOME = "/root"
-# Of MIOpen, the code object manager and Triton.
+# Caches of MIOpen, the code object manager and Triton.
 CACHES = (".cache/miopen", ".cache/comgr", ".triton/cache")
 MOST_CACHES = 1000
 
 
 def look_at_files(own_files: int, *, home: str, start: float) -> dict[str, Any]:
-    """Return what this process's root directory has of ROCm; one target more than MOST_TARGETS stands for any more.
+    """Return what this process's root directory has of ROCm; MOST_TARGETS + 1 targets stand for any larger number.
 
-    `own_files` is what `open_own_files` gave, `home` the directory of the container's user, `start` when it started.
+    `own_files` is the result of `open_own_files`, `home` the home directory of the container's user, and `start` the
+    time at which the container started, in seconds since 1970.
     """
     return {
         "rocm_version": _read_version(own_files),
@@ -82,7 +83,7 @@ def _read_line(path: str, own_files: int) -> str:
 
 
 def _read(path: str, largest: int, own_files: int) -> bytes:
-    """Return how a file begins, b"" if there is none."""
+    """Return the start of a file, b"" if there is none."""
     try:
         with held(path) as handle:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -131,23 +132,23 @@ def _size_of_shared_memory() -> int | None:
 
 
 def find_home(variables: Mapping[str, str]) -> str:
-    """Return the home directory of a container's user, the usual one where the variable has no plain path."""
+    """Return the home directory of a container's user, USUAL_HOME if the variable is not a plain path."""
     home = variables.get("HOME", "")
     return home.rstrip("/") if HOME.fullmatch(home) else USUAL_HOME
 
 
 def is_above_cache(path: str, home: str) -> bool:
-    """Return whether a cache below a home directory is at a path, or below it."""
+    """Return whether a path is a cache below a home directory, or a directory above one."""
     return any(f"{home}/{name}/".startswith(f"{path.rstrip('/')}/") for name in CACHES)
 
 
 def find_compiled(home: str, start: float) -> list[str]:
-    """Return the caches below a home directory in which something was made after `start`, in seconds since 1970."""
+    """Return the caches below a home directory with an entry changed after `start`, in seconds since 1970."""
     return [path for path in (f"{home}/{name}" for name in CACHES) if any(made > start for made in _times(path))]
 
 
 def _times(path: str) -> Iterator[float]:
-    """Yield when the directories of a cache were last changed; an empty one yields nothing."""
+    """Yield when each entry of a cache was last changed."""
     try:
         with os.scandir(path) as entries:
             for entry in islice(entries, MOST_CACHES):

@@ -1,4 +1,4 @@
-"""Open the nodes of GPUs as the container would, and keep what the kernel says."""
+"""Open GPU nodes as the container would, and record the errors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_NODES = 512
 
 
 class TriedNode(NodeAccess):
-    """A device node inside a container; `errno` is what opening it said, 0 where it opens, None where nothing tried.
+    """A device node in a container; `errno` is that of opening it, 0 if it opened, None if it was not tried.
 
-    `major` and `minor` are None where there is no device at the path.
+    `major` and `minor` are None if there is no device at the path.
     """
 
     major: int | None = None
@@ -30,14 +30,14 @@ class TriedNode(NodeAccess):
 
     @property
     def number(self) -> str:
-        """Return the number of the device."""
+        """Return the number of the device as text."""
         return f"{self.major}:{self.minor}"
 
 
 def try_nodes(kfd: tuple[int, int] | None, own_files: int) -> list[dict[str, Any]]:
-    """Return /dev/kfd and every render node, tried; `kfd` is the number of the host's, if it has any.
+    """Try to open /dev/kfd and every render node, and return the results.
 
-    `own_files` is what `open_own_files` gave.
+    `kfd` is the device number of the host's /dev/kfd, if it has one. `own_files` is the result of `open_own_files`.
     """
     return [_try(path, kfd, own_files).as_dict() for path in (KFD_PATH, *_render_paths())]
 
@@ -69,7 +69,7 @@ def _look(path: str, handle: int, kfd: tuple[int, int] | None, own_files: int) -
     if not stat.S_ISCHR(found.st_mode):
         return TriedNode(path=path)
     number = (os.major(found.st_rdev), os.minor(found.st_rdev))
-    # Another device may act when it is opened, as a watchdog does.
+    # Opening any other device may act, as with a watchdog.
     is_of_amd = number[0] == DRM_MAJOR if path != KFD_PATH else number == kfd
     return TriedNode(
         path=path,

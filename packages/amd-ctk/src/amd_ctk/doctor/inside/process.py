@@ -1,4 +1,4 @@
-"""The first process of a container, as /proc describes it: what decides which devices it may open."""
+"""The first process of a container, as /proc describes it: the facts that decide which devices it may open."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ DEVICES = "devices"
 
 
 class CannotEnter(ToolkitError):
-    """A container that cannot be entered with the rights of its first process and no more."""
+    """A container that cannot be entered without more rights than its first process has."""
 
 
 class ContainerProcess(ProcessUser):
     """What a process may do.
 
-    `cgroups` are the directories by which its device cgroup is joined. `uid_inside` is its user in a user namespace of
-    its own, None where it has none.
+    `cgroups` are the directories through which to join its device cgroup. `uid_inside` is its user id in its own user
+    namespace, None if it has none.
     """
 
     identity: ProcessId
     has_seccomp: bool = False
-    # Bytes that it may lock in memory, None for any number.
+    # Bytes that the process may lock in memory, None without a limit.
     locked_memory: int | None = None
     cgroups: tuple[str, ...] = ()
     uid_inside: int | None = None
 
     @property
     def pid(self) -> int:
-        """Return its process id."""
+        """Return the process id."""
         return self.identity.pid
 
 
 def require_running(identity: ProcessId) -> None:
-    """Raise ProcessLookupError where a process has ended; its id, and all of /proc/PID, may be of another one then."""
+    """Raise ProcessLookupError if a process has ended. Its id and /proc/PID may then belong to another process."""
     if not Processes().is_running(identity):
         raise ProcessLookupError(errno.ESRCH, "its first process has ended")
 
@@ -52,7 +52,7 @@ def start_time(identity: ProcessId) -> float:
 
 
 def read_process(identity: ProcessId) -> ContainerProcess:
-    """Return what /proc says of a process; OSError where it is gone or may not be looked at, CannotEnter."""
+    """Return what /proc says about a process; OSError if it has ended or may not be read, CannotEnter."""
     pid = identity.pid
     status = parse_status(_read(f"/proc/{pid}/status"))
     uid = int(status["Uid"].split()[1])
@@ -84,7 +84,7 @@ def parse_locked_memory(text: str) -> int | None:
 
 
 def find_cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
-    """Return where the device cgroup of version 1, and version 2, are mounted: {kind: (path, root)}."""
+    """Return the mounts of the device cgroup of version 1, and of version 2: {kind: (path, root)}."""
     found: dict[str, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         before, _, behind = line.partition(" - ")
@@ -97,9 +97,9 @@ def find_cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
 
 
 def find_cgroups(text: str, mounts: dict[str, tuple[str, str]]) -> list[str]:
-    """Return the directories of a process's cgroups that decide about devices, from /proc/PID/cgroup."""
+    """Return the directories of a process's cgroups that control devices, from /proc/PID/cgroup."""
     entries = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
-    # Version 1 has a controller for it; where there is one, a program of version 2 is not used.
+    # Version 1 has a controller for devices. If it is mounted, no program of version 2 is used.
     if DEVICES in mounts:
         paths = [path for _, controllers, path in entries if DEVICES in controllers.split(",")]
         return [_directory(*mounts[DEVICES], path) for path in paths]
@@ -108,7 +108,7 @@ def find_cgroups(text: str, mounts: dict[str, tuple[str, str]]) -> list[str]:
 
 
 def translate_id(number: int, id_map: str) -> int | None:
-    """Return an id as a user namespace has it, from the lines "inside outside count" of its map; None for none."""
+    """Return an id inside a user namespace, from the lines "inside outside count" of its map; None if not mapped."""
     for line in id_map.splitlines():
         inside, outside, count = map(int, line.split())
         if outside <= number < outside + count:
@@ -121,7 +121,7 @@ def _uid_inside(pid: int, uid: int) -> int | None:
         return None
     inside = translate_id(uid, _read(f"/proc/{pid}/uid_map"))
     if inside is None:
-        # None would say that its capabilities are those of the caller's namespace.
+        # None would mean that the capabilities are those of the caller's namespace.
         raise CannotEnter("its user namespace does not map its user")
     return inside
 
