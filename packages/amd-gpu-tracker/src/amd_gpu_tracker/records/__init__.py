@@ -1,1 +1,1 @@
-"""What the tracker keeps on disk: the policy, the leases, the lock and the refusals."""
+"""The tracker's files: the policy, the leases, the lock, the refusals and the history."""

@@ -1,6 +1,6 @@
-"""GPUs that are not given out: drained until they are undrained, or seen to be sick until they are seen to be well.
+"""GPUs that are not given out: drained until they are undrained, or sick until a look finds them healthy.
 
-A file of its own, which most hosts do not have: a container start reads this and no health.
+They have their own file, which most hosts lack. A container start reads it, and does not check the health of GPUs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Drain(Value):
 
     Attributes:
         key: `GpuLocation.key` of the GPU.
-        reason: What the administrator said, "" where nothing; of a sick GPU what is wrong with it.
-        since: From when on, in seconds since 1970 (UTC).
-        until: When it ends by itself; 0 where it does not.
-        by: Uid of who asked for it; None where that is not known.
-        boot_id: The boot in which the GPU was seen to be sick, which is all that this counts for; "" if a user
+        reason: The administrator's reason, "" without one; for a sick GPU, what is wrong with it.
+        since: The beginning, in seconds since 1970 (UTC).
+        until: When it ends by itself; 0 for never.
+        by: Uid of the user who drained it; None if unknown.
+        boot_id: The boot in which the GPU was seen to be sick; the record counts only in that boot. "" if a user
             drained it.
     """
 
@@ -45,7 +45,7 @@ class Drain(Value):
     until: float = 0
     by: int | None = None
     boot_id: str = ""
-    # Keys of later versions with what they say.
+    # Keys of later versions, with their values.
     unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -55,7 +55,7 @@ class Drain(Value):
 
 
 def read_drains(host: Host) -> tuple[Drain, ...]:
-    """Return what has not ended of drained GPUs, then of sick ones; StateError where the file cannot be understood."""
+    """Return current drains, of drained GPUs first, then of sick ones; StateError if the file is invalid."""
     path = host.path(DRAINS_FILE)
     content = read_if_there(path)
     if content is None:
@@ -72,19 +72,19 @@ def read_drains(host: Host) -> tuple[Drain, ...]:
 
 
 def by_key(drains: Iterable[Drain]) -> dict[str, Drain]:
-    """Return what `read_drains` says of each GPU: of one that is drained and sick, that it is drained."""
+    """Return the drains by key; for a GPU that is drained and sick, the drain."""
     return {each.key: each for each in reversed([*drains])}
 
 
 def this_boot() -> str:
-    """Return the kernel's name for this boot: what a GPU was before says nothing of it."""
+    """Return the kernel's id of this boot: the health of a GPU in an earlier boot does not count."""
     return read_file(BOOT_ID).decode().strip()
 
 
 def write_drains(host: Host, drains: Iterable[Drain]) -> None:
     """Replace the file, and wait for the disk. The caller holds the tracker's lock.
 
-    ValueError, and nothing is written, where it could not be read.
+    Raises ValueError and writes nothing if the file could not be read back.
     """
     content = dumps({"version": VERSION, "gpus": [with_unknown(drain) for drain in drains]}) + b"\n"
     _parse(loads(content))
@@ -93,7 +93,7 @@ def write_drains(host: Host, drains: Iterable[Drain]) -> None:
 
 
 def move_drains(host: Host, keys: Mapping[str, str]) -> None:
-    """Let drains follow GPUs that have another address now; `keys` are the earlier ones by the new ones."""
+    """Let drains follow GPUs whose address has changed; `keys` maps new keys to earlier ones."""
     earlier = {key: new for new, key in keys.items()}
     drains = read_drains(host)
     if earlier.keys() & {drain.key for drain in drains}:

@@ -1,8 +1,8 @@
-"""What stays of a reservation: while it runs a file in `open/`, when it has ended a line in the file of its month.
+"""The record of a reservation: a file in `open/` while it runs, then a line in the file of its month.
 
-A file in `open/` is the month and the line as far as it is known, without its end, so that the release hook, which is a
-shell script, only appends. Nothing is recorded where there is no `open/`. It is history: a full disk loses a line and
-never a start or a release, and that it does is noted.
+A file in `open/` has the month and the line without its end, so that the release hook, a shell script, only has to
+append. Without `open/`, nothing is recorded. A full disk may lose a line of the history, but never prevents a start or
+a release. Failures are noted.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from amdgpu_discovery.files import append_to_file, put_in_place, read_file, writ
 from amdgpu_discovery.plain_json import dumps
 
 VERSION = 1
-# How it is known that a reservation ended: by the release hook, its own program, a look that found it over, `reset`,
-# or only that it was there before the power went.
+# How the end became known: by the release hook, the job's own program, a look that found it, `reset`, or by a loss of
+# power that it did not survive.
 HOOK, PROGRAM, FOUND, FORGOTTEN, POWER = "hook", "program", "found", "forgotten", "power"
-# No line is longer; a reservation of 1,000 GPUs has 30,000 characters.
+# The limit of a line; a reservation of 1,000 GPUs has 30,000 characters.
 LONGEST_LINE = 1 << 16
-# Where `unrecorded` notes that it cannot be written.
+# Where `unrecorded` notes a failure of the history.
 FAILED = "unrecorded/history"
-# Who was killed between the line and the removal of the file left it about here.
+# If a process was killed after it wrote the line and before it removed the file, the line is about this close to the
+# end.
 LOOKED_AT = 1 << 20
 
 
 def begin(directory: str, lease_path: str, lease: Lease) -> None:
-    """Write down that a reservation begins, or that it has more GPUs now."""
+    """Record that a reservation begins, or that it now has more GPUs."""
     text = format_begun(lease)
     begun = read_begun(open_path(directory, lease_path))
     if begun is not None and begun[1].startswith(text):
@@ -40,7 +41,7 @@ def begin(directory: str, lease_path: str, lease: Lease) -> None:
 def finish(directory: str, lease_path: str, how: str, *, end: float | None = None) -> None:
     """Write the line of a reservation that has ended, now or at `end` in seconds since boot.
 
-    One that was found over ended when it was last seen alive, if it was looked at.
+    A reservation whose end was FOUND ended when the sampler last saw it alive, if it ever did.
     """
     path = open_path(directory, lease_path)
     begun = read_begun(path)
@@ -52,7 +53,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
         end = (how == FOUND and _last_look(text)) or since_boot()
     try:
         if not _is_written(file, identity_of(text)):
-            # An earlier line may be cut off where the disk was full.
+            # A full disk may have cut off an earlier line.
             append_to_file(file, f'\n{text},"end":{end:.2f},"how":"{how}"}}\n'.encode())
         posix.unlink(path)
     except OSError as error:
@@ -62,7 +63,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
 
 
 def forget(directory: str, lease_path: str) -> None:
-    """Leave no line of a reservation whose container never ran."""
+    """Record nothing about a reservation whose container never ran."""
     try:
         posix.unlink(open_path(directory, lease_path))
     except OSError:
@@ -70,7 +71,7 @@ def forget(directory: str, lease_path: str) -> None:
 
 
 def format_begun(lease: Lease) -> str:
-    """Return the line of a reservation as far as its lease says it, without its end."""
+    """Return the line of a reservation, from its lease and without its end."""
     fields = {
         "version": VERSION,
         "boot_id": lease.boot_id,
@@ -82,12 +83,12 @@ def format_begun(lease: Lease) -> str:
         "ways": lease.ways,
         "person": lease.person,
         "vram_mb": lease.vram_mb,
-        # A container with the GPUs of a reservation does not use more than that.
+        # The use of a container with a reservation's GPUs is part of that reservation's use.
         "part_of": lease.reservation,
         "gpus": lease.gpus,
     }
     if lease.until and not lease.reservation:
-        # Who has it is told where a restart ends it.
+        # Needed to tell its owner if a restart ends it.
         fields["until"] = round(lease.until + lease.boot_offset, 2)
     return dumps(fields).decode()[:-1]
 
@@ -103,7 +104,7 @@ def open_path(directory: str, lease_path: str) -> str:
 
 
 def read_begun(path: str) -> tuple[str, str] | None:
-    """Return the month and the line of a running reservation; None where nothing is recorded."""
+    """Return the month and the line of a running reservation; None if nothing is recorded."""
     try:
         month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
     except (OSError, ValueError):
@@ -113,7 +114,7 @@ def read_begun(path: str) -> tuple[str, str] | None:
 
 
 def write_begun(directory: str, lease_path: str, month: str, text: str) -> None:
-    """Write the month and the line of a running reservation; a failure is noted."""
+    """Write the month and the line of a running reservation, or note the failure."""
     path = open_path(directory, lease_path)
     try:
         put_in_place(write_beside(path, f"{month}\n{text}\n".encode(), mode=0o644), path)
@@ -124,7 +125,7 @@ def write_begun(directory: str, lease_path: str, month: str, text: str) -> None:
 
 
 def _note_failed(directory: str, lease_path: str, error: OSError) -> None:
-    """Note that the history cannot be written; if there is none any more, there is nothing to note."""
+    """Note that the history cannot be written, unless there no longer is one."""
     from amd_gpu_tracker.records.unrecorded import HISTORY, note_failure
     from amdgpu_discovery.errors import reason
     from amdgpu_discovery.files import is_directory
@@ -134,7 +135,7 @@ def _note_failed(directory: str, lease_path: str, error: OSError) -> None:
 
 
 def _note_works(lease_path: str) -> None:
-    """Take back what `_note_failed` noted."""
+    """Remove the note of `_note_failed`."""
     try:
         posix.unlink(f"{_run_directory(lease_path)}/{FAILED}")
     except OSError:
@@ -146,7 +147,7 @@ def _run_directory(lease_path: str) -> str:
 
 
 def _last_look(text: str) -> float:
-    """Return when the sampler saw it, in seconds since boot; 0.0 where it never did."""
+    """Return when the sampler last saw it, in seconds since boot; 0.0 for never."""
     try:
         return float(text.partition(',"last":')[2].partition(",")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Make the directory of the history, without which no reservation is recorded, for those who may read it."""
+"""Make the directory of the history, without which no reservation is recorded, and set who may read it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class NoSuchGroup(ToolkitError):
 
 
 def make_history(state: State, *, readers: str = "") -> None:
-    """Let reservations be written down from now on; only root and the group of `readers` may read them.
+    """Record reservations from now on, readable only by root and the group `readers`.
 
-    The caller holds the lock. FileError, NotPermitted, NoSuchGroup; `readers` is the name of a group, or `everyone`.
+    The caller holds the lock. `readers` is the name of a group, or `everyone`. FileError, NotPermitted, NoSuchGroup.
     """
     mode, group = _access_for(readers)
     try:
@@ -34,21 +34,21 @@ def make_history(state: State, *, readers: str = "") -> None:
 
 
 def is_history_for(state: State, *, readers: str = "") -> bool:
-    """Return whether reservations are written down for these readers; NoSuchGroup."""
+    """Return whether reservations are recorded for these readers; NoSuchGroup."""
     mode, group = _access_for(readers)
     try:
         status = os.stat(state.history_directory)
     except OSError:
-        # Who makes it is told why that fails.
+        # `make_history` will report the error.
         return False
     is_theirs = status.st_gid == group or os.geteuid() != 0
     return is_theirs and status.st_mode & 0o7777 == mode and state.records_history
 
 
 def begin_history(state: State) -> None:
-    """Record from the first time on that GPUs are tracked; who turned the history off keeps it off.
+    """Start the history when GPUs are tracked for the first time; if it was turned off, it stays off.
 
-    Lock and errors as `make_history`; why it cannot be made is noted for `report` and `doctor`.
+    Lock and errors as `make_history`. A failure is also noted for `report` and `doctor`.
     """
     if os.path.isdir(state.history_directory):
         return
@@ -66,7 +66,7 @@ def _access_for(readers: str) -> tuple[int, int]:
 
 
 def _find_group(name: str) -> int:
-    # A container start that begins the history looks for no group.
+    # Imported here, because a container start that begins the history needs no group.
     import grp
 
     try:
@@ -76,7 +76,7 @@ def _find_group(name: str) -> int:
 
 
 def _make(directory: str, mode: int, group: int) -> None:
-    """Make the directory with all that is in it at once: without `open` it is a history that was turned off."""
+    """Make the directory and its content in one step: without `open`, it would be a history that was turned off."""
     if os.path.isdir(directory):
         _furnish(directory, mode, group)
         return

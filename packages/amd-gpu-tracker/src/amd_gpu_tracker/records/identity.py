@@ -1,10 +1,10 @@
-"""Are the GPUs those for which accessibility was set? Looked at once for each state of the driver and of the policy.
+"""Check that the host's GPUs are those that are tracked, once for each state of the driver and of the policy.
 
-A tracked GPU that the host has lost is no reason to refuse the others, and `matching` says which one is lost.
+A lost GPU does not make the others unusable; `matching` finds which one is lost.
 
-Partition modes and ids are two dozen files on a host with eight GPUs, which take longer to read than all else that a
-claim does. They change only together with what KFD shows: another compute partition makes new nodes and counts its
-generation up, another memory partition or board goes with the driver, whose directories are others when it comes back
+Partition modes and ids are two dozen files on a host with eight GPUs, and reading them takes longer than the rest of a
+claim. They change only together with what KFD shows. Another compute partition makes new nodes and increments KFD's
+generation. For another memory partition or board, the driver is unloaded, and its directories are new when it returns
 (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def take_stamp(state: State, boot_id: str) -> bytes:
-    """Return what tells one state of the driver and of the policy from every other, b"" where that cannot be told.
+    """Return a value that differs for every state of the driver and the policy, b"" if it cannot be computed.
 
-    To be taken before the policy is read, so that what changes meanwhile is looked at again.
+    Take it before reading the policy, so that a change in between leads to another check.
     """
     nodes = state.host.stat(f"{TOPOLOGY}/nodes")
     policy = state.host.stat(POLICY_FILE)
@@ -42,11 +42,11 @@ def take_stamp(state: State, boot_id: str) -> bytes:
 def require_tracked_gpus(
     state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], *, asked: Sequence[str] = ()
 ) -> Policy:
-    """Return the policy for the GPUs of the host as they are now. The caller holds the lock.
+    """Return the policy for the current GPUs of the host. The caller holds the lock.
 
-    GpusChanged where it is for others; NumbersChanged where the requests `asked` name a GPU by a number that meant
-    another one when GPUs were tracked, or means one that is lost. `wanted` are GPUs that were located before: until the
-    lock was free the administrator may have made others of them and a policy for those.
+    GpusChanged if the policy is for other GPUs. NumbersChanged if the requests `asked` name a number that meant another
+    GPU when GPUs were tracked, or that means a lost one. `wanted` are GPUs that were located before the lock was taken;
+    meanwhile the administrator may have repartitioned them and made a policy for that.
     """
     numbers = {gpu.key: number for number, gpu in enumerate(policy.gpus) if not gpu.lost_since}
     keys = [gpu.key for gpu in wanted]
@@ -57,7 +57,7 @@ def require_tracked_gpus(
     if is_known and stamp and stamp == _read_stamp(state):
         if [numbers[key] for key in keys] == [gpu.number for gpu in wanted]:
             return policy
-        # Only while a GPU is lost.
+        # The numbers differ only while a GPU is lost.
         from amd_gpu_tracker.records.numbers import are_by_number
 
         if not are_by_number(asked):
@@ -72,7 +72,7 @@ def _has_partitions(gpu: GpuLocation, tracked: TrackedGpu) -> bool:
 def match_wanted(
     state: State, policy: Policy, gpus: Sequence[GpuLocation], wanted: Sequence[GpuLocation], asked: Sequence[str]
 ) -> Match:
-    """Return what became of the GPUs of a policy; `gpus` are those of the host. Errors as `require_tracked_gpus`."""
+    """Compare the policy with `gpus`, which are those of the host. Errors as `require_tracked_gpus`."""
     from amd_gpu_tracker.errors import GpusChanged
     from amd_gpu_tracker.records.matching import match_gpus
 
@@ -94,14 +94,14 @@ def _look_again(
 
     gpus = locate_gpus(state.host)
     match = match_wanted(state, policy, gpus, wanted, asked)
-    # What is written down counts for processes that may use more GPUs, too.
+    # Only if nothing is hidden: what is written is also valid for processes that may use more GPUs.
     if stamp and not hidden_numbers(gpus):
         _write_down(state, policy, match, stamp)
     return match.policy
 
 
 def _write_down(state: State, policy: Policy, match: Match, stamp: bytes) -> None:
-    """Write what was seen: in the policy which GPUs are lost, new or elsewhere, otherwise that nothing has changed."""
+    """Record the result: in the policy if GPUs are lost, new or moved; otherwise a stamp that nothing has changed."""
     if match.policy == policy or state.is_rootless:
         _write_stamp(state, stamp)
         return
@@ -112,9 +112,9 @@ def _write_down(state: State, policy: Policy, match: Match, stamp: bytes) -> Non
             from amd_gpu_tracker.records.drains import move_drains
 
             move_drains(state.host, match.moved)
-        # It changes the stamp, which the next claim writes.
+        # This changes the stamp, which the next claim writes.
         state.write_policy(match.policy)
-    except ToolkitError as error:  # a full disk: the next claim looks again
+    except ToolkitError as error:  # A full disk: the next claim looks again.
         note_failure(state.run_directory, POLICY, error.message)
         return
     forget_failure(state.run_directory, POLICY)
@@ -130,5 +130,5 @@ def _read_stamp(state: State) -> bytes:
 def _write_stamp(state: State, stamp: bytes) -> None:
     try:
         replace_file(state.stamp_path, stamp, mode=0o644)
-    except FileError:  # a full disk: the next claim looks again
+    except FileError:  # A full disk: the next claim looks again.
         return

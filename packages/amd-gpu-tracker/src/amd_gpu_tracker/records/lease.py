@@ -1,4 +1,4 @@
-"""A lease: which container uses which GPUs, and by which processes its life can be proved."""
+"""A lease: which container uses which GPUs, and which processes prove that it is alive."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# A version that an earlier one cannot read without giving a GPU away twice, or forgetting who has one, gets a higher
-# number; a key that an earlier one may pass over does not. `gpus` keeps its meaning in every version.
+# Increase this if an earlier version could give a GPU away twice, or forget its user, because it cannot read a lease. A
+# new key that earlier versions may ignore does not need it. `gpus` keeps its meaning in every version.
 VERSION = 1
-# How `format_lease` begins and ends: a file that was cut off or damaged at random does not.
+# The first and last bytes that `format_lease` writes. A file that was cut off or damaged lacks them.
 LEASE_BEGINS = b'{"version":1,"container_id":"'
 LEASE_ENDS = b"}\n"
 TICKS_PER_SECOND = posix.sysconf("SC_CLK_TCK")
 # How far the kernel puts the clocks and the starts of processes ahead for this process (time_namespaces(7)).
 CLOCK_OFFSETS = "/proc/self/timens_offsets"
-# No kernel gives a process a higher id (PID_MAX_LIMIT of include/linux/threads.h).
+# The highest process id of any kernel (PID_MAX_LIMIT of include/linux/threads.h).
 LARGEST_PID = 1 << 22
-# Of ticks since boot, which the kernel counts in 64 bits.
+# In ticks since boot, which the kernel counts in 64 bits.
 LARGEST_START = (1 << 64) - 1
-# Of users and groups; no GPU has more MiB, and no host more GPUs.
+# For users and groups; no GPU has more MiB. No host has more GPUs than MOST_GPUS.
 LARGEST_ID = (1 << 32) - 1
 MOST_GPUS = 4096
-# In seconds, and later than anything that a calendar can show.
+# In seconds; later than anything that a calendar can show.
 NEVER = 1e13
 
-# What the first version wrote already, also as "" or null.
+# Keys that even the first version always wrote, perhaps as "" or null.
 ALWAYS_THERE = frozenset(("root", "bundle", "init", "pid_file", "cgroup"))
 TIMES_SINCE_BOOT = ("begun", "until", "limit", "idle_since", "preemptible")
 
-# By which way a container came to a GPU.
+# How a container got a GPU.
 BY_ENVIRONMENT = "env"
 BY_CDI = "cdi"
 BY_DEVICE = "device"
 BY_API = "api"
 BY_SWARM = "swarm"
-# It ran already when the tracker was enabled or reset.
+# The container was already running when the tracker was enabled or reset.
 BY_ADOPTION = "adopted"
 
-# The variable by which a container is given the GPUs of a reservation, of whose lease it has the token.
+# The variable with the token that gives a container the GPUs of a reservation.
 TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - it is no password
 
 
 class LaterVersion(ValueError):
-    """A file of the tracker that says that this version of the toolkit must not go by it."""
+    """A file of the tracker that this version of the toolkit must not use, because a later one wrote it."""
 
 
 class ProcessId(Value):
     """One process of one boot.
 
     Attributes:
-        pid: Its id, which the kernel uses again.
+        pid: Its id, which the kernel may reuse.
         start: When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
     """
 
@@ -72,89 +72,89 @@ class ProcessId(Value):
 
     @property
     def is_possible(self) -> bool:
-        """Return whether the kernel may have given it this id and start."""
+        """Return whether the kernel could have given a process this id and start."""
         return 0 < self.pid <= LARGEST_PID and 0 <= self.start <= LARGEST_START
 
 
 class Holder(Value):
-    """A container that claims GPUs, as far as its maker knows it."""
+    """A container that claims GPUs, as far as its creator knows it."""
 
     container_id: str
-    # The runtime's --root, "" for its default: one id may live under two of them.
+    # The runtime's --root, "" for its default. The same id may exist under two roots.
     root: str = ""
     bundle: str = ""
-    # Who makes the container: from the claim until its init is known, the lease lives as long as this process.
+    # The process that makes the container. Until the init is known, the lease is alive as long as this process.
     creator: ProcessId
-    # The container's init, where it is known already.
+    # The container's init, if known.
     init: ProcessId | None = None
-    # Where the runtime will write the id of the container's init, "" for nowhere.
+    # Where the runtime will write the process id of the container's init, "" for nowhere.
     pid_file: str = ""
-    # `cgroupsPath` of a container without a pid namespace of its own, whose processes outlive its init.
+    # `cgroupsPath` of a container without its own pid namespace, whose processes outlive its init.
     cgroup: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what no two containers share."""
+        """Return a key that no two containers share."""
         return self.root, self.container_id
 
 
 class Lease(Holder):
-    """GPUs in the hands of a container."""
+    """The record that a container or job has certain GPUs."""
 
-    # `GpuLocation.key` of each.
+    # The `GpuLocation.key` of each GPU.
     gpus: tuple[str, ...]
     ways: tuple[str, ...]
-    # When it was made: by the wall clock, and how far that was from the time since boot.
+    # When it was made, on the wall clock, and the wall clock minus the time since boot at that moment.
     since: float
     boot_offset: float
     boot_id: str
-    # The pid namespace in which the process ids are meant.
+    # The pid namespace that the process ids belong to.
     namespace: str
-    # The generic resources by which Docker Swarm promised the GPUs, () where it did not.
+    # The generic resources by which Docker Swarm promised the GPUs, () if it did not.
     kinds: tuple[str, ...] = ()
-    # How much memory of its one GPU was promised, in units of 2^20 bytes; 0 where GPUs are promised whole.
+    # How much memory of its one GPU was promised, in units of 2^20 bytes; 0 if it has whole GPUs.
     vram_mb: int = 0
-    # The container is root on the host and can reach every GPU; those of it that are not in `gpus` it has not claimed.
+    # The container is root on the host and can reach every GPU, but has claimed only those in `gpus`.
     is_privileged: bool = False
-    # The IPC namespace of its pod, "" for a container that is in none; those of one pod share exclusive GPUs.
+    # The IPC namespace of its pod, "" without one. Containers of one pod share exclusive GPUs.
     pod: str = ""
-    # Of a reservation that a container may be given: the digest of its token. The token itself is no file's business.
+    # For a reservation that can be handed on: the digest of its token. The token itself is never written.
     token_digest: str = ""
-    # Of a container that was given a reservation: the name of that, and the digest of its token.
+    # For a container that was given a reservation: the reservation's name, and the digest of its token.
     reservation: str = ""
     reservation_digest: str = ""
-    # Whose job it is, by the number of the user; None if that is unknown.
+    # The uid of the job's owner; None if unknown.
     person: int | None = None
-    # By the rule for which group that person has it; None for another rule.
+    # The group whose rule gave the owner the GPUs; None for another rule.
     group: int | None = None
-    # When the job began whose GPUs a container was given, in seconds since boot; it may outlive the job. 0 for what
-    # began by itself.
+    # For a container with a job's GPUs: when the job began, in seconds since boot, because the container may outlive
+    # the job. 0 otherwise.
     begun: float = 0.0
-    # When it ends without a process, in seconds since boot: a reservation by hand, or what is kept for a container that
-    # is started again, whose `bundle` is then where its engine keeps it. 0 where processes say when.
+    # When it ends without a process, in seconds since boot: a reservation by hand, or a lease kept for a container that
+    # will be restarted, whose `bundle` is then the engine's directory. 0 if processes decide.
     until: float = 0.0
-    # The unit of systemd that starts such a container again, under another id; "" where an engine does.
+    # The systemd unit that restarts such a container under another id; "" if an engine does.
     unit: str = ""
-    # When its processes, or the container, are ended, in seconds since boot; 0 for never.
+    # The time limit of its processes or container, in seconds since boot; 0 for none.
     limit: float = 0.0
-    # Since when its GPUs have been idle, and from when on it ends for waiting jobs, in seconds since boot; 0
-    # while they are used. A spare job has only the second. `is_preempted` once it is ended for that, which its limit,
-    # or its `until`, says as well.
+    # Since when its GPUs have been idle, and from when it may end for waiting jobs, in seconds since boot; 0 while they
+    # are used. A spare job has only the second. `is_preempted` is set when it is being ended for another job; its
+    # `limit` or `until` is then reached, too.
     idle_since: float = 0.0
     preemptible: float = 0.0
     is_preempted: bool = False
-    # Keys of later versions with what they say.
+    # Keys of later versions, with their values.
     unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
     def job(self) -> str:
-        """Return the id of the job or reservation: the own, or of a container the one whose GPUs it was given."""
+        """Return the id of the job or reservation; for a container, that of the job whose GPUs it was given."""
         return self.container_id if BY_API in self.ways else self.reservation
 
     def title(self, name: str = "") -> str:
-        """Return what sentences call its holder, with the `name` that its engine gave a container.
+        """Return the title of its holder in sentences; `name` is the engine's name of a container.
 
-        A place is kept for the name of a person, such as `{1000}`: a container start looks up none.
+        A person appears as a placeholder such as `{1000}`, because a container start looks up no names.
         """
         owner, is_owned, job = self.container_id.rpartition("/")
         if BY_API in self.ways and is_owned:
@@ -165,38 +165,38 @@ class Lease(Holder):
 
     @property
     def job_began(self) -> float:
-        """Return when the job or reservation began, or of a container that whose GPUs it has, in seconds since boot."""
+        """Return when the job or reservation began, in seconds since boot; for a container, that of its job."""
         return self.begun or self.since - self.boot_offset
 
     def is_preemptible(self, now: float) -> bool:
-        """Return whether it is ended for those who wait: it is spare, or was idle for long enough."""
+        """Return whether it may end for waiting jobs, because it is spare or was idle for long enough."""
         return 0 < self.preemptible <= now and not self.is_preempted
 
     @property
     def spare_from(self) -> float:
-        """Return from when on a spare job is ended for others; 0 for one that is not spare."""
+        """Return from when a spare job may end for others; 0 for one that is not spare."""
         return 0.0 if self.idle_since else self.preemptible
 
     @property
     def is_spare(self) -> bool:
-        """Return whether it was asked for with `--preempt=now`: preemptible from the start, and not for being idle."""
+        """Return whether it was started with `--preempt=now`: preemptible from the start, not because it is idle."""
         return self.spare_from > 0
 
     @property
     def is_kept(self) -> bool:
-        """Return whether the container has ended and its engine starts it again."""
+        """Return whether the container has ended, and its engine will restart it."""
         return self.until > 0 and BY_API not in self.ways
 
 
 TYPES = {"ProcessId": ProcessId}
 
 
-# Empty until it was asked for.
+# A cache, empty until the first call.
 _ahead: list[float] = []
 
 
 def ahead_of_boot() -> float:
-    """Return by how many seconds a time since boot is too late for this process, 0 outside of a time namespace."""
+    """Return how many seconds this process's time since boot is ahead; 0 outside of a time namespace."""
     if not _ahead:
         _ahead.append(_read_clock_offset())
     return _ahead[0]
@@ -213,12 +213,12 @@ def _read_clock_offset() -> float:
 
 
 def since_boot() -> float:
-    """Return the time in seconds since boot, as leases have it: the same in every time namespace."""
+    """Return the time in seconds since boot, as in leases: the same in every time namespace."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ahead_of_boot()
 
 
 def boot_offset() -> float:
-    """Return what must be added to a time since boot to make it a time of the wall clock, as that goes now."""
+    """Return the difference between the wall clock and the time since boot, as of now."""
     return time.time() - since_boot()
 
 
@@ -238,9 +238,9 @@ def with_unknown(value: Value) -> dict[str, Any]:
 
 
 def parse_lease(content: bytes) -> Lease:
-    """Return what the content of a lease's file says; ValueError where it is not what `format_lease` wrote.
+    """Parse the content of a lease's file; ValueError if `format_lease` did not write it.
 
-    LaterVersion, a ValueError, where a later version of the toolkit wrote it for itself only.
+    LaterVersion, a ValueError, if a later version of the toolkit wrote it in an incompatible format.
     """
     try:
         return _parse(loads(content))
@@ -249,7 +249,7 @@ def parse_lease(content: bytes) -> Lease:
 
 
 def find_named_gpus(content: bytes) -> tuple[str, ...] | None:
-    """Return the keys of the GPUs that a lease names which cannot be understood; None where it may be of any."""
+    """Return the keys of the GPUs in an invalid lease; None if it may be about any GPU."""
     try:
         keys = loads(content)["gpus"]
     except (KeyError, RecursionError, TypeError, ValueError):
@@ -259,7 +259,7 @@ def find_named_gpus(content: bytes) -> tuple[str, ...] | None:
 
 
 def require_version(version: object) -> None:
-    """Raise LaterVersion for a higher version than this one reads, ValueError for what is no version."""
+    """Raise LaterVersion for a version later than this one, ValueError for anything else that is not this version."""
     if version == VERSION:
         return
     if type(version) is int and version > VERSION:
@@ -268,18 +268,18 @@ def require_version(version: object) -> None:
 
 
 def _require_sound(lease: Lease) -> None:
-    """Raise ValueError where a field is of the right type and not what it must be."""
+    """Raise ValueError if a field has the right type but an impossible value."""
     for process in (lease.creator, lease.init or lease.creator):
         if not process.is_possible:
             raise ValueError("a process id is not one of the kernel's")
     texts = [field for field in vars(lease).values() if type(field) is str]
     text = "".join(texts)
-    # No path and no program can be called so.
+    # Paths and names of programs contain no null bytes.
     if "\0" in text:
         name = next(name for name, field in vars(lease).items() if type(field) is str and "\0" in field)
         raise ValueError(f"{name} has a null byte")
     for each in () if text.isascii() else texts:
-        # As paths are encoded; UnicodeEncodeError, a ValueError, for half of a surrogate pair.
+        # Encoded as paths are. Half of a surrogate pair raises UnicodeEncodeError, which is a ValueError.
         each.encode("utf-8", "surrogateescape")
     if not all(number is None or 0 <= number <= LARGEST_ID for number in (lease.person, lease.group, lease.vram_mb)):
         raise ValueError("person, group, vram_mb: one is not a possible number")

@@ -1,8 +1,8 @@
-"""The tracker's one lock: a `flock` on one file, waited for in three ways.
+"""The tracker's only lock: a `flock` on one file, with three ways to wait for it.
 
-A container start lets the kernel queue it until an alarm ends the wait (`KernelLock`); a command does the same, and
-Ctrl-Z stops it only after the lock is free again (`CommandLock`). The library may be used by any thread of a program
-with alarms of its own: it sets none, and looks again every few milliseconds (`LibraryLock`).
+A container start blocks in the kernel until an alarm ends the wait (`KernelLock`). A command does the same, and also
+delays Ctrl-Z until the lock is free again (`CommandLock`). The library may run in any thread of a program that uses
+alarms itself, so it sets none and tries again every few milliseconds (`LibraryLock`).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.errors import LockTimeout
 
-    # Given the path of the lock file, holds the tracker's lock.
+    # Takes the path of the lock file, and holds the tracker's lock.
     Lock = Callable[[str], AbstractContextManager[None]]
 
-# Many times what hundreds of container starts at once need, on a machine that is busy with other things.
+# Many times what hundreds of simultaneous container starts need on a busy machine.
 TIMEOUT_SECONDS = 60.0
 FLAGS = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
-# How often `LibraryLock` looks.
+# How often `LibraryLock` tries.
 POLL_SECONDS = 0.003
-# What Ctrl-Z and a terminal's background send. Who is stopped with the lock in its hands keeps every container out, and
-# `amd-ctk run --wait` takes it again and again.
+# The signals of Ctrl-Z and of a terminal's background. A process stopped with the lock would keep every container out,
+# and `amd-ctk run --wait` takes the lock again and again.
 STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 class KernelLock:
-    """Holds the lock between `with` and the end of its block, or of the process; LockTimeout says who has it."""
+    """Holds the lock until the end of the `with` block or of the process; LockTimeout names the process that has it."""
 
     def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self._path = path
@@ -57,7 +57,7 @@ class KernelLock:
             descriptor = posix.open(self._path, FLAGS, 0o600)
             try:
                 self._lock(descriptor)
-                # Earlier versions may take the file away when they are done with it: then this lock guards nothing.
+                # Earlier versions may remove the file when they release the lock; then this lock protects nothing.
                 if posix.fstat(descriptor).st_nlink:
                     return descriptor
             except BaseException:
@@ -69,7 +69,7 @@ class KernelLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Mostly the lock is free.
+            # The lock is mostly free, so this is rare.
             self._wait(descriptor)
 
     def _wait(self, descriptor: int) -> None:
@@ -81,13 +81,13 @@ class KernelLock:
             signal.setitimer(signal.ITIMER_REAL, self._timeout)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         finally:
-            # A timer outlives exec, and would end the runtime that this process becomes.
+            # A timer outlives exec, and would kill the runtime that this process becomes.
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
 
 class CommandLock(KernelLock):
-    """Holds the lock as `KernelLock` does; a terminal's Ctrl-Z stops the command behind the block."""
+    """Holds the lock as `KernelLock` does; Ctrl-Z stops the command only after the block."""
 
     def __enter__(self) -> None:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
@@ -122,7 +122,7 @@ class LibraryLock(CommandLock):
 
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that another process kept, with that process's id."""
-    # Mostly the lock is free.
+    # Imported here, because the lock is mostly free.
     from amd_gpu_tracker.errors import LockTimeout
     from amdgpu_discovery.lock_holder import read_lock_holder
 

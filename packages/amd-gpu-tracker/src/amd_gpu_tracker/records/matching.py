@@ -1,7 +1,7 @@
-"""Hold a policy against the GPUs of the host: which of those that are tracked are lost, and which are new.
+"""Compare a policy with the GPUs of the host: which tracked GPUs are lost, and which GPUs are new.
 
-A board is told by its PCI address. One that is not there any more is lost with all its partitions; one that is there
-in another partitioning, or another board in its place, is what the guide calls invalid.
+A board is identified by its PCI address. A board that is missing is lost with all its partitions. A board with another
+partitioning, or another board in its place, is what the guide calls invalid.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-    # What one board, partitioned in one way, keeps wherever it is.
+    # The properties that a board, partitioned in one way, keeps at every address.
     Board = tuple[tuple[str, str, str, int], ...]
 
 NO_ID = "0x0"
 
 
 class Match(Value):
-    """What came of it.
+    """The result of the comparison.
 
     Attributes:
-        policy: The policy with what is known now: lost GPUs say since when, new ones, shared, stand behind all others.
+        policy: The policy, updated: lost GPUs have the time of the loss, and new ones, which are shared, come last.
         lost: The numbers by which lost GPUs were tracked.
-        moved: The earlier key of each GPU that has another PCI address now, by its new one.
+        moved: The earlier key of each GPU whose PCI address has changed, by its new key.
     """
 
     policy: Policy
@@ -42,10 +42,10 @@ class Match(Value):
 
 
 def match_gpus(host: Host, policy: Policy, gpus: Sequence[GpuLocation]) -> Match:
-    """Return what became of the GPUs of a policy; GpusChanged where it is not for this host as it is now.
+    """Compare a policy with the host's GPUs; GpusChanged if it is not for this host as it is now.
 
-    `gpus` are those that this process may use; where others are hidden from it, only those count as lost that are so
-    in the policy.
+    `gpus` are those that this process may use. If others are hidden from it, only GPUs that are lost in the policy
+    count as lost.
     """
     present = _by_address(read_tracked_gpus(host, gpus))
     moved = _find_moved(_by_address(policy.gpus), present)
@@ -63,14 +63,14 @@ def match_gpus(host: Host, policy: Policy, gpus: Sequence[GpuLocation]) -> Match
 
 
 def read_tracked_gpus(host: Host, gpus: Sequence[GpuLocation]) -> tuple[TrackedGpu, ...]:
-    """Return what the policy records of the GPUs of a host, all of them shared."""
+    """Return the GPUs of a host as the policy records them, all of them shared."""
     keys = [(gpu.key, str(gpu.pci_address)) for gpu in gpus]
     partitions = _read_partitions(host, dict.fromkeys(address for _, address in keys))
     return tuple(
         [
             TrackedGpu(
                 key=key,
-                # The PCI function's comes first: newer drivers give partitions ids of their own, but none to a GPU.
+                # The PCI function's id first: newer drivers give partitions ids of their own, but GPUs none.
                 unique_id=f"0x{gpu.pci_unique_id or gpu.kfd_unique_id:x}",
                 partition=partitions[address],
                 partition_total=gpu.partition_total,
@@ -83,7 +83,7 @@ def read_tracked_gpus(host: Host, gpus: Sequence[GpuLocation]) -> tuple[TrackedG
 def _require_same_boards(
     tracked: Mapping[str, list[TrackedGpu]], present: Mapping[str, list[TrackedGpu]], *, is_whole: bool
 ) -> None:
-    """Raise GpusChanged where a board is not as it was, or where there are boards and none of those tracked."""
+    """Raise GpusChanged if a board has changed, or if there are boards but none of the tracked ones."""
     changed = []
     for address in tracked.keys() & present.keys():
         then, now = set(map(_identity, tracked[address])), set(map(_identity, present[address]))
@@ -97,7 +97,7 @@ def _require_same_boards(
 
 
 def _at_last(gpu: TrackedGpu, present: Mapping[str, object], *, is_whole: bool) -> TrackedGpu:
-    """Return a tracked GPU with since when it is lost, or that it is back."""
+    """Return a tracked GPU with the time of its loss, or without it if it is back."""
     is_there = gpu.pci_address in present
     if is_there or gpu.lost_since or not is_whole:
         return gpu.replace(lost_since=0) if is_there and gpu.lost_since else gpu
@@ -105,7 +105,7 @@ def _at_last(gpu: TrackedGpu, present: Mapping[str, object], *, is_whole: bool) 
 
 
 def _find_moved(tracked: Mapping[str, list[TrackedGpu]], present: Mapping[str, list[TrackedGpu]]) -> dict[str, str]:
-    """Return the new key of each GPU whose board has another address, by its earlier one; ids tell boards."""
+    """Return the new key of each GPU whose board, identified by its id, has another address; by its earlier key."""
     absent = _by_board(board for address, board in tracked.items() if address not in present)
     new = _by_board(board for address, board in present.items() if address not in tracked)
     return {
@@ -116,7 +116,7 @@ def _find_moved(tracked: Mapping[str, list[TrackedGpu]], present: Mapping[str, l
 
 
 def _by_board(boards: Iterable[list[TrackedGpu]]) -> dict[Board, list[TrackedGpu]]:
-    """Return boards that have an id by what they keep, without those that look alike."""
+    """Return boards that have an id by their lasting properties, without boards that look alike."""
     found: dict[Board, list[TrackedGpu]] = {}
     twice = set()
     for board in boards:
@@ -135,7 +135,7 @@ def _by_address(gpus: Iterable[TrackedGpu]) -> dict[str, list[TrackedGpu]]:
 
 
 def _identity(gpu: TrackedGpu) -> tuple[str, str, str, int]:
-    """Return what one GPU, partitioned in one way, keeps."""
+    """Return the lasting properties of one GPU, partitioned in one way."""
     return gpu.key, gpu.unique_id, gpu.partition, gpu.partition_total
 
 

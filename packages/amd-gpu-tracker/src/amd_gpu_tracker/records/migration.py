@@ -1,7 +1,7 @@
-"""Take over what the original toolkit (1.x) knew: whether it tracked, and which GPUs were exclusive.
+"""Take over the state of the original toolkit (1.x): whether it tracked, and which GPUs were exclusive.
 
-What it accepts is taken over, and what it refuses is refused here too, until `reset`. Its containers are not taken
-over: nothing it wrote down proves that one of them lives.
+A state that it accepts is taken over. A state that it refuses is refused here too, until `reset`. Its containers are
+not taken over: nothing that it wrote proves that one of them is alive.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-# How it wrote accessibility.
+# Its values for accessibility.
 FORMER_SHARED = 0
 FORMER_EXCLUSIVE = 1
-# Tracks other GPUs than any host has, so that every GPU is refused in the guide's words until `reset`.
+# Tracks other GPUs than any host has, so that every GPU is refused with the guide's message until `reset`.
 REFUSE_ALL = Policy(enabled=True)
 
 
 class FormerGpu(Value):
-    """A GPU as the original wrote it down.
+    """A GPU as the original recorded it.
 
-    `unique_id` is 0 where it knew none, `partition` None where it wrote nothing.
+    `unique_id` is 0 if it knew none, `partition` None if it wrote nothing.
     """
 
     unique_id: int
@@ -44,8 +44,8 @@ class FormerGpu(Value):
 def read_former_policy(host: Host) -> Policy | None:
     """Return the policy in the original's file, None if there is none.
 
-    StateError where the original refuses it, or where a GPU that was exclusive is not known any more.
-    DriverUnavailable where there is no driver (yet) by which to understand it.
+    StateError if the original refuses it, or if an exclusive GPU can no longer be identified. DriverUnavailable if the
+    driver, which is needed to understand it, is not loaded (yet).
     """
     try:
         content = read_plain_file(host.path(FORMER_FILE))[0]
@@ -83,9 +83,9 @@ def _read(host: Host, content: bytes) -> Policy:
 
 
 def _parse(content: bytes) -> tuple[bool, dict[int, FormerGpu]]:
-    """Return whether it tracked, and its GPUs by number; ValueError or TypeError where its reader would not go on.
+    """Return whether it tracked, and its GPUs by number; ValueError or TypeError if its own reader would fail.
 
-    That is Go's: what follows the document does not count, nor does the case of keys, and null is as good as nothing.
+    That is Go's reader: it ignores data after the document and the case of keys, and treats null as missing.
     """
     import json
 
@@ -141,7 +141,7 @@ def _was_exclusive(number: int, gpu: FormerGpu) -> bool:
 
 
 def _find(number: int, former: Mapping[int, FormerGpu], gpus: Sequence[GpuLocation]) -> GpuLocation:
-    """Return the GPU that had a number, by its id; of partitions with one id, the one of the same rank."""
+    """Return the GPU that had a number, by its id; among partitions with the same id, the one of the same rank."""
     unique_id = former[number].unique_id
     same_then = sorted(other for other in former if former[other].unique_id == unique_id)
     same_now = [gpu for gpu in gpus if _has_id(gpu, unique_id)]

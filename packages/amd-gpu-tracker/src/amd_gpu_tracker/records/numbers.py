@@ -1,7 +1,7 @@
-"""Numbers while a tracked GPU is lost: those from its own on mean other GPUs than when GPUs were tracked.
+"""Numbers of GPUs while a tracked GPU is lost: numbers from its own on no longer mean the GPUs that were tracked.
 
-A request by such a number is refused until the administrator says that the new numbers count; what is named otherwise
-is not touched by this.
+A request with such a number is refused until the administrator accepts the new numbers. Requests by other names are not
+affected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def are_by_number(asked: Iterable[str]) -> bool:
 
 
 def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], asked: Iterable[str]) -> None:
-    """Raise NumbersChanged where a request names a number that was another GPU's when GPUs were tracked.
+    """Raise NumbersChanged if a request has a number that was another GPU's when GPUs were tracked.
 
     `gpus` are those of the host, located now.
     """
@@ -39,7 +39,7 @@ def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], asked: Itera
     now = [number_by_key.get(gpu.key) for gpu in match.policy.gpus]
     spans = [span for request in asked for span in find_numbers(request)]
     changed = [then for then, number in enumerate(now) if number != then and any(then in span for span in spans)]
-    # A GPU of a process that may not see all is hidden, not lost.
+    # If a process may not see all GPUs, a missing one is hidden, not lost.
     changed = [then for then in changed if now[then] is not None or then in match.lost]
     if changed:
         raise NumbersChanged(
@@ -48,18 +48,18 @@ def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], asked: Itera
 
 
 class TrackedNumbers(Value):
-    """The number by which each GPU is tracked, by `GpuLocation.key`, and which of these numbers are of lost GPUs."""
+    """The number by which each GPU is tracked, by `GpuLocation.key`, and which of these belong to lost GPUs."""
 
     by_key: dict[str, int]
     lost: tuple[int, ...] = ()
 
     def of(self, gpus: Iterable[AnyGpu]) -> list[AnyGpu]:
-        """Return GPUs with these numbers in place of their own."""
+        """Return GPUs with their tracked numbers."""
         return [gpu.replace(number=self.by_key.get(gpu.key, gpu.number)) for gpu in gpus]
 
 
 def find_tracked_numbers(host: Host) -> TrackedNumbers | None:
-    """Return the numbers by which GPUs are tracked; None where that are those that they have."""
+    """Return the numbers by which GPUs are tracked; None if these are their current numbers."""
     matched = _match(host)
     if matched is None:
         return None
@@ -76,14 +76,14 @@ def number_as_tracked(host: Host, gpus: list[AnyGpu]) -> list[AnyGpu]:
 
 
 def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:
-    """Raise NumbersChanged where a request among those `asked` names a number of a `host` that was another GPU's."""
+    """Raise NumbersChanged if a request in `asked` has a number of a `host` that was another GPU's."""
     matched = _match(host)
     if matched is not None:
         require_same_numbers(*matched, asked)
 
 
 def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
-    """Return the policy and the GPUs of a host; None where nothing is tracked, or something else is wrong."""
+    """Compare the policy of a host with its GPUs; None if nothing is tracked, or for other errors."""
     try:
         policy = State(host).read_policy()
         if not policy.enabled:
@@ -95,7 +95,7 @@ def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
 
 
 def end_of_it(match: Match) -> str:
-    """Return what makes the new numbers count."""
+    """Return the advice how to accept the new numbers."""
     lost = ",".join(map(str, match.lost))
     return f"accept the new numbers with 'sudo amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
 

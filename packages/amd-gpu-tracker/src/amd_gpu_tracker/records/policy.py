@@ -1,4 +1,4 @@
-"""What the administrator decided: whether GPUs are tracked, and which of them are exclusive."""
+"""The administrator's decisions: whether GPUs are tracked, and which of them are exclusive."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
-# Docker waits 100 ms after the first end, and twice as long after each that follows at once; the restart of an engine
-# with its containers takes some seconds.
+# Docker waits 100 ms after the first end of a container, and doubles this with each that follows at once. Restarting an
+# engine with its containers takes some seconds.
 RESTART_GRACE = 15
 LONGEST_GRACE = 3600
-# Digits of 64 bits.
+# Hexadecimal digits of 64 bits.
 LONGEST_ID = 16
 
 
 class TrackedGpu(Value):
-    """A GPU for which accessibility is set, told from every other by what neither a reboot nor a driver changes."""
+    """A GPU whose accessibility is set, with properties that survive reboots and new drivers."""
 
     # `GpuLocation.key`: its PCI address and its rank among the partitions there.
     key: str
-    # In hexadecimal, as 64 bits are too many for some readers of JSON; "0x0" where the hardware has none.
+    # In hexadecimal, as 64 bits are too many for some readers of JSON; "0x0" if the hardware has none.
     unique_id: str
     # "cpx_nps4", "" for hardware without partitions.
     partition: str
     partition_total: int
     exclusive: bool = False
-    # When it was first seen that the host does not have it any more, in seconds since 1970 (UTC); 0 while it has.
+    # When the host was first seen without it, in seconds since 1970 (UTC); 0 while the host has it.
     lost_since: float = 0
-    # Keys of later versions with what they say.
+    # Keys of later versions, with their values.
     unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -48,17 +48,17 @@ class TrackedGpu(Value):
 class Policy(Value):
     """The state that outlives reboots.
 
-    The place of a GPU among `gpus` is the number by which it was tracked, which differs from its number on the host
-    while one before it is lost.
+    The position of a GPU in `gpus` is the number by which it was tracked. While a GPU before it is lost, this differs
+    from its number on the host.
     """
 
     enabled: bool = False
     gpus: tuple[TrackedGpu, ...] = ()
-    # A container gets the GPUs of a reservation, and no others.
+    # Containers get only the GPUs of a reservation.
     require_reservation: bool = False
     # A GPU is exclusive to all containers of a pod together, not to one container.
     is_exclusive_to_pods: bool = False
-    # For how many seconds a container that its engine starts again keeps its GPUs; 0 for not at all.
+    # For how many seconds a container that its engine restarts keeps its GPUs; 0 for not at all.
     restart_grace: int = RESTART_GRACE
     unknown: tuple[tuple[str, Any], ...] = ()
 
@@ -68,13 +68,13 @@ class Policy(Value):
         return frozenset(gpu.key for gpu in self.gpus if gpu.exclusive)
 
     def exclusive_among(self, gpus: Iterable[GpuLocation]) -> list[GpuLocation]:
-        """Return those of some GPUs that one container may have for itself."""
+        """Return those of some GPUs that are exclusive."""
         keys = self.exclusive_keys
         return [gpu for gpu in gpus if gpu.key in keys] if keys else []
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """Return what outlives `reset` and `disable`."""
+        """Return the settings that outlive `reset` and `disable`."""
         return {name: getattr(self, name) for name in LASTING}
 
     def with_accessibility(self, keys: Iterable[str], *, exclusive: bool) -> Policy:
@@ -85,7 +85,7 @@ class Policy(Value):
         )
 
 
-# They are about people and containers and not about the state of GPUs, so that they outlive `reset` and `disable`.
+# Settings about people and containers, not about the state of GPUs. So they outlive `reset` and `disable`.
 LASTING = ("require_reservation", "is_exclusive_to_pods", "restart_grace")
 
 
@@ -98,9 +98,9 @@ def format_policy(policy: Policy) -> bytes:
 
 
 def parse_policy(content: bytes) -> Policy:
-    """Return what the content of the policy's file says; ValueError where it is not what `format_policy` wrote.
+    """Parse the content of the policy's file; ValueError if `format_policy` did not write it.
 
-    LaterVersion, a ValueError, where a later version of the toolkit wrote it for itself only.
+    LaterVersion, a ValueError, if a later version of the toolkit wrote it in an incompatible format.
     """
     try:
         return _parse(loads(content))
@@ -117,7 +117,7 @@ def _gpu_fields(gpu: TrackedGpu) -> dict[str, Any]:
 
 def _parse(document: dict[str, Any]) -> Policy:
     require_version(document.pop("version", None))
-    # What was written always is not taken for its default.
+    # Keys that every version writes must not get defaults.
     if not {"enabled", "gpus"} <= document.keys() or not all("exclusive" in fields for fields in document["gpus"]):
         raise ValueError("'enabled', 'gpus' or 'exclusive' is missing")
     policy = Policy.from_json(document, {"TrackedGpu": TrackedGpu})

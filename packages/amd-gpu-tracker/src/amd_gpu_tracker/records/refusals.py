@@ -1,4 +1,4 @@
-"""Remember the latest refusals, because some engines show a failed hook's exit code and not its words."""
+"""Remember the latest refusals, because some engines show a failed hook's exit code but not its message."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Halved when it grows beyond this.
+# The file is halved when it grows beyond this.
 LARGEST_BYTES = 64 * 1024
-# Of the words that a host with 64 GPUs needs for each of them, and of an id that runc takes.
+# Enough for a host with 64 GPUs and a sentence about each of them, and for an id that runc accepts.
 LONGEST_MESSAGE = 16 * 1024
 LONGEST_ID = 1024
 MOST_PEOPLE = 64
 
 
 class Refusal(Value):
-    """A container that was turned away.
+    """A refused claim.
 
     Attributes:
         time: When, in seconds since 1970 (UTC).
         container_id: Id of the container, or name of the reservation.
         ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
-        message: What it was told, with people by number.
-        template: The same with `{1001}` in place of user 1001, where that is one of the people; "" without people.
-        people: Users whom it names.
+        message: The error message, with people by number.
+        template: The same with `{1001}` in place of user 1001, if that is one of the people; "" without people.
+        people: Users that it mentions.
     """
 
     time: float
@@ -47,7 +47,7 @@ class Refusal(Value):
     people: tuple[int, ...] = ()
 
     def told(self, name_of: Callable[[int], str]) -> str:
-        """Return the message with people as `name_of` calls them."""
+        """Return the message with the names of people, from `name_of`."""
         return name_people(self.template, self.people, name_of) if self.template else self.message
 
 
@@ -60,7 +60,7 @@ def record_refusal(
     template: str = "",
     people: tuple[int, ...] = (),
 ) -> None:
-    """Write a refusal down if that is possible; the caller holds the lock and refuses in any case."""
+    """Record a refusal if possible; the caller holds the lock and refuses in any case."""
     state.count(REFUSALS)
     words: dict[str, object] = {
         "container_id": container_id[:LONGEST_ID],
@@ -80,7 +80,7 @@ def record_refusal(
 
 
 def read_refusals(state: State) -> list[Refusal]:
-    """Return the refusals that are remembered, oldest first; a line that was cut off is passed over."""
+    """Return the remembered refusals, oldest first, without lines that were cut off."""
     try:
         lines = read_plain_file(state.refusals_path)[0].splitlines()
     except OSError:

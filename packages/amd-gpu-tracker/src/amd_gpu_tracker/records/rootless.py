@@ -1,8 +1,8 @@
-"""Where this process keeps its leases: root in /run, a user in the runtime directory of that user.
+"""Where this process keeps its leases: root in /run, users in their own runtime directories.
 
-One rule for both, whatever the environment says: `/` belongs to the root of a machine, and to the root of a system
-container (LXC), whose uid map is no more an identity than that of a rootless engine. A rootless engine maps ids too,
-but sees a `/` that is not its own.
+The rule does not depend on the environment. `/` belongs to the root user of a machine, or to that of a system container
+(LXC), whose uid map is no more an identity than that of a rootless engine. A rootless engine maps ids too, but its `/`
+belongs to somebody else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What logind makes for each user who is there, mode 0700.
+# Made by logind for each user who is logged in, with mode 0700.
 USER_DIRECTORIES = "/run/user"
 DIRECTORY_NAME = "amd-container-toolkit"
 
@@ -26,7 +26,7 @@ def find_user_directory(environment: Mapping[str, str]) -> str:
     uid = find_user()
     if uid is None:
         return ""
-    # First where root looks for it: hooks are often run with an empty environment.
+    # Root's place first, because hooks often run with an empty environment.
     candidates = (f"{USER_DIRECTORIES}/{uid}", environment.get("XDG_RUNTIME_DIR", ""))
     found = next((path for path in candidates if path and _is_own_directory(path)), "")
     return f"{found}/{DIRECTORY_NAME}" if found else ""
@@ -42,7 +42,7 @@ def find_user() -> int | None:
 
 
 def outer_uid(uid_map: str, uid: int) -> int | None:
-    """Return the uid outside of a user namespace of a user inside, None where it is not mapped."""
+    """Return the uid outside of a user namespace for a uid inside, None if it is not mapped."""
     for inside, outside, length in (line.split() for line in uid_map.splitlines()):
         if int(inside) <= uid < int(inside) + int(length):
             return int(outside) + uid - int(inside)
@@ -52,7 +52,7 @@ def outer_uid(uid_map: str, uid: int) -> int | None:
 def _read_uid_map() -> str:
     try:
         return read_file("/proc/self/uid_map").decode("ascii")
-    except OSError:  # a kernel without user namespaces
+    except OSError:  # A kernel without user namespaces.
         return IDENTITY_UID_MAP
 
 
@@ -61,5 +61,5 @@ def _owner_of_root_directory() -> int:
 
 
 def _is_own_directory(path: str) -> bool:
-    """Return whether a path leads to a directory of this user; others may have made those in /tmp."""
+    """Return whether a path leads to a directory of this user; in /tmp, others may have made it."""
     return is_directory(path) and posix.stat(path).st_uid == posix.geteuid()

@@ -1,6 +1,6 @@
-"""The tracker's files: the policy in /var/lib; leases, lock, refusals and when GPUs were seen (`identity`) in /run.
+"""The tracker's files: the policy in /var/lib; leases, lock, refusals and the stamp of `identity` in /run.
 
-Leases are changed only while the lock is held; everything may be read without it, because each file is replaced whole.
+Leases are changed only with the lock. Everything may be read without it, because each file is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
     from amdgpu_discovery.host import Host
 
-# Below it stand `leases/` and the tracker's other files; rootless runs have one in the user's runtime directory.
+# `leases/` and the tracker's other files are in it; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"
 LONGEST_NAME = 200
-# What is counted, each in a file that has one byte for each time.
+# Events to count. Each has a file with one byte per event.
 STARTS, REFUSALS, REPAIRS = "starts", "refusals", "repairs"
-# What is left of a container id in a name that would be longer.
+# How much of the container id remains in a name that would be too long.
 LONGEST_ID_IN_NAME = 100
 
 
 class State:
-    """Where the tracker of one host keeps its files. `run_directory` is a path of this machine."""
+    """The files of the tracker of one host. `run_directory` is a path of this machine."""
 
     def __init__(self, host: Host, run_directory: str = "") -> None:
         self.host = host
@@ -66,7 +66,7 @@ class State:
         self.leases_directory = f"{self.run_directory}/leases"
         self.refusals_path = f"{self.run_directory}/refusals.jsonl"
         self.history_directory = host.path(HISTORY_DIRECTORY)
-        # For which state of the driver and the policy the GPUs were seen to be those of the policy.
+        # The state of driver and policy for which the GPUs were found to match the policy.
         self.stamp_path = f"{self.run_directory}/gpus-seen"
 
     @property
@@ -75,9 +75,9 @@ class State:
         return self.run_directory != self.host.path(RUN_DIRECTORY)
 
     def read_policy(self) -> Policy:
-        """Return the policy; where there is no file, that of AMD's toolkit 1.x. StateError where it cannot be read.
+        """Return the policy; without a file, that of AMD's toolkit 1.x. StateError if it cannot be read.
 
-        Where there is neither, nothing is tracked.
+        With neither, nothing is tracked.
         """
         content = read_if_there(self.policy_path)
         if content is None:
@@ -90,7 +90,7 @@ class State:
             raise _not_understood(f"GPU Tracker's state {self.policy_path}", error) from error
 
     def has_policy(self) -> bool:
-        """Return whether anything was ever decided on this host."""
+        """Return whether this host ever had a policy."""
         try:
             posix.lstat(self.policy_path)
         except OSError:
@@ -98,23 +98,24 @@ class State:
         return True
 
     def has_former_policy(self) -> bool:
-        """Return whether AMD's toolkit 1.x left a state that was not taken over yet."""
+        """Return whether AMD's toolkit 1.x left a state that has not been taken over yet."""
         return self.host.stat(FORMER_FILE) is not None and not self.has_policy()
 
     def take_over(self) -> Policy | None:
-        """Write the policy of AMD's toolkit 1.x down as this tracker's; None where there is nothing to take over.
+        """Save the policy of AMD's toolkit 1.x as this tracker's; None if there is nothing to take over.
 
-        The caller holds the lock. StateError, once, where it cannot be taken over; from then on every GPU is refused.
+        The caller holds the lock. If it cannot be taken over, this raises StateError once; from then on every GPU is
+        refused.
         """
         if not self.has_former_policy():
             return None
-        # Once in the life of a host.
+        # Imported here, because this happens once in the life of a host.
         from amd_gpu_tracker.errors import StateError
         from amd_gpu_tracker.records.migration import REFUSE_ALL, read_former_policy
 
         try:
             former = read_former_policy(self.host)
-        except DriverUnavailable:  # another time
+        except DriverUnavailable:  # Try again later.
             return None
         except StateError:
             self.write_policy(REFUSE_ALL)
@@ -124,25 +125,25 @@ class State:
         return former
 
     def write_policy(self, policy: Policy) -> None:
-        """Replace the policy, and wait for the disk. ValueError, and nothing is written, where it could not be read."""
+        """Replace the policy and wait for the disk; ValueError, with nothing written, if it could not be read back."""
         content = format_policy(policy)
         parse_policy(content)
         make_directory(directory_of(self.policy_path))
         replace_file(self.policy_path, content, mode=0o644, durable=True)
 
     def prepare(self) -> None:
-        """Make the directories that locks and leases need; NotPermitted to those who may not."""
+        """Make the directories for locks and leases; NotPermitted if the user may not."""
         make_directory(self.run_directory)
         make_directory(self.leases_directory)
 
     def lease_path(self, key: tuple[str, str]) -> str:
-        """Return where the lease of this runtime root and container id is."""
+        """Return the path of the lease for this runtime root and container id."""
         return f"{self.leases_directory}/{_lease_name(*key)}"
 
     def lease_paths(self, *, locked: bool = False) -> list[str]:
-        """Return the path of every lease; what is left of an interrupted write is not among them.
+        """Return the paths of all leases, without leftovers of interrupted writes.
 
-        With `locked`, for the caller who holds the lock, that is removed: its writer was killed.
+        A caller that holds the lock passes `locked`; then leftovers, whose writers were killed, are removed.
         """
         try:
             names = posix.listdir(self.leases_directory)
@@ -155,7 +156,7 @@ class State:
         return [f"{self.leases_directory}/{name}" for name in names if name.endswith(".json")]
 
     def read_lease(self, path: str) -> Lease | None:
-        """Return a lease, None if there is none (any more). StateError where it cannot be read."""
+        """Return a lease, None if there is none (any more). StateError if it cannot be read."""
         content = read_if_there(path)
         try:
             return None if content is None else parse_lease(content)
@@ -163,19 +164,19 @@ class State:
             raise _not_understood(f"lease {path}", error, find_named_gpus(content or b"")) from error
 
     def may_name(self, path: str, gpu_keys: Iterable[bytes]) -> bool:
-        """Return False if a lease is of none of these GPUs, which is certain without understanding all of it."""
+        """Return False if a lease certainly names none of these GPUs. Does not parse the lease."""
         try:
             content = read_file(path, flags=posix.O_NONBLOCK)
         except FileNotFoundError:
             return False
         except OSError:
-            return True  # and reading it says what is wrong
+            return True  # Reading it will report the error.
         is_whole = content.startswith(LEASE_BEGINS) and content.endswith(LEASE_ENDS)
         return not is_whole or any(key in content for key in gpu_keys)
 
     @property
     def records_history(self) -> bool:
-        """Return whether reservations are written down; those of users are not, who can write none of it."""
+        """Return whether reservations are recorded. Those of users are not, because users cannot write the history."""
         return not self.is_rootless and is_directory(f"{self.history_directory}/open")
 
     @property
@@ -184,7 +185,7 @@ class State:
         return is_file(self.host.path(DRAINS_FILE))
 
     def write_lease(self, lease: Lease) -> None:
-        """Put a lease in its place."""
+        """Write a lease to its path."""
         path = self.lease_path(lease.key)
         try:
             put_in_place(write_beside(path, format_lease(lease), mode=0o644), path)
@@ -196,7 +197,7 @@ class State:
             begin(self.history_directory, path, lease)
 
     def remove_lease(self, path: str, how: str = "found") -> None:
-        """Remove a lease that may be gone already; `how` it is known that it is over goes into the history."""
+        """Remove a lease that may be gone already; the history records `how` its end became known."""
         try:
             posix.unlink(path)
         except FileNotFoundError:
@@ -209,7 +210,7 @@ class State:
             finish(self.history_directory, path, how)
 
     def count(self, event: str) -> None:
-        """Note that STARTS, REFUSALS or REPAIRS happened once more since the machine started, if that is possible.
+        """Count another of STARTS, REFUSALS or REPAIRS since the machine started, if possible.
 
         Appending needs no lock, and costs a start three system calls.
         """
@@ -219,12 +220,12 @@ class State:
             return
 
     def read_count(self, event: str) -> int:
-        """Return how often that happened since the machine started."""
+        """Return how often the event happened since the machine started."""
         path = self._count_path(event)
         return posix.stat(path).st_size if is_file(path) else 0
 
     def forget_leases(self, *, but: Container[str] = ()) -> None:
-        """Remove every lease, readable or not, `but` these paths, and what interrupted writes left."""
+        """Remove every lease except `but`, readable or not, and leftovers of interrupted writes."""
         names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
         leftovers = [f"{self.leases_directory}/{name}" for name in names if name.endswith(TEMPORARY)]
         for path in [*self.lease_paths(), *leftovers]:
@@ -233,7 +234,7 @@ class State:
                 self.remove_lease(path, "forgotten")
 
     def clear_files(self) -> None:
-        """Take away what is in place of the tracker's files and is no file, so that they can be written."""
+        """Remove anything that is not a file from the paths of the tracker's files, so that they can be written."""
         for path in (self.policy_path, self.refusals_path, self.stamp_path):
             clear(path)
 
@@ -246,19 +247,19 @@ class State:
         try:
             return read_former_policy(self.host) or Policy()
         except DriverUnavailable:
-            # It tracks, and which GPUs is known when there are any.
+            # It tracks. Which GPUs it tracks is known once the host has any.
             return REFUSE_ALL
 
 
 def open_state(host: Host, environment: Mapping[str, str]) -> State:
-    """Return the tracker's files for this process; on a simulated host they are the same for every user."""
+    """Return the tracker's files for this process; on a simulated host, all users have the same."""
     return State(host, find_user_directory(environment) if host.is_this_machine else "")
 
 
 def clear(path: str) -> None:
-    """Take away a directory, or a link that leads to no file; a directory that is not empty is moved aside.
+    """Remove a directory, or a link that leads to no file. A directory that is not empty is moved aside.
 
-    Docker makes a directory where a file that is to be mounted does not exist.
+    Docker makes a directory if a file to be mounted does not exist.
     """
     try:
         kind = posix.lstat(path).st_mode & FILE_TYPE
@@ -277,7 +278,7 @@ def clear(path: str) -> None:
 
 
 def read_if_there(path: str) -> bytes | None:
-    """Return the content of a file, None if there is none; StateError where it cannot be read."""
+    """Return the content of a file, None if there is none; StateError if it cannot be read."""
     try:
         return read_own_file(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -287,9 +288,9 @@ def read_if_there(path: str) -> bytes | None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory that all may read and only its owner may change; NotPermitted to those who may not."""
+    """Make a directory that all may read and only its owner may change; NotPermitted if the user may not."""
     try:
-        # Every user may ask for the status.
+        # All users may read the status, whatever the umask.
         make_directories(path, ignore_umask=True)
     except PermissionError as error:
         raise _needs_root() from error
@@ -303,12 +304,12 @@ def _remove_leftovers(directory: str, names: Iterable[str]) -> None:
             try:
                 posix.unlink(f"{directory}/{name}")
             except OSError:
-                # It is never read, so it refuses no container.
+                # Leftovers are never read, so they refuse no container.
                 continue
 
 
 def _unreadable(path: str, why: str) -> StateError:
-    # Starts do without the fifteen classes of errors.
+    # Imported here: starts do not need the fifteen classes of errors.
     from amd_gpu_tracker.errors import unreadable
 
     return unreadable(path, why)
@@ -323,7 +324,7 @@ def _needs_root() -> NotPermitted:
 def _not_understood(what: str, error: ValueError, gpus: tuple[str, ...] | None = None) -> StateError:
     from amd_gpu_tracker.errors import StateError
 
-    # `reset` would forget what the later version knows.
+    # `reset` would lose what the later version recorded.
     is_later = isinstance(error, LaterVersion)
     hint = "install that toolkit again" if is_later else "repair it with 'sudo amd-ctk gpu-tracker reset'"
     return StateError(f"the {what} cannot be understood: {error}", hint=hint, gpus=gpus, is_later=is_later)
@@ -335,6 +336,6 @@ def _lease_name(root: str, container_id: str) -> str:
     if len(name) > LONGEST_NAME:
         from hashlib import sha256
 
-        # An argument that is no UTF-8 has surrogates.
+        # An argument that is not UTF-8 has surrogates.
         name = f"{name[:LONGEST_ID_IN_NAME]}@{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return f"{name}.json"

@@ -1,6 +1,6 @@
-"""What could not be recorded: the last failure of each record that no start and no release waits for.
+"""Failures to record something: the last one of each record that no start and no release waits for.
 
-A failure is a file in /run until the record works again. Only a failure imports this.
+A failure is a file in /run until the record works again. Only failures import this module.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from amdgpu_discovery.plain_text import printable
 
 HISTORY, POLICY, DRAINS, METRICS = "history", "gpus", "drains", "metrics"
 DIRECTORY = "unrecorded"
-# Of a path and a reason.
+# Limit for a path and a reason.
 LONGEST = 5000
 
 
 def note_failure(run_directory: str, record: str, problem: str) -> None:
-    """Write down why a record failed, if that is possible; `problem` names the path."""
+    """Note why a record failed, if possible; `problem` names the path."""
     try:
         make_directories(f"{run_directory}/{DIRECTORY}", ignore_umask=True)
         content = dumps({"problem": problem}) + b"\n"
         replace_file(f"{run_directory}/{DIRECTORY}/{record}", content, mode=0o644)
     except (OSError, FileError):
-        # Where not even this can be written, doctor finds the directory itself.
+        # If not even this can be written, doctor finds the problem in the directory itself.
         return
 
 
 def forget_failure(run_directory: str, record: str) -> None:
-    """Note that a record works."""
+    """Remove the note, because the record works again."""
     try:
         os.unlink(f"{run_directory}/{DIRECTORY}/{record}")
     except OSError:
@@ -39,7 +39,7 @@ def forget_failure(run_directory: str, record: str) -> None:
 
 
 def read_failures(run_directory: str) -> dict[str, str]:
-    """Return why each record failed that does not work."""
+    """Return the records that do not work, with the reasons."""
     found = {}
     for record in (HISTORY, POLICY, DRAINS, METRICS):
         try:

@@ -1,8 +1,8 @@
-"""What users wrote, read by root: few files, small ones, their own, and never the target of a symbolic link.
+"""Read files of users as root, safely: few and small ones, only the user's own, and never through a symbolic link.
 
-The administrator may decide that the tracker believes nothing of some users (`read_ignored_users`).
+The administrator may make the tracker ignore some users (`read_ignored_users`).
 
-A user may change a directory while it is read, so each step is taken from the directory that was opened before it.
+A user may change directories while they are read, so each step starts from the directory opened before.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 # Below DIRECTORY_NAME.
 LEASES = "leases"
-# Of one user. A lease of 64 GPUs with long paths has 2 KiB; the rest is reserve.
+# Limits for one user. A lease of 64 GPUs with long paths has 2 KiB; the rest is reserve.
 MOST_LEASES = 1000
 LARGEST_LEASE = 16 * 1024
 MOST_BYTES = 4 * 1024 * 1024
-# What interrupted writes leave is among the names.
+# Leftovers of interrupted writes are among the names.
 MOST_NAMES = 2 * MOST_LEASES
 IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
 # The kernel keeps the highest number for "no user".
@@ -38,7 +38,7 @@ LARGEST_UID = (1 << 32) - 2
 
 
 class UserFile(Value):
-    """A file that a user wrote: its content, or why that cannot be read."""
+    """A file of a user: its content, or the error."""
 
     path: str
     content: bytes = b""
@@ -46,9 +46,9 @@ class UserFile(Value):
 
 
 class UserFiles:
-    """The files of one user, from which no more than `most_bytes` are read in all.
+    """The files of one user, of which at most `most_bytes` are read in all.
 
-    `directory` is the user's runtime directory, "" where only files elsewhere are read.
+    `directory` is the user's runtime directory, "" if only files elsewhere are read.
     """
 
     def __init__(self, uid: int, directory: str = "", *, most_bytes: int = MOST_BYTES) -> None:
@@ -57,20 +57,20 @@ class UserFiles:
         self._bytes_left = most_bytes
 
     def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
-        """Return the content of a file of the user and when it was written; OSError where another user owns it."""
+        """Return the content of a user's file and when it was written; OSError if another user owns it."""
         allowed = min(largest, self._bytes_left)
         try:
             content, written = read_plain_file(path, largest=allowed, directory=directory, owner=self.uid)
         except OSError as error:
             if error.errno == errno.EFBIG:
-                # It may have grown while it was read, and then that much of it was.
+                # If it grew while it was read, that much of it was read.
                 self._bytes_left -= allowed
             raise
         self._bytes_left -= len(content)
         return content, written
 
     def has_leases(self) -> bool:
-        """Return whether there is a directory of leases, or what passes for one."""
+        """Return whether there is a directory of leases, or something else in its place."""
         try:
             os.close(self._open_leases())
         except OSError as error:
@@ -78,9 +78,9 @@ class UserFiles:
         return True
 
     def read_leases(self) -> Iterator[UserFile]:
-        """Read the leases in the user's directory, as far as the limits go; OSError where there is more.
+        """Read the leases in the user's directory; OSError if they exceed the limits.
 
-        Nothing where the user has no leases.
+        Yields nothing if the user has no leases.
         """
         try:
             leases = self._open_leases()
@@ -96,7 +96,7 @@ class UserFiles:
 
     @property
     def leases_directory(self) -> str:
-        """Return where the user's leases are."""
+        """Return the directory of the user's leases."""
         return f"{self.directory}/{DIRECTORY_NAME}/{LEASES}"
 
     def _open_leases(self) -> int:
@@ -122,7 +122,7 @@ class UserFiles:
 
 
 def find_users(host: Host) -> list[UserFiles]:
-    """Return the files of each user who has a runtime directory and lets the caller look into it."""
+    """Return the files of each user whose runtime directory exists and is accessible to the caller."""
     directories = host.path(USER_DIRECTORIES)
     names = sorted(os.listdir(directories)) if os.path.isdir(directories) else []
     users = (_find_user(f"{directories}/{name}") for name in names)
@@ -130,7 +130,7 @@ def find_users(host: Host) -> list[UserFiles]:
 
 
 def _find_user(directory: str) -> UserFiles | None:
-    """Return the user whose runtime directory this is: only root makes one, so its owner is who it is named after."""
+    """Return the user of a runtime directory. Only root makes these, so the owner is the user in its name."""
     try:
         descriptor = _open_directory(directory)
         try:
@@ -142,12 +142,12 @@ def _find_user(directory: str) -> UserFiles | None:
 
 
 def _open_directory(path: str, parent: int | None = None) -> int:
-    """Return a descriptor of a directory to which no link leads."""
+    """Open a directory, but no link to one."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
 
 
 def _lease_names(directory: int) -> Iterator[str]:
-    """Return the names of leases; OSError where there are too many, counted as they are read from the disk."""
+    """Yield the names of leases; OSError if there are too many, counted while reading the directory."""
     leases = 0
     with os.scandir(directory) as entries:
         for count, entry in enumerate(entries, 1):
@@ -159,7 +159,7 @@ def _lease_names(directory: int) -> Iterator[str]:
 
 
 def read_ignored_users(host: Host) -> frozenset[int]:
-    """Return the numbers of the users who are ignored; StateError where the file says something else."""
+    """Return the uids of the ignored users; StateError if the file is invalid."""
     path = host.path(IGNORED_USERS_FILE)
     try:
         return _parse_users(read_if_there(path) or b"")
@@ -170,7 +170,7 @@ def read_ignored_users(host: Host) -> frozenset[int]:
 
 
 def write_ignored_users(host: Host, uids: Iterable[int]) -> None:
-    """Replace the list, and wait for the disk. ValueError, and nothing is written, where it could not be read."""
+    """Replace the list, and wait for the disk. Raises ValueError and writes nothing if it could not be read back."""
     content = "".join(f"{uid}\n" for uid in sorted(uids)).encode()
     _parse_users(content)
     make_directory(host.path(POLICY_DIRECTORY))
