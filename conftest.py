@@ -9,32 +9,32 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Time is measured in benchmarks and never decides a test: a busy machine is not a bug.
+# Only benchmarks judge time. A test must not fail because the machine is busy.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 PROCESS = os.getpid()
 
 
 def pytest_sessionstart() -> None:
-    """A terminal that is closed stops the engines that tests have started, as Ctrl-C does."""
+    """If the terminal closes, stop the engines that tests have started, as Ctrl-C does."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    # What a shell without job control starts in the background ignores Ctrl-C, and so would the programs of tests.
+    # A shell without job control makes its background processes ignore Ctrl-C, and so would the tests' programs.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Behind sudo, reservations of the tests would be those of the person who typed it.
+    # Under sudo, reservations of the tests would belong to the user who called it.
     os.environ.pop("SUDO_UID", None)
 
 
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
-    """A process that a test has forked ends where it fails: it must not go on with the tests that follow."""
+    """If a test fails in a process that it forked, end the process, so that it does not run the following tests."""
     if os.getpid() != PROCESS:
         print(call.excinfo and call.excinfo.getrepr(), file=sys.stderr, flush=True)
         os._exit(1)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run whose tests were all skipped has tested nothing, and ends as one that found no test."""
+    """If all tests were skipped, end like a run that found no tests, because nothing was tested."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if exitstatus == pytest.ExitCode.OK and reporter and not session.config.option.collectonly:
         ran = ("passed", "xfailed", "xpassed")

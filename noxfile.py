@@ -1,6 +1,6 @@
-"""The sessions of this repository: `nox` alone is what a change must pass, `nox -l` lists the rest.
+"""The sessions of this repository: a change must pass those of plain `nox`; `nox -l` lists all.
 
-Behind `--`, arguments go to the tool of a session, most often pytest.
+Arguments after `--` go to the tool of a session, usually pytest.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import nox
 
-# uv makes an environment in a second; where it is not installed, virtualenv does the same in ten.
+# uv makes an environment in a second. Without uv, virtualenv needs ten.
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.error_on_missing_interpreters = True
 
-# In the order of the import arrow: each needs nothing that stands behind it.
+# In the order of imports: each needs only distributions that precede it.
 NEEDS = {
     "amdgpu-discovery": [],
     "amd-device-spec": ["amdgpu-discovery"],
@@ -25,28 +25,28 @@ NEEDS = {
     "amd-ctk": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
 }
 EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
-# The distributions whose wheels this run of nox has built.
+# The distributions whose wheels this run of nox has already built.
 BUILT: set[str] = set()
 
-# pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both are fine here.
+# pytest 9 reads [tool.pytest.ini_options] more strictly than 8; both work here.
 TEST_TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100")
 ON_EVERY_CORE = ("--numprocesses=auto",)
-# Unit tests wait a third of their time for processes that they started.
+# Unit tests spend a third of their time waiting for processes that they started.
 ONE_MORE_THAN_CORES = (f"--numprocesses={(os.cpu_count() or 1) + 1}",)
-# An engine serves the tests of a file; two engines at once keep two cores busy.
+# One engine serves the tests of a file; two engines at once keep two cores busy.
 TWO_ENGINES = ("--numprocesses=2", "--dist=loadfile")
-# A test that hangs is ended by an exception, so that its fixtures stop the engine.
+# An exception ends a test that hangs, so that its fixtures stop the engine.
 STOP_ENGINES = ("-o", "timeout_method=signal")
-# A file system in memory; containers often have one of 64 MB.
+# A file system in memory; containers often have only 64 MB.
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 1024**3
-# A kubelet speaks gRPC with containerd, and so do the tests that stand for one.
+# A kubelet speaks gRPC with containerd, and so do the tests that imitate one.
 GRPC = "grpcio>=1.60"
-# How long an interrupted pytest may take to stop engines, in seconds; nox itself would give it less than one.
+# Seconds for an interrupted pytest to stop engines; nox's own limit is less than one.
 LONG_ENOUGH = 60
-# Rules change between releases; a new one must not stop a change that has nothing to do with it.
+# Rules change between releases; a new rule must not block an unrelated change.
 LINTER = "ruff==0.17.5"
-# Carries the forge's own schemas of workflows and forms.
+# Contains the forge's own schemas of workflows and forms.
 FORGE_TOOL = "check-jsonschema>=0.33"
 FORGE_FILES = {
     "vendor.github-workflows": ".github/workflows/*.yml",
@@ -54,15 +54,15 @@ FORGE_FILES = {
     "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
     "vendor.dependabot": ".github/dependabot.yml",
 }
-# The page of commands is made from Typer's inside, which changes.
+# Pinned, because the page of commands depends on Typer's internals.
 SITE_TOOLS = (
     *("mkdocs==1.6.1", "mkdocs-material==9.8.1"),
     *("mkdocstrings[python]==1.0.8", "mkdocstrings-python==2.0.11", "typer==0.28.0"),
 )
 BROWSER_TOOLS = ("playwright>=1.60",)
-# It speaks to every page builder about the future of mkdocs.
+# mkdocs-material would print a notice about the future of mkdocs.
 SITE_ENVIRONMENT = {"NO_MKDOCS_2_WARNING": "1"}
-# Knows since when python has what.
+# Knows which version of Python introduced what.
 FLOOR_TOOL = "vermin==1.9.2"
 SBOM_TOOLS = ("cyclonedx-python-lib>=11.12",)
 TYPE_CHECKERS = ("mypy==2.4.1", "types-jsonschema", "nox")
@@ -79,7 +79,7 @@ TYPED = (
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
-    """Check style, imports and names, and that no code looks into a message. Example: nox -s lint -- --fix"""
+    """Check style, imports and names, and that no code inspects a message. Example: nox -s lint -- --fix"""
     session.install(LINTER, FORGE_TOOL)
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
@@ -100,7 +100,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
     install_editable(session, *TEST_TOOLS)
-    # One after another: hundreds of tests fork, and a fork takes the longer the more its process has in memory.
+    # One distribution after another: hundreds of tests fork, and a fork takes longer the more memory its process has.
     runs = [session.posargs] if session.posargs else [[f"packages/{name}"] for name in NEEDS]
     failed = [" ".join(words) for words in runs if not passes(session, words)]
     if failed:
@@ -110,7 +110,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("distribution", list(NEEDS), ids=list(NEEDS))
 def alone(session: nox.Session, distribution: str) -> None:
-    """Run the tests of a distribution with nothing later installed. Example: nox -s 'alone(amd-ctk)'"""
+    """Run the tests of a distribution without those above it. Example: nox -s 'alone(amd-ctk)'"""
     install_wheels(session, distribution, *NEEDS[distribution])
     session.install(*TEST_TOOLS)
     run_pytest(session, *ONE_MORE_THAN_CORES, f"packages/{distribution}/tests", *session.posargs, env=in_memory())
@@ -121,7 +121,7 @@ def integration(session: nox.Session) -> None:
     """Run every program on every simulated host; needs neither root nor engines. Example: nox -s integration -- -x"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
-    # What the documentation shows, and how it looks, has sessions of its own.
+    # The contents and the appearance of the documentation have their own sessions.
     chosen = ("--ignore=tests-integration/docs", "--ignore=tests-integration/browser", "-m", "not e2e")
     run_pytest(session, *ON_EVERY_CORE, "tests-integration", *chosen, *session.posargs)
 
@@ -130,7 +130,7 @@ def integration(session: nox.Session) -> None:
 def e2e(session: nox.Session) -> None:
     """Make containers with real Docker, runc, crun and Podman, as root. Example: nox -s e2e -- -k podman"""
     install_wheels(session, *NEEDS)
-    # The first two build the debs that are installed in a system that boots.
+    # The first two build the debs for a system that boots.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     others = ("engines", "install", "swarm", "slurm", "clusters", "images", "fresh", "site", "kernel", "power", "story")
     chosen = ("--ignore=tests-integration/browser", "-m", " and not ".join(("e2e", *others)))
@@ -150,7 +150,7 @@ def swarm(session: nox.Session) -> None:
 def slurm(session: nox.Session) -> None:
     """Run jobs in real clusters of three releases of Slurm; write their tables. Example: nox -s slurm -- -k trixie"""
     install_wheels(session, *NEEDS)
-    # The first two build the debs that are installed beside Slurm.
+    # The first two build the debs that are installed with Slurm.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     pages = {"AMD_SLURM_PAGE": "docs/maintain/test-results.md", "AMD_MAKESPAN_PAGE": "docs/maintain/queue.md"}
     pages = {} if session.posargs else pages
@@ -159,16 +159,16 @@ def slurm(session: nox.Session) -> None:
 
 @nox.session
 def clusters(session: nox.Session) -> None:
-    """Type the page about Ray, JupyterHub and HTCondor, which it installs. Example: nox -s clusters -- -k ray"""
+    """Run the commands of the page about Ray, JupyterHub and HTCondor. Example: nox -s clusters -- -k ray"""
     install_wheels(session, *NEEDS)
-    # pip also fills the root file system with what comes from PyPI.
+    # pip also installs packages from PyPI in the root file system.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     run_pytest(session, *STOP_ENGINES, "tests-integration/clusters", *session.posargs)
 
 
 @nox.session
 def explain(session: nox.Session) -> None:
-    """Compare 10,000 made-up requests with the config.json that they come to, for a quarter of an hour."""
+    """Compare 10,000 random requests with their resulting config.json, for a quarter of an hour."""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     words = ["tests-integration/programs/test_explain_is_true.py", "--timeout=0", *session.posargs]
@@ -177,16 +177,16 @@ def explain(session: nox.Session) -> None:
 
 @nox.session
 def words(session: nox.Session) -> None:
-    """Ask eight engines and Composes for what right and wrong words come to. Example: nox -s words -- -k docker-28"""
+    """Compare right and wrong options with eight engines and Composes. Example: nox -s words -- -k docker-28"""
     install_wheels(session, *NEEDS)
-    # The first two build the debs that are installed beside those engines.
+    # The first two build the debs that are installed with those engines.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
     run_pytest(session, *STOP_ENGINES, "tests-integration/cdi/test_odd_words.py", *session.posargs)
 
 
 @nox.session
 def launcher(session: nox.Session) -> None:
-    """Hand 50,000 odd config.json to the launcher, and to runc and crun of three Debians. Example: nox -s launcher"""
+    """Give 50,000 odd config.json to the launcher, and to runc and crun of three Debians. Example: nox -s launcher"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     words = ["tests-integration/e2e/test_launcher_is_right.py", "--timeout=0", *session.posargs]
@@ -197,14 +197,14 @@ def launcher(session: nox.Session) -> None:
 
 @nox.session
 def choices(session: nox.Session) -> None:
-    """Ask for free GPUs at once, wait in line, kill those who wait at each system call. Example: nox -s choices"""
+    """Request free GPUs at once, wait in a queue, kill waiting jobs at each system call. Example: nox -s choices"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     waiting = "packages/amd-gpu-tracker/tests/waiting"
     many = {"TRACKER_QUEUE_STEPS": "10000", "TRACKER_KILL_EVERY": "1"}
     whole = [f"{waiting}/test_any_queue.py", f"{waiting}/test_kill_at_each_call.py"]
     run_pytest(session, *ON_EVERY_CORE, "--timeout=0", *whole, *session.posargs, env=many)
-    # It measures, so it runs alone.
+    # These tests measure, so they run alone.
     many = {"AMD_CHOICE_CONTAINERS": "200", "AMD_CHOICE_ROUNDS": "50"}
     page = {} if session.posargs else {"AMD_CHOICE_PAGE": "docs/maintain/queue.md"}
     run_pytest(session, "tests-integration/tracker/test_choices_at_once.py", *session.posargs, env=many | page)
@@ -217,22 +217,22 @@ def choices(session: nox.Session) -> None:
 
 @nox.session
 def engines(session: nox.Session) -> None:
-    """Ask engines of three Debian releases about CDI and tracking; write a table. Example: nox -s engines -- -k 28"""
+    """Test CDI and tracking with engines of three Debian releases; write a table. Example: nox -s engines -- -k 28"""
     run_engines(session, "engines and not experimental")
 
 
 @nox.session
 def experimental(session: nox.Session) -> None:
-    """Ask the newest engines, of Debian experimental; write their columns. Example: nox -s experimental -- -k runc"""
+    """Test the newest engines, of Debian experimental; write their columns. Example: nox -s experimental -- -k runc"""
     run_engines(session, "experimental")
 
 
 def run_engines(session: nox.Session, which: str) -> None:
-    """Run tests of engines; those that were asked get new columns in the table."""
+    """Run tests of engines. Those that ran get new columns in the table."""
     install_wheels(session, *NEEDS)
-    # The first two build the debs that are installed beside those engines.
+    # The first two build the debs that are installed with those engines.
     session.install("hatchling>=1.22", "pip", GRPC, *TEST_TOOLS)
-    # A part of the engines makes a part of the table.
+    # With arguments, only some engines run, which would make an incomplete table.
     page = {} if session.posargs else {"AMD_ENGINES_PAGE": "docs/reference/engines.md"}
     asking = ("tests-integration/cdi", "tests-integration/tracker")
     run_pytest(session, *STOP_ENGINES, *asking, "-m", which, *session.posargs, env=page)
@@ -260,7 +260,7 @@ def power(session: nox.Session) -> None:
 
 @nox.session
 def day(session: nox.Session) -> None:
-    """Play 20 days of random operations on two engines and jobs; AMD_DAY_SEED plays one again. Example: nox -s day"""
+    """Run 20 days of random operations on two engines and jobs; AMD_DAY_SEED repeats one. Example: nox -s day"""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     days = {"AMD_DAYS": "20", "AMD_DAY_OPERATIONS": "100"}
@@ -269,14 +269,14 @@ def day(session: nox.Session) -> None:
 
 @nox.session
 def hardware(session: nox.Session) -> None:
-    """Prove on a machine with AMD GPUs what containers get; writes amd-gpu-proof.json. Example: nox -s hardware"""
+    """Prove on a machine with AMD GPUs what containers get; write amd-gpu-proof.json. Example: nox -s hardware"""
     install_wheels(session, *NEEDS)
     session.run("amd-ctk", "doctor", "--prove", *session.posargs)
 
 
 @nox.session(reuse_venv=True)
 def fuzz(session: nox.Session) -> None:
-    """Change what programs parse, and call them. Example: nox -s fuzz -- --rounds 100000 --parser cdi"""
+    """Mutate inputs of parsers, and run the parsers. Example: nox -s fuzz -- --rounds 100000 --parser cdi"""
     install_editable(session, *TEST_TOOLS)
     session.run("python", "tests-integration/fuzz/campaign.py", *session.posargs)
 
@@ -295,14 +295,14 @@ def install(session: nox.Session) -> None:
     """Install and remove debs, rpms and wheels in whole systems, as root. Example: nox -s install -- -k trixie"""
     install_wheels(session, *NEEDS)
     session.install("hatchling>=1.22", "pip", *SBOM_TOOLS, *TEST_TOOLS)
-    # A part of the tests makes a part of the table.
+    # With arguments, only some tests run, which would make an incomplete table.
     page = {} if session.posargs else {"AMD_PACKAGES_PAGE": "docs/maintain/test-results.md"}
     run_pytest(session, *STOP_ENGINES, "tests-integration/install", *session.posargs, env=page)
 
 
 @nox.session
 def story(session: nox.Session) -> None:
-    """Play weeks of a machine whose packages apt installed, on Debian 12 and 13. Example: nox -s story -- -k trixie"""
+    """Simulate weeks of a machine with packages from apt, on Debian 12 and 13. Example: nox -s story -- -k trixie"""
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed there.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
@@ -322,7 +322,7 @@ def fresh_e2e(session: nox.Session) -> None:
 
 
 def run_fresh(session: nox.Session, *words: str) -> None:
-    """Run the tests that make machines of their own; what is checked there is installed there."""
+    """Run the tests that create their own machines, and install there what they check."""
     install_wheels(session, *NEEDS)
     session.install(*TEST_TOOLS)
     run_pytest(session, *STOP_ENGINES, "tests-integration/fresh", *words, *session.posargs)
@@ -341,13 +341,13 @@ def bundled(session: nox.Session) -> None:
 
 @nox.session
 def floor(session: nox.Session) -> None:
-    """See that python 3.10 will do: run with it where it is, else read the code. Example: nox -s floor"""
+    """Check that Python 3.10 suffices: run the tests with it, or else analyse the code. Example: nox -s floor"""
     if shutil.which("python3.10"):
         session.notify("bundled-3.10")
         return
     session.warn("there is no python3.10 here: the code is read for what 3.10 lacks, and nothing is run")
     session.install(FLOOR_TOOL)
-    # Settings are read with it only where it is.
+    # Settings are read with tomllib only if it exists.
     words = ("--target=3.10-", "--violations", "--eval-annotations", "--no-tips", "--exclude", "tomllib")
     session.run("vermin", *words, *(f"packages/{name}/src" for name in NEEDS))
 
@@ -361,7 +361,7 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def deb(session: nox.Session) -> None:
-    """Build the debs into dist/ and let lintian look at them. Example: nox -s deb"""
+    """Build the debs into dist/ and check them with lintian. Example: nox -s deb"""
     install_builder(session)
     session.run("python", "packaging/debian.py", "dist")
     words = ("--fail-on=warning", *map(str, sorted(Path("dist").glob("*.deb"))))
@@ -377,7 +377,7 @@ def node_image(session: nox.Session) -> None:
 
 @nox.session
 def rpm(session: nox.Session) -> None:
-    """Build the rpms into dist/ and let rpmlint look at them. Example: nox -s rpm"""
+    """Build the rpms into dist/ and check them with rpmlint. Example: nox -s rpm"""
     install_builder(session)
     session.run("python", "packaging/redhat.py", "dist")
     words = ("--config", "packaging/rpmlint.toml", *map(str, sorted(Path("dist").glob("*.rpm"))))
@@ -386,7 +386,7 @@ def rpm(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build everything, check it, sign it, and make repositories of it. Example: nox -s release -- KEY"""
+    """Build, check and sign everything, and make repositories of it. Example: nox -s release -- KEY"""
     install_builder(session)
     session.install(*SBOM_TOOLS)
     session.run("python", "packaging/release.py", "dist", *session.posargs)
@@ -401,7 +401,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what packages add to container starts, on a machine at rest. Example: nox -s bench -- --rounds 100"""
+    """Measure how packages slow down container starts, on an idle machine. Example: nox -s bench -- --rounds 100"""
     install_editable(session, "hatchling>=1.22", "pip")
     session.run("python", "benchmarks/container_start.py", *session.posargs)
 
@@ -415,7 +415,7 @@ def load(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def docs(session: nox.Session) -> None:
-    """Build the documentation, and run what it shows short of an engine. Example: nox -s docs -- -k numbering"""
+    """Build the documentation, and run its examples that need no engine. Example: nox -s docs -- -k numbering"""
     install_editable(session, *SITE_TOOLS, *TEST_TOOLS)
     session.run("python", "docs/generate.py", "--check")
     session.run("mkdocs", "build", "--strict", "--quiet", env=SITE_ENVIRONMENT)
@@ -424,21 +424,21 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def preview(session: nox.Session) -> None:
-    """Serve the documentation at http://localhost:8000 and follow every change. Example: nox -s preview"""
+    """Serve the documentation at http://localhost:8000, with every change. Example: nox -s preview"""
     install_editable(session, *SITE_TOOLS, *TEST_TOOLS)
     session.run("mkdocs", "serve", *session.posargs, env=SITE_ENVIRONMENT)
 
 
 @nox.session(reuse_venv=True)
 def pictures(session: nox.Session) -> None:
-    """Make the diagrams and the terminal that the documentation shows. Example: nox -s pictures -- --check"""
+    """Make the diagrams and the terminal pictures of the documentation. Example: nox -s pictures -- --check"""
     install_editable(session)
     session.run("python", "docs/pictures.py", *session.posargs)
 
 
 @nox.session(reuse_venv=True)
 def site(session: nox.Session) -> None:
-    """Look at the documentation with Chromium, on a phone and on a screen. Example: nox -s site -- -k phone"""
+    """Check the documentation with Chromium, on a phone and on a screen. Example: nox -s site -- -k phone"""
     install_editable(session, *SITE_TOOLS, *BROWSER_TOOLS, *TEST_TOOLS)
     run_pytest(session, "tests-integration/browser", *session.posargs, env=SITE_ENVIRONMENT)
 
@@ -451,7 +451,7 @@ def demo(session: nox.Session) -> None:
 
 
 def check_forge(session: nox.Session) -> None:
-    """Check what a forge reads; actionlint looks closer, where it is installed."""
+    """Check the forge's files; actionlint, if installed, checks more."""
     for schema, files in FORGE_FILES.items():
         session.run("check-jsonschema", "--quiet", "--builtin-schema", schema, *map(str, sorted(Path().glob(files))))
     if shutil.which("actionlint"):
@@ -461,7 +461,7 @@ def check_forge(session: nox.Session) -> None:
 
 
 def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = None) -> None:
-    """Run pytest; its engines are stopped even if it is interrupted, and where no test ran, the session has failed."""
+    """Run pytest. If it is interrupted, it still stops its engines. If no test ran, the session fails."""
     try:
         session.run("pytest", *words, *report_words(session), env=env, interrupt_timeout=LONG_ENOUGH)
     finally:
@@ -471,7 +471,7 @@ def run_pytest(session: nox.Session, *words: str, env: dict[str, str] | None = N
 
 
 def passes(session: nox.Session, words: list[str]) -> bool:
-    """Run unit tests, and return whether they passed, so that those of the next distribution run in any case."""
+    """Run unit tests and return whether they passed, so that the next distribution is tested in any case."""
     try:
         run_pytest(session, *ONE_MORE_THAN_CORES, *words, env=in_memory())
     except nox.command.CommandFailed:
@@ -480,16 +480,16 @@ def passes(session: nox.Session, words: list[str]) -> bool:
 
 
 def in_memory() -> dict[str, str]:
-    """Return what makes pytest keep its files in memory, where there is room for a suite.
+    """Return the environment that makes pytest keep its files in memory, if there is room for a suite.
 
-    Simulated hosts are many small files; on a disk they take half of a suite's time.
+    Simulated hosts consist of many small files; on a disk they take half of a suite's time.
     """
     has_room = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM
     return {"TMPDIR": str(MEMORY)} if has_room else {}
 
 
 def report_words(session: nox.Session) -> tuple[str, ...]:
-    """Return where pytest reports to ./check: one file for each run, with the names of the tests' files."""
+    """Return pytest's options for reporting to ./check: one file per run, with the files of the tests."""
     directory = os.environ.get("AMD_CHECK_REPORTS")
     if not directory:
         return ()
@@ -498,7 +498,7 @@ def report_words(session: nox.Session) -> tuple[str, ...]:
 
 
 def install_editable(session: nox.Session, *tools: str) -> None:
-    """Install the five distributions as they stand in the checkout, with every extra, and tools; once for all runs."""
+    """Install the five distributions from the checkout, editable and with every extra, and tools; once for all runs."""
     words = [word for name in NEEDS for word in ("-e", f"packages/{name}{EXTRAS.get(name, '')}")]
     projects = [Path(f"packages/{name}/pyproject.toml").read_text(encoding="utf-8") for name in NEEDS]
     wanted = "\n".join([*words, *tools, Path("VERSION").read_text(encoding="utf-8"), *projects])
@@ -509,12 +509,12 @@ def install_editable(session: nox.Session, *tools: str) -> None:
 
 
 def install_builder(session: nox.Session) -> None:
-    """Install what builds packages: these files and no others, so that every build of a commit uses the same."""
+    """Install the build tools from fixed files, so that every build of a commit uses the same ones."""
     session.install("--require-hashes", "--no-deps", "-r", "packaging/build.lock")
 
 
 def install_wheels(session: nox.Session, *distributions: str) -> None:
-    """Install distributions as users do, with their extras; a run of nox builds each wheel once."""
+    """Install distributions from wheels like users, with their extras. A run of nox builds each wheel once."""
     session.install("hatchling>=1.22")
     directory = session.cache_dir.resolve() / "wheels"
     for name in (name for name in distributions if name not in BUILT):

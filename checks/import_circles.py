@@ -1,10 +1,9 @@
 """Find circles among the imports of the five distributions. Example: python checks/import_circles.py packages/*/src
 
-The modules of a circle need each other; so do the folders of a distribution that import from one another, even where
-their modules are in no circle. Both are found.
+It finds circles of modules. If there are none, it finds circles of folders, which exist if modules of two folders
+import from the other folder, even without a circle of modules.
 
-An import inside a function counts as one at the top does, and so does one for types: whoever reads or changes a module
-has to know the other.
+Imports inside functions and for types count as well, because a reader of the module has to know the other one anyway.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from pathlib import Path
 
 
 def main(roots: list[str]) -> int:
-    """Print every circle below these source directories; 1 if there is one."""
+    """Print every circle below these source directories; return 1 if there is one."""
     imports = read_imports(map(Path, roots))
-    # Folders of modules that are in a circle are in one too, and that says nothing new.
+    # A circle of modules makes a circle of their folders, which would be reported twice.
     circles = find_circles(imports) or find_circles(wings_of(imports))
     for circle in circles:
         print(f"import circle: {' -> '.join(circle)}")
@@ -34,10 +33,10 @@ def read_imports(roots: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def parse_imports(source: str, known: Iterable[str]) -> Iterator[str]:
-    """Give the known modules that a module's source imports; all imports have to be absolute."""
+    """Yield the known modules that a module's source imports. All imports must be absolute."""
     known = set(known)
     for name in _imported_names(ast.parse(source)):
-        # `from package import name` means a module of that name where there is one, else what the package itself has.
+        # `from package import name` imports the module `name` if it exists, else a name in the package itself.
         for candidate in (name, name.rpartition(".")[0]):
             if candidate in known:
                 yield candidate
@@ -45,13 +44,13 @@ def parse_imports(source: str, known: Iterable[str]) -> Iterator[str]:
 
 
 def without_packages(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
-    """Return the imports without packages: which of their modules one means by them cannot be told."""
+    """Return the imports without packages: they re-export names, and it is unknown from which module."""
     packages = {name for name in imports if any(other.startswith(f"{name}.") for other in imports)}
     return {name: set(others) - packages for name, others in imports.items() if name not in packages}
 
 
 def wings_of(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
-    """Return which folders of distributions, and which modules that are in none, import from which others."""
+    """Return the imports between wings: folders of distributions, and modules outside any folder."""
     wings: dict[str, set[str]] = {}
     for name, others in without_packages(imports).items():
         wings.setdefault(wing_of(name), set()).update({wing_of(other) for other in others} - {wing_of(name)})
@@ -59,7 +58,7 @@ def wings_of(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
 
 
 def find_circles(imports: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
-    """Return a shortest circle for each group of modules that need each other; its first module is also its last."""
+    """Return a shortest circle for each group of modules that need each other. It ends with its first module."""
     reachable = {name: _reachable(name, imports) for name in imports}
     circles = []
     seen: set[str] = set()
@@ -72,7 +71,7 @@ def find_circles(imports: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
 
 
 def wing_of(module: str) -> str:
-    """Return the folder of a distribution that a module is in, or the module itself where it is in none."""
+    """Return the folder of a distribution that contains a module, or the module itself if none does."""
     return ".".join(module.split(".")[:2])
 
 

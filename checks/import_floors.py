@@ -1,7 +1,7 @@
-"""Count how the modules of a distribution stand on one another. Example: python checks/import_floors.py packages/*/src
+"""Count the levels of imports in distributions. Example: python checks/import_floors.py packages/*/src
 
-A module stands one floor above the highest of those that it imports. A wing is a folder of a distribution, or a module
-that is in none. Imports inside functions and for types count; packages, which only offer names of modules, do not.
+A module is one floor above the highest module that it imports. A wing is a folder of a distribution, or a module
+outside any folder. Imports inside functions and for types count; packages, which only re-export names, do not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(roots: list[str]) -> int:
 
 
 def count_floors(imports: Mapping[str, Set[str]]) -> int:
-    """Return how many floors there are; there must be no circle."""
+    """Return the number of floors; the imports must have no circle."""
     floors: dict[str, int] = {}
 
     def floor(name: str) -> int:

@@ -1,7 +1,7 @@
-"""Find code that looks into a message. Example: python checks/messages.py packages/*/src
+"""Find code that inspects a message. Example: python checks/messages.py packages/*/src
 
-Sentences are for people: what code asks about is a field of the error or the answer, so that a sentence can be worded
-again. What another program says is not found here, as long as it is called otherwise: `errors`, `output`, `text`.
+Messages are for people, and their words may change. Code must use a field of the error or the answer instead. Output of
+other programs may be inspected, if it has another name: `errors`, `output`, `text`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# What sentences are called, as attributes and as variables.
+# Names of messages, as attributes and as variables.
 SENTENCES = ("hint", "message", "problem")
-# "words" may be a list too, of which these are no methods.
+# "words" may also be a list, which has none of these methods.
 ATTRIBUTES = (*SENTENCES, "words")
 METHODS = (
     *("endswith", "find", "partition", "removeprefix", "removesuffix", "rfind", "rpartition", "rsplit", "split"),
     "startswith",
 )
-# They return the same sentence in another form.
+# These methods return the same message in another form.
 FORMS = ("casefold", "lower", "strip", "upper")
 
 
 def main(roots: list[str]) -> int:
-    """Print every place below these directories; 1 if there is one."""
+    """Print every such place below these directories; return 1 if there is one."""
     found = [
         f"{path}:{line}: code looks into a message; ask for a field of the error or the answer"
         for root in roots
@@ -36,7 +36,7 @@ def main(roots: list[str]) -> int:
 
 
 def find_looks(source: str) -> Iterator[int]:
-    """Yield the lines in which a module looks into a sentence."""
+    """Yield the lines in which a module inspects a message."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.expr) and (_searches(node) or _takes_apart(node)):
             yield node.lineno
@@ -56,7 +56,7 @@ def _searches(node: ast.AST) -> bool:
 
 
 def _takes_lines(node: ast.Call) -> bool:
-    # For printing: a sentence may have several.
+    # Splitting a message into its lines for printing is allowed.
     return all(isinstance(word, ast.Constant) and word.value == "\n" for word in node.args)
 
 
@@ -64,7 +64,7 @@ def _is_sentence(node: ast.expr, attributes: tuple[str, ...] = SENTENCES) -> boo
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FORMS:
         return _is_sentence(node.func.value, attributes)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
-        # str(error) is the sentence too.
+        # str(error) is the message too.
         return isinstance(node.args[0], ast.Name) and node.args[0].id == "error"
     if isinstance(node, ast.Attribute):
         return node.attr in attributes

@@ -1,4 +1,4 @@
-"""What became of a session, read from the reports that its runs of pytest wrote."""
+"""Read the outcome of a nox session from the reports of its pytest runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 
 class Outcome(NamedTuple):
-    """How a session ended, how many of its tests did what, and the names of those that failed."""
+    """How a session ended, the number of its tests by result, and the names of failed tests."""
 
     succeeded: bool
     passed: int = 0
@@ -16,7 +16,7 @@ class Outcome(NamedTuple):
     failures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Say it as pytest does, where tests ran."""
+        """Format the outcome like pytest, if any tests ran."""
         ended = "passed" if self.succeeded else "FAILED"
         if not (self.passed or self.skipped or self.failures):
             return ended
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
 
 def read_outcome(reports: Path, *, succeeded: bool) -> Outcome:
-    """Return the outcome of a session from its reports in a directory, JUnit's XML, and whether it succeeded."""
+    """Return the outcome of a session from its JUnit XML reports in a directory."""
     trees = [ElementTree.parse(report) for report in sorted(reports.glob("*.xml"))]  # noqa: S314  pytest wrote them
     cases = [case for tree in trees for case in tree.iter("testcase")]
     failed = [case for case in cases if _has(case, "failure", "error")]
@@ -39,7 +39,7 @@ def read_outcome(reports: Path, *, succeeded: bool) -> Outcome:
 
 
 def say_sum(outcomes: list[Outcome]) -> str:
-    """Add sessions up; one that failed although none of its tests did counts as a failure itself."""
+    """Sum up sessions. One that failed without a failed test counts as one failure."""
     failed = sum(len(outcome.failures) or (0 if outcome.succeeded else 1) for outcome in outcomes)
     return _say_counts(sum(each.passed for each in outcomes), failed, sum(each.skipped for each in outcomes))
 

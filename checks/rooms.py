@@ -1,9 +1,9 @@
-"""Hold two lists that may only shrink: what amd-ctk imports of the tracker, and names of two classes.
+"""Enforce two lists that may only shrink: the tracker's modules that amd-ctk imports, and repeated class names.
 
 Example: python checks/rooms.py packages/*/src
 
-The lists are in rooms.txt. What is new fails, because the tracker has a door for it or the class needs a name of its
-own; what is gone fails as well, so that its line is removed and cannot come back.
+The lists are in rooms.txt. A new entry fails: import from a module that is listed, or choose a unique class name. An
+entry that no longer applies fails too, so that its line is removed and cannot come back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FROM, TO = "amd_ctk", "amd_gpu_tracker"
 
 
 def main(roots: list[str], known: Path = KNOWN) -> int:
-    """Print how the lists differ from what is below these source directories; 1 if they do."""
+    """Print the differences between the lists and these source directories; return 1 if there are any."""
     listed = {line for line in known.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")}
     paths = [Path(root) for root in roots]
     found = {*find_doors(read_imports(paths)), *find_doubles(read_classes(paths))}
@@ -37,14 +37,14 @@ def find_doors(imports: Mapping[str, Set[str]]) -> Iterator[str]:
 
 
 def find_doubles(modules_by_class: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield each name of a public class that several modules define, with them."""
+    """Yield each name of a public class that several modules define, with these modules."""
     for name, modules in modules_by_class.items():
         if len(modules) > 1 and not name.startswith("_"):
             yield f"class {name}: {' '.join(sorted(modules))}"
 
 
 def read_classes(roots: list[Path]) -> dict[str, list[str]]:
-    """Return, for each class at the top of a module below the roots, the modules that define one of its name."""
+    """Return the modules that define a class at their top level, by the name of the class."""
     found: dict[str, list[str]] = {}
     for root in roots:
         for path in sorted(root.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Run sessions of nox one after another, with a line for each and a sum: what ./check does."""
+"""Run nox sessions one after another, with a line for each and a summary. This is what ./check does."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 
 from outcome import Outcome, read_outcome, say_sum
 
-# What ./check runs where it is not told.
+# The default sessions of ./check.
 EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
 AS_ROOT = ("e2e",)
-# What they took on two cores, in seconds. Where a session ran before, its last time counts.
+# Seconds that they took on two cores. The time of a session's last run replaces these.
 SECONDS = {
     "lint": 5,
     "types": 30,
@@ -30,7 +30,7 @@ SECONDS = {
     "e2e": 600,
     "fresh-e2e": 600,
 }
-# What tests and the engines that they start keep outside this directory, whatever they are told.
+# Tests and the engines that they start leave these outside this directory, whatever their options.
 OUTSIDE = (
     *(f"{tempfile.gettempdir()}/pytest-of-{getpass.getuser()}", "~/.cache/amd-container-toolkit"),
     "/var/cache/amd-container-toolkit-tests",
@@ -41,9 +41,9 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 LOGS = CHECKOUT / ".nox/logs"
 TIMES = LOGS / "seconds.json"
 NOX = f"{Path(sys.executable).parent}/nox"
-# Where a session's runs of pytest write their reports; noxfile.py reads it.
+# The directory for the reports of a session's pytest runs; noxfile.py reads this variable.
 REPORTS_VARIABLE = "AMD_CHECK_REPORTS"
-# How far pytest says that it is: `.......s.... [ 42%]`.
+# The progress that pytest prints: `.......s.... [ 42%]`.
 PROGRESS = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)
 LOOK_SECONDS = 1.0
 WRONG_WORD = 2
@@ -51,7 +51,7 @@ INTERRUPTED = 130
 
 
 def main(words: list[str]) -> int:
-    """Run the sessions and say how it went; 0 if nothing failed."""
+    """Run the sessions and print their results; return 0 if nothing failed."""
     end = words.index("--") if "--" in words else len(words)
     names, passed_on = words[:end] or find_possible(), words[end:]
     unknown = find_unknown(names)
@@ -64,19 +64,19 @@ def main(words: list[str]) -> int:
 
 
 def find_possible() -> list[str]:
-    """Return what ./check runs where it is not told: a user cannot start the engines of some sessions."""
+    """Return the default sessions. Some need engines, which a user without root cannot start."""
     return [name for name in EVERY_CHECK if os.geteuid() == 0 or name not in AS_ROOT]
 
 
 def find_unknown(names: list[str]) -> str:
-    """Return what nox says if it does not know a session, else nothing."""
+    """Return nox's message if it does not know a session, else ""."""
     words = [NOX, "--list", "--json", "--session", *names]
     listed = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     return listed.stderr.strip().rpartition("nox > ")[2] if listed.returncode else ""
 
 
 def say_expected(names: list[str], seconds: dict[str, float]) -> str:
-    """Say how long these sessions take together; where one never ran, that is not known."""
+    """Describe how long these sessions take together, if all of them have run before."""
     counted = f"{len(names)} session{'s' if len(names) > 1 else ''}"
     if not set(names) <= seconds.keys():
         return counted
@@ -85,8 +85,8 @@ def say_expected(names: list[str], seconds: dict[str, float]) -> str:
 
 
 def run_all(names: list[str], passed_on: list[str]) -> int:
-    """Run sessions until all have ended or one is interrupted, and sum up; 0 if all succeeded."""
-    # An interrupt at the keyboard goes to the session as well, and that is waited for: it has engines to stop.
+    """Run sessions until all have ended or one is interrupted, and print a summary; return 0 if all succeeded."""
+    # Ctrl-C also reaches the session. Wait for its end, because it has engines to stop.
     signal.signal(signal.SIGINT, lambda *_: None)
     before = find_outside()
     outcomes: dict[str, Outcome] = {}
@@ -103,12 +103,12 @@ def run_all(names: list[str], passed_on: list[str]) -> int:
 
 
 def find_outside() -> set[str]:
-    """Return what there is of OUTSIDE."""
+    """Return the existing paths of OUTSIDE."""
     return {path for path in map(os.path.expanduser, OUTSIDE) if os.path.exists(path)}
 
 
 def run_and_say(name: str, passed_on: list[str]) -> tuple[int, Outcome]:
-    """Run a session, with a line that says how it went and how long it took; return its exit status and outcome."""
+    """Run a session, and print its result and duration on a line; return its exit status and outcome."""
     print(f"{name}: ", end="", flush=True)
     began = time.monotonic()
     status = run(name, passed_on)
@@ -134,7 +134,7 @@ def run(name: str, passed_on: list[str]) -> int:
 
 
 def follow(process: subprocess.Popen[bytes], log: Path) -> int:
-    """Print how far a session is, in steps of ten percent, until it ends; return its exit status."""
+    """Print the progress of a session in steps of ten percent until it ends; return its exit status."""
     shown = ""
     while True:
         try:
@@ -148,7 +148,7 @@ def follow(process: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def say_failures(outcomes: dict[str, Outcome]) -> str:
-    """Name each failed test, and the log of each session that failed; in CI, where logs are lost, show it."""
+    """Name each failed test, and the log of each failed session. In CI, where logs are lost, print the log."""
     lines = []
     for name, outcome in outcomes.items():
         lines += [f"FAILED {test}" for test in outcome.failures]
@@ -160,22 +160,22 @@ def say_failures(outcomes: dict[str, Outcome]) -> str:
 
 
 def log_of(name: str) -> Path:
-    """Return where a session's output is kept."""
+    """Return the path of a session's log."""
     return LOGS / f"{name}.log"
 
 
 def reports_of(name: str) -> Path:
-    """Return where the reports of a session's runs of pytest are kept."""
+    """Return the directory of the reports of a session's pytest runs."""
     return LOGS / f"{name}.reports"
 
 
 def read_log(name: str) -> str:
-    """Return what a session has printed."""
+    """Return the output of a session."""
     return log_of(name).read_text(encoding="utf-8", errors="replace")
 
 
 def read_times() -> dict[str, float]:
-    """Return how many seconds each session took when it ran last."""
+    """Return the duration of each session's last run, in seconds."""
     try:
         times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A simulated host at work, as the picture of `amd-ctk top` shows it."""
+"""A simulated host with load, for the picture of `amd-ctk top`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
 
 HOUR, GIBIBYTE = 3600.0, 1 << 30
 PEOPLE = {"carol": 1000, "alice": 1001, "bob": 1002}
-# By GPU: degrees Celsius, watts, and how busy it is in eight looks.
+# By GPU: degrees Celsius, watts, and the busy percentage in eight samples.
 MEASURED = (
     (71, 612, (12, 40, 88, 97, 99, 96, 98, 97)),
     (66, 540, (71, 75, 70, 68, 74, 77, 73, 72)),
@@ -36,7 +36,7 @@ MEASURED = (
     (58, 190, (0, 0, 0, 0, 0, 0, 0, 0)),
     (39, 128, (0, 0, 0, 0, 0, 0, 0, 0)),
 )
-# Number of the GPU, program, uid and GiB of each process; and the jobs with hours since they have had it.
+# GPU number, program, uid and GiB of each process; and GPU number, name, uid and hours of each job.
 PROCESSES = ((0, "python3", 1000, 176), (1, "python3", 1001, 121), (2, "vllm", 1002, 160))
 JOBS = ((1, "nightly-sweep", 1001, 3.5), (2, "chat", 1002, 60.0), (3, "debug", 1000, 0.7))
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")

@@ -1,4 +1,4 @@
-"""Draw diagrams and terminals as SVG, from text. Nothing is loaded from anywhere; light and dark readers see the same.
+"""Draw diagrams and terminals as SVG from text. The pictures load nothing, and look the same in light and dark mode.
 
 A diagram of lanes:                              A diagram of rows:
 
@@ -17,7 +17,7 @@ from unicodedata import east_asian_width
 
 LANE, STEP, MARGIN = 190, 46, 16
 BOX_WIDTH, BOX_HEIGHT, ROW = 210, 52, 100
-# Of the font, in pixels; textLength holds a browser with another font to it.
+# Size of the font in pixels; textLength makes browsers with other fonts keep it.
 CHARACTER, LINE = 8.4, 19
 COLUMNS = 66
 BUTTONS = ((20, "#ff5f56"), (40, "#ffbd2e"), (60, "#27c93f"))
@@ -31,7 +31,7 @@ TERMINAL_STYLE = (
     "text{font:14px 'DejaVu Sans Mono',Consolas,Menlo,'Liberation Mono',monospace;fill:#d4d4d4;white-space:pre}"
     ".command{fill:#fff;font-weight:bold}.prompt{fill:#7ee787}"
 )
-# Numbers of SGR (ECMA-48) that rich writes, as classes of the picture.
+# SGR codes (ECMA-48) that rich writes, as classes of the picture.
 CLASSES = {1: "bold", 2: "dim", 31: "red", 32: "green", 33: "yellow", 35: "magenta", 36: "cyan"}
 SCREEN_STYLE = (
     TERMINAL_STYLE + ".bold{font-weight:bold}.dim{fill:#8b949e}.red{fill:#ff7b72}.green{fill:#7ee787}"
@@ -41,13 +41,13 @@ STYLED = re.compile(r"\x1b\[([0-9;]*)m|([^\x1b]+)")
 
 
 def draw_diagram(source: str) -> str:
-    """Return the picture of a diagram; ValueError for a line that is none of its own."""
+    """Return the SVG of a diagram; ValueError for an invalid line."""
     lines = [line for line in source.splitlines() if line.strip() and not line.startswith("#")]
     return _draw_lanes(lines) if lines[0].startswith("lanes:") else _draw_rows(lines)
 
 
 def draw_terminal(title: str, lines: Iterable[str]) -> str:
-    """Return the picture of a terminal, narrow enough for a phone; typed are lines of `$ ` and of options."""
+    """Return the SVG of a terminal, narrow enough for a phone. Lines of `$ ` and of options show as typed."""
     shown = [part for line in lines for part in _fold(line)]
     width, top = COLUMNS * CHARACTER + 2 * MARGIN, 44
     body = [
@@ -68,7 +68,7 @@ def draw_terminal(title: str, lines: Iterable[str]) -> str:
 
 
 def draw_screen(title: str, lines: Sequence[str]) -> str:
-    """Return the picture of a terminal that is as wide as its lines, which have the colours of ECMA-48."""
+    """Return the SVG of a terminal as wide as its lines, which contain ECMA-48 colours."""
     plain = [STYLED.sub(lambda found: found[2] or "", line) for line in lines]
     width, top = max(map(_columns, plain)) * CHARACTER + 2 * MARGIN, 44
     height = top + len(lines) * LINE + MARGIN
@@ -93,7 +93,7 @@ def _styled(line: str, y: float) -> Iterator[str]:
 
 
 def _fold(line: str) -> list[str]:
-    """Break a line as a terminal does."""
+    """Break a line at the width of the terminal."""
     return [line[start : start + COLUMNS] for start in range(0, len(line), COLUMNS)] or [""]
 
 

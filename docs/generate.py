@@ -1,4 +1,4 @@
-"""Write the reference pages that follow from the code: `python docs/generate.py`, or `--check` whether they do."""
+"""Generate the reference pages from the code: `python docs/generate.py`, or `--check` to compare them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 
 DOCS = Path(__file__).parent
-# What users learn from a code; an error with another code needs a line here.
+# The meaning of each exit code; an error with a new code needs a line here.
 CODE_MEANINGS = {
     1: "Any other failure; the message says what failed.",
     2: "An invalid command line, or a name, format or file in it that cannot be used.",
@@ -41,23 +41,23 @@ CODE_MEANINGS = {
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
-# Those that offer more to import than their version.
+# The packages that export more than their version.
 FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
 
-# How the page of a decision begins.
+# The beginning of a decision's page.
 DECISION = re.compile(
     r"# (?P<number>\d+)\. (?P<title>.+)\n\n"
     r"Date: (?P<date>\d{4}-\d\d-\d\d)\. Status: (?P<status>accepted|superseded by \[\d+\]\([\w-]+\.md\))\."
 )
 
-# How Typer marks a paragraph of help that keeps its lines.
+# Typer marks a paragraph of help that keeps its lines with this.
 VERBATIM = "\b\n"
-# Typer's own, the same for every program; the page says what they do.
+# Typer's own options, which the page explains once.
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or with --check name those that are not what the code says."""
+    """Write the pages, or with --check print those that differ from the code."""
     pages = {
         "decisions/index.md": decisions_page(),
         "reference/cli.md": cli_page(),
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 
 
 def decisions_page() -> str:
-    """Return the list of the decisions and whether they still hold."""
+    """Return the list of decisions and their status."""
     pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     return "\n".join(
         [
@@ -119,7 +119,7 @@ def cli_page() -> str:
 
 
 def doctor_page() -> str:
-    """Return the list of doctor's checks: what each asks, and why."""
+    """Return the list of doctor's checks: the question of each, and why it matters."""
     return "\n".join(
         [
             "# Checks of amd-ctk doctor",
@@ -138,7 +138,7 @@ def doctor_page() -> str:
 
 
 def exit_codes_page() -> str:
-    """Return the page of exit codes and the errors that end with them."""
+    """Return the page of exit codes and the errors that use them."""
     return "\n".join(
         [
             "# Exit codes",
@@ -181,7 +181,7 @@ def profiles_page() -> str:
 
 
 def python_page(package: str) -> str:
-    """Return the page of what a package offers; the site fills `:::` in from the docstrings."""
+    """Return the page of a package; the site builder replaces `:::` with its docstrings."""
     module = import_module(package)
     return "\n".join(
         [
@@ -209,7 +209,7 @@ def _errors() -> list[type[ToolkitError]]:
 
 
 def _error_names_by_code() -> dict[int, list[str]]:
-    """Return the errors that exit with each code; a command line that the parser refuses has no class of ours."""
+    """Return the errors by exit code. The parser's errors for a wrong command line have no class here."""
     names: dict[int, list[str]] = {2: []}
     for error in _errors():
         names.setdefault(error.exit_code, []).append(f"`{error.__name__}`")
@@ -248,21 +248,21 @@ def _decision_row(page: Path) -> str:
 
 
 def _command_lines(command: Any, words: str, depth: int = 2) -> Iterator[str]:
-    """Yield the section of a command and of those below it, in the order in which help shows them."""
+    """Yield the section of a command and its subcommands, in the order of the help."""
     prose, _, as_it_stands = (command.help or "").partition(VERBATIM)
     usage = as_it_stands.replace(VERBATIM, "").strip() or _usage(command, words)
     examples = (command.epilog or "").removeprefix(f"{VERBATIM}Examples:\n").splitlines()
-    # A command alone is no example of anything.
+    # The bare command is no example.
     shown = "\n".join([usage, *(example for example in examples if example not in (words, usage))])
     yield from (f"{'#' * depth} {words}", "", _sentences(prose), "")
-    # The heading says it already.
+    # The heading already shows it.
     if shown not in (words, f"{words} COMMAND ..."):
         yield from ("```text", shown, "```", "")
     rows = [_parameter_line(parameter) for parameter in command.params if _is_shown(parameter)]
     if rows:
         yield from (*rows, "")
     for name, child in getattr(command, "commands", {}).items():
-        # The page says once that `help` works everywhere.
+        # The page mentions once that `help` works everywhere.
         if not child.hidden and name != "help":
             yield from _command_lines(child, f"{words} {name}", depth=min(depth + 1, 4))
 
@@ -313,7 +313,7 @@ def _placeholder(parameter: Any) -> str:
 
 
 def _choices(parameter: Any) -> list[str]:
-    """Return the words an option takes, of older and newer Typer; [] where it takes any."""
+    """Return the choices of an option, from older and newer Typer; [] if it accepts any value."""
     if hasattr(parameter, "type_descriptor"):
         kind = parameter.type_descriptor.annotation
         members: dict[str, Any] = dict(kind.__members__) if isinstance(kind, EnumMeta) else {}

@@ -1,7 +1,7 @@
-"""Make the pictures of the documentation: `python docs/pictures.py`, or `--check` whether they are made.
+"""Make the pictures of the documentation: `python docs/pictures.py`, or `--check` to compare them.
 
-docs/pictures/*.txt are diagrams as text; the terminal shows what README.md does, the screen what amd-ctk top does on a
-simulated host at work.
+docs/pictures/*.txt are diagrams as text. The terminal shows the commands of README.md, and the screen shows amd-ctk top
+on a simulated host with load.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from diagram import draw_diagram, draw_screen, draw_terminal
 
 PICTURES = Path(__file__).parent / "pictures"
 README = Path(__file__).parents[1] / "README.md"
-# The first fence with output of the first page, which tests run.
+# The first example with output in README.md; tests run it.
 SHOWN = re.compile(r"```console\n(\$ sudo docker run .*?)\.\.\.\n```", re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pictures, or with --check name those that are not what their text says."""
+    """Write the pictures, or with --check print those that differ from their sources."""
     pictures = {path.with_suffix(".svg"): draw_diagram(path.read_text(encoding="utf-8")) for path in _sources()}
     pictures[PICTURES / "terminal.svg"] = draw_terminal("A terminal with Docker", shown_commands())
     pictures[PICTURES / "top.svg"] = draw_screen("amd-ctk top", shown_screen())
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def shown_commands() -> list[str]:
-    """Return what the first page shows of Docker, as a terminal has it."""
+    """Return the Docker commands and output in README.md as lines of a terminal."""
     shown = SHOWN.search(README.read_text(encoding="utf-8"))
     assert shown, "README.md shows no docker run with its output"
     return shown[1].rstrip(".\n").splitlines()

@@ -1,7 +1,7 @@
 """Compare the wheels that debs and rpms carry with known vulnerabilities. Example: python packaging/audit.py all.zip
 
-The file is downloaded before, because nothing here uses a network: OSV (https://osv.dev) offers all records of the
-ecosystem PyPI as all.zip. One record or a list of records in JSON will do too.
+Download the file first, because this program does not use the network: OSV (https://osv.dev) offers all records of the
+ecosystem PyPI as all.zip. A JSON file with one record or a list of records works too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from bundle import normal_name, read_lock
 from packaging.version import InvalidVersion, Version
 
 Record = dict[str, Any]
-# OSV's events of a range, and whether a version that lies behind one is affected.
+# OSV's events of a range, and whether versions from the event on are affected.
 LATER = {"introduced": True, "fixed": False, "last_affected": False}
 
 
 class Finding(NamedTuple):
-    """One vulnerability of one bundled wheel; `fixed` is the first version without it, "" if there is none."""
+    """A vulnerability of a bundled wheel; `fixed` is the first version without it, "" if there is none."""
 
     name: str
     version: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def main(file: Path) -> int:
-    """Print what is wrong with the bundle; return 0 if nothing is, 1 if something is, 2 if the file tells nothing."""
+    """Print the vulnerabilities of the bundle; return 0 without any, 1 with some, 2 if the file is unusable."""
     try:
         records = [record for record in read_records(file) if _affected_packages(record)]
     except (OSError, ValueError, AttributeError, TypeError) as error:
@@ -55,7 +55,7 @@ def main(file: Path) -> int:
 
 
 def read_records(file: Path) -> Iterator[Record]:
-    """Yield the records of a zip file of them, or of a JSON file with one or a list."""
+    """Yield the records in a zip file, or in a JSON file with one record or a list."""
     if is_zipfile(file):
         with ZipFile(file) as archive:
             for name in archive.namelist():
@@ -66,7 +66,7 @@ def read_records(file: Path) -> Iterator[Record]:
 
 
 def find_vulnerabilities(versions: dict[str, str], records: list[Record]) -> list[Finding]:
-    """Return what records say of these versions of distributions, by name."""
+    """Return the vulnerabilities of these versions of distributions, which are by name."""
     findings = []
     for record in records:
         for affected in _affected_packages(record):
@@ -78,7 +78,7 @@ def find_vulnerabilities(versions: dict[str, str], records: list[Record]) -> lis
 
 
 def _affected_packages(record: Record) -> list[Record]:
-    """Return the packages of PyPI that a record is about; none if it was withdrawn."""
+    """Return the PyPI packages that a record is about; none if the record was withdrawn."""
     if record.get("withdrawn"):
         return []
     return [affected for affected in record.get("affected", []) if affected["package"]["ecosystem"] == "PyPI"]
@@ -100,7 +100,7 @@ def _is_in_range(version: Version, events: list[tuple[Version, str]]) -> bool:
 
 
 def _events(span: Record) -> list[tuple[Version, str]]:
-    """Return the events of a range in the order of versions; none of a range of commits."""
+    """Return the events of a range in the order of versions; none for a range of commits."""
     if span.get("type") != "ECOSYSTEM":
         return []
     pairs = [(word, text) for event in span["events"] for word, text in event.items() if word in LATER]

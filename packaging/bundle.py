@@ -1,7 +1,7 @@
-"""The third-party wheels that debs and rpms carry: pinned in bundle.lock, pure Python, checked before they are used.
+"""Pin, download and unpack the third-party wheels in debs and rpms; all are pure Python and have a hash in bundle.lock.
 
-`python bundle.py lock NAME==VERSION...` writes bundle.lock again, `lock-builder` does so with build.lock: what builds
-our own wheels for a release.
+`python bundle.py lock NAME==VERSION...` rewrites bundle.lock; `lock-builder` rewrites build.lock, the tools that build
+the project's own wheels for a release.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOCK_FILE = Path(__file__).with_name("bundle.lock")
 BUILDER_FILE = Path(__file__).with_name("build.lock")
-# A wheel with machine code would tie a package to one python and one kind of machine; 3.10 is the oldest python.
+# A wheel with machine code would tie a package to one python and one architecture; 3.10 is the oldest python.
 PURE = ("--only-binary=:all:", "--implementation=py", "--abi=none", "--platform=any", "--python-version=3.10")
 HEADER = """# Every third-party wheel in the debs and rpms, by: python packaging/bundle.py lock NAME==VERSION...
 # jsonschema 4.17 is the last without native code; typer-slim is typer without the packages that colour its help.
@@ -44,21 +44,21 @@ def bundled_versions(package: Package) -> list[tuple[str, str]]:
 
 
 def download(directory: Path) -> dict[str, Path]:
-    """Fetch the pinned wheels, or take those that are there; return them by name. A wrong hash ends it."""
+    """Download the pinned wheels, or use those that are there; return them by name. A wrong hash fails."""
     subprocess.run([*_pip_download(directory), "--require-hashes", "-r", LOCK_FILE], check=True)
     wheels = {normal_name(wheel.name.partition("-")[0]): wheel for wheel in directory.glob("*-py3-none-any.whl")}
     return {name: wheels[normal_name(name)] for name in read_lock()}
 
 
 def unpack(wheel: Path, directory: Path) -> None:
-    """Put the modules of a wheel, and what says which version and whose they are, into a directory."""
+    """Unpack the modules of a wheel, and its metadata and licences, into a directory."""
     with ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if not _is_unwanted(name)]
         archive.extractall(directory, names)
 
 
 def lock(file: Path, header: str, requirements: list[str]) -> None:
-    """Pin these distributions, and no others: what they need has to be among them."""
+    """Pin these distributions and no others, so their dependencies must be among them."""
     with tempfile.TemporaryDirectory() as name:
         subprocess.run([*_pip_download(Path(name)), *requirements], check=True)
         wheels = sorted(Path(name).iterdir(), key=lambda wheel: wheel.name.lower())
@@ -67,7 +67,7 @@ def lock(file: Path, header: str, requirements: list[str]) -> None:
 
 
 def _is_unwanted(name: str) -> bool:
-    """Return whether a file of a wheel is pip's alone, or a test."""
+    """Return whether a file of a wheel is only for pip, or a test."""
     return ".data/" in name or "/tests/" in name or name.endswith("/RECORD")
 
 
@@ -86,7 +86,7 @@ def digest_of(path: Path) -> str:
 
 
 def normal_name(name: str) -> str:
-    """Return the name of a distribution as package indexes compare it."""
+    """Return the name of a distribution as package indexes normalise it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

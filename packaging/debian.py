@@ -1,4 +1,4 @@
-"""Make the debs. Example: python packaging/debian.py DIRECTORY"""
+"""Build the debs. Example: python packaging/debian.py DIRECTORY"""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if [ "$1" = rtupdate ]; then
     /{ASSEMBLE} || true
 fi
 """
-# dpkg calls the postinst of the package that has ASSEMBLE at the end, also where parts were removed.
+# dpkg then calls the postinst of the package with ASSEMBLE at the end, also after parts were removed.
 TRIGGERS = f"interest-noawait /{PARTS}\n"
 BUNDLED = "# Debian has no field for wheels in a package; rpm's bundled(...) is what this one is like.\n"
 
 
 def build_debs(directory: Path) -> list[Path]:
-    """Build all debs into a directory; two builds of one commit are the same bytes."""
+    """Build all debs into a directory. Two builds of one commit are identical."""
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         trees = stage_packages(Path(work), interpreter=INTERPRETER, zsh_functions=ZSH_FUNCTIONS)
@@ -70,14 +70,14 @@ def _build(package: Package, tree: Path, directory: Path) -> Path:
 
 
 def _overrides(package: Package) -> str:
-    """Return lintian's complaints that do not count, each with the reason."""
+    """Return the overrides for lintian's irrelevant complaints, each with its reason."""
     written = Path(__file__).with_name("lintian") / package.name
     general = f"{BUNDLED}{package.name}: unknown-field Bundled\n" if package.bundled else ""
     return general + (written.read_text(encoding="utf-8") if written.exists() else "")
 
 
 def format_control(package: Package, tree: Path) -> str:
-    """Return what apt and dpkg know about a package."""
+    """Return the control file of a package, for apt and dpkg."""
     needed = [] if package.is_meta else ["python3 (>= 3.10)"]
     siblings = [f"{name} (= {packaged_version()})" for name in package.depends]
     fields = {
@@ -105,7 +105,7 @@ def format_control(package: Package, tree: Path) -> str:
 
 
 def _write_changelog(package: Package, tree: Path) -> None:
-    """Write the changelog that Debian's policy asks of every package."""
+    """Write the changelog that Debian's policy requires of every package."""
     date = formatdate(source_date())
     changelog = f"amd-container-toolkit ({packaged_version()}) unstable; urgency=medium\n\n"
     changelog += f"  * CHANGELOG.md of the source says what changed.\n\n -- {MAINTAINER}  {date}\n"

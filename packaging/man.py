@@ -1,7 +1,7 @@
-"""Manual pages and shell completions, made from the commands themselves.
+"""Make manual pages and shell completions from the commands themselves.
 
-`python -I -S -B man.py LIBRARY DIRECTORY DATE VERSION` reads the commands of the packaged modules in LIBRARY and
-writes DIRECTORY/{man,bash,zsh,fish}/. It runs in an isolated python: what it imports is the bundle.
+`python -I -S -B man.py LIBRARY DIRECTORY DATE VERSION` reads the commands of the packaged modules in LIBRARY and writes
+DIRECTORY/{man,bash,zsh,fish}/. It runs in an isolated python, so it imports only the bundle.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any as Command  # click's, which newer versions of typer bring in a module of their own
+    from typing import Any as Command  # click's class; newer versions of typer have their own copy of click
 
-# What the page of each program says behind its commands: titles, and pairs of a name and what it means.
+# The sections of each program's page after its commands: titles, and pairs of a name and its meaning.
 SECTIONS = {
     "amd-ctk": {
         "FILES": (
@@ -61,7 +61,7 @@ FOOTER = """.SH SEE ALSO
 .BR amd\\-container\\-toolkit\\-config.toml (5),
 .BR amd\\-container\\-runtime (8)
 """
-# Packages bring completions along; and that --help helps is said once, above the commands.
+# Packages contain the completions. --help is explained once, above the commands.
 NOT_TOLD = ("install_completion", "show_completion")
 SHELLS = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 
@@ -83,7 +83,7 @@ def format_page(command: Command, *, name: str, date: str, version: str) -> str:
     words = roff(name)
     lines = [
         f'.TH {words.upper()} 1 "{date}" "AMD Container Toolkit {roff(version)}" "AMD Container Toolkit"',
-        # Words stay whole, with one blank between them.
+        # No hyphenation, and no justification of lines.
         ".nh\n.ad l",
         f".SH NAME\n{words} \\- {roff(_first_sentence(command).rstrip('.'))}",
         f".SH SYNOPSIS\n.B {words}\n{roff(_usage(command, name))}",
@@ -101,7 +101,7 @@ def format_page(command: Command, *, name: str, date: str, version: str) -> str:
 
 
 def roff(text: str) -> str:
-    """Return text so that groff prints it as it stands."""
+    """Escape text for groff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in escaped.split("\n"))
 
@@ -153,7 +153,7 @@ def _usage(command: Command, name: str) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """Return text with lines as wide as the terminal, but for paragraphs that keep theirs: those behind a backspace."""
+    """Reflow text to the width of the terminal, except paragraphs after a backspace, which keep their lines."""
     import inspect
 
     return "\n.PP\n".join(map(_paragraph, inspect.cleandoc(text).split("\n\n")))

@@ -1,4 +1,4 @@
-"""The manual page of config.toml, made from the page of the documentation that describes every setting."""
+"""Make the manual page of config.toml from the documentation page that describes every setting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _format(lines: Iterable[str]) -> Iterator[str]:
     for kind, group in groupby(lines, _kind):
         if kind == "```":
             code = not code
-            # Less indented than text, so that what programs print fits 80 columns.
+            # Indented less than text, so that output of programs fits 80 columns.
             yield ".PP\n.in 4\n.nf" if code else ".fi\n.in"
         elif code:
             yield from map(_roff, group)
@@ -45,7 +45,7 @@ def _format(lines: Iterable[str]) -> Iterator[str]:
         elif kind == "-":
             yield from (f".IP \\(bu 2\n{_words(item)}" for item in " ".join(group).removeprefix("- ").split(" - "))
         elif kind:
-            # A heading begins a paragraph itself.
+            # A heading starts a paragraph itself.
             yield ("" if is_first else ".PP\n") + _words(" ".join(group))
         is_first = kind == "#" or (is_first and not kind)
 
@@ -55,7 +55,7 @@ def _kind(line: str) -> str:
 
 
 def _rows(lines: Iterable[str]) -> Iterator[str]:
-    # The first two are the heading and its rule.
+    # The first two lines are the header and its rule.
     for line in list(lines)[2:]:
         value, meaning = (cell.strip() for cell in line.strip("|").split("|"))
         yield f".TP\n{_words(value)}\n{_words(meaning)}"
@@ -67,7 +67,7 @@ def _heading(line: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Return a paragraph without links and with code in bold, one sentence a line as manual pages have it."""
+    """Format a paragraph without links, with code in bold, and with one sentence per line as usual in manual pages."""
     text = re.sub(r" \(\[[^]]*\]\([^)]*\)\)", "", " ".join(text.split()))
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"``?([^`]+)``?", lambda code: f"\\fB{LONG_WORD.sub(_breakable, code[1])}\\fR", _roff(text))
@@ -75,7 +75,7 @@ def _words(text: str) -> str:
 
 
 def _breakable(word: re.Match[str]) -> str:
-    """Let a long word go on in the next line behind a colon: man warns of a line that has one word only."""
+    """Allow a line break after a colon in a long word: man warns about a line with only one word."""
     return word[0].replace(":", ":\\:")
 
 

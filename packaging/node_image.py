@@ -1,7 +1,7 @@
-"""Make the image that installs the toolkit onto a host. Example: python packaging/node_image.py DIRECTORY
+"""Build the image that installs the toolkit onto a host. Example: python packaging/node_image.py DIRECTORY
 
-The image has no distribution in it: one directory with the toolkit, Debian's python and its C library, so that it also
-runs on hosts that have neither. `docker load`, `podman load` and `ctr image import` read the file.
+The image contains no distribution, only one directory with the toolkit, Debian's python and its C library. So it also
+runs on hosts that lack both. `docker load`, `podman load` and `ctr image import` read the file.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ NAME = "amd-container-toolkit"
 PREFIX = f"opt/{NAME}"
 HERE = Path(__file__).resolve().parent
 PYTHON = Path("/usr/bin/python3").resolve()
-# Where the launcher looks for the python of packages; the C library is beside it.
+# The launcher uses this python, as in packages. The C library is beside it.
 LINK = f"{PREFIX}/lib/{NAME}/python3"
 C_LIBRARY = f"{PREFIX}/lib/{NAME}/lib"
-# Parts of the standard library that no program of ours imports.
+# Parts of the standard library that the toolkit never imports.
 UNUSED = ("test", "idlelib", "tkinter", "lib2to3", "ensurepip", "pydoc_data", "turtledemo", "distutils", "venv")
-# Extension modules that need other libraries than these stay out: nothing here needs OpenSSL, curses or SQLite.
+# Extension modules that need any other library are left out: the toolkit needs no OpenSSL, curses or SQLite.
 LIBRARIES = re.compile(r"lib(c|m|z|bz2|lzma|ffi|expat|uuid|zstd)\.so\.|ld-linux")
-# Loaded by its name when a layer of an image is compressed with it.
+# Loaded by name if a layer of an image is compressed with it.
 ZSTD = "libzstd.so.1"
 LINE_OF_LDD = re.compile(r"^\s*(?:(?P<name>\S+) => )?(?P<path>/\S+) \(", re.MULTILINE)
 ENTRYPOINT = [f"/{PREFIX}/bin/python3", "-ISB", f"/{PREFIX}/lib/{NAME}/node.py"]
 
 
 def build_image(directory: Path) -> Path:
-    """Build the image into a directory; two builds of one commit on one system are the same bytes."""
+    """Build the image into a directory. Two builds of one commit on one system are identical."""
     directory.mkdir(parents=True, exist_ok=True)
     image = directory / f"{NAME}-{read_version()}.oci.tar"
     with tempfile.TemporaryDirectory() as work:
@@ -61,14 +61,14 @@ def stage_root(work: Path, root: Path) -> None:
     shutil.copyfile(HERE / "files/node.py", root / PREFIX / "lib" / NAME / "node.py")
     for mount in ("host", "proc", "sys", "dev"):
         (root / mount).mkdir()
-    # Hashes in place of times: a file that is copied keeps what was compiled.
+    # Hashes instead of times keep compiled files valid when they are copied.
     options = ("-q", "-s", root, "--invalidation-mode", "unchecked-hash")
     subprocess.run([PYTHON, "-ISm", "compileall", *options, root / PREFIX / "lib" / PYTHON.name], check=True)
     _assemble(root)
 
 
 def _assemble(root: Path) -> None:
-    """Put the parts together as packages do, but for good: an image is replaced as a whole."""
+    """Assemble the parts as packages do, but only once, because an image is replaced as a whole."""
     for name in (ASSEMBLE, f"{HOOKS}/hook.py", f"{HOOKS}/release.sh"):
         program = root / _in_prefix(name)
         program.write_text(program.read_text(encoding="utf-8").replace(f"/{LIBRARY}", f"/{_in_prefix(LIBRARY)}"))
@@ -92,7 +92,7 @@ def _take_package(tree: Path, root: Path) -> None:
 
 
 def _take_python(root: Path) -> None:
-    """Copy Debian's python and what it loads, and let it find its C library beside itself."""
+    """Copy Debian's python and its libraries, and make it load the C library from beside itself."""
     program = root / PREFIX / "bin" / PYTHON.name
     shutil.copyfile(PYTHON, program)
     program.chmod(0o755)
@@ -128,7 +128,7 @@ def _take_libraries(root: Path, libraries: dict[str, Path]) -> None:
 
 
 def _libraries_of(program: Path) -> dict[str, Path]:
-    """Return the libraries that a program or a library needs, by the name by which it asks for them."""
+    """Return the libraries that a program or a library needs, by the names under which it loads them."""
     answer = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return {found["name"] or Path(found["path"]).name: Path(found["path"]) for found in LINE_OF_LDD.finditer(answer)}
 
@@ -138,7 +138,7 @@ def _library(name: str) -> Path:
 
 
 def _package_of(path: Path) -> str:
-    """Return which package of Debian a file belongs to; some are known below /lib, a link, only."""
+    """Return the Debian package of a file. dpkg lists some files only below /lib, which is a link."""
     for candidate in (path.resolve(), Path("/", path.resolve().relative_to("/usr"))):
         answer = subprocess.run(["dpkg", "-S", candidate], capture_output=True, text=True, check=False)
         if answer.returncode == 0:
@@ -147,7 +147,7 @@ def _package_of(path: Path) -> str:
 
 
 def format_layer(root: Path) -> bytes:
-    """Return a directory as a layer: root's, with the date of the commit."""
+    """Return a directory as a layer whose files belong to root and have the date of the commit."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(root.rglob("*")):
@@ -164,7 +164,7 @@ def _settle(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def format_image(layer: bytes) -> bytes:
-    """Return an image of one layer as an archive: an OCI layout, and the list that Docker before 25 reads."""
+    """Return an archive of an image with one layer: an OCI layout, and the list that Docker before 25 reads."""
     compressed = gzip.compress(layer, mtime=0)
     config = _json(_config(hashlib.sha256(layer).hexdigest()))
     manifest = _json(

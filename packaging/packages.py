@@ -1,4 +1,4 @@
-"""What each package carries: the one list from which debs and rpms are made."""
+"""The contents of each package; debs and rpms are both made from this list."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-# dpkg and rpm want a name and an address. Nobody answers for published packages yet, and below .invalid (RFC 2606) no
-# address will ever be somebody's. A publisher of packages puts its own here.
+# dpkg and rpm require a name and an address. The published packages have no contact yet, and nobody can ever own an
+# address below .invalid (RFC 2606). A publisher of packages replaces this.
 MAINTAINER = "AMD Container Toolkit <nobody@container-toolkit.invalid>"
-# Of debs, and URL of rpms. The project has no page yet, so packages have none; a publisher's address goes here.
+# For debs, and URL for rpms. The project has no page yet, so packages have none. A publisher's address goes here.
 HOMEPAGE = ""
-# Where the repositories of a release will be found. There is no server yet: this is a directory of the machine itself.
-# With one slash behind `file:` dnf does not find the signature of the repository.
+# The address of a release's repositories. There is no server yet, so this is a directory of the machine itself. With
+# only one slash after `file:`, dnf does not find the signature of the repository.
 REPOSITORY = "file:///srv/amd-container-toolkit"
-# Below it are `python3`, the interpreter these packages run with, and what ASSEMBLE makes; no python looks there.
+# Has the interpreter `python3` of these packages and the result of ASSEMBLE. No python searches this directory.
 LIBRARY = "usr/lib/amd-container-toolkit"
-# Each package has its modules and launchers in a directory of its own, from which nothing is imported.
+# Each package has its modules and launchers in its own directory here. Nothing is imported from it.
 PARTS = f"{LIBRARY}/parts"
-# Puts the parts together and compiles them; it belongs to the package that every other one needs.
+# Assembles and compiles the parts. It belongs to the package that all others need.
 ASSEMBLE = f"{LIBRARY}/assemble"
-# Where `amd-ctk` and the others really are: what ASSEMBLE made of the parts.
+# The real location of `amd-ctk` and the other programs: the result of ASSEMBLE.
 CURRENT = f"{LIBRARY}/current"
-# What files of a running system name for ever, whatever version serves.
+# Paths in files of running systems, which must stay valid for all versions.
 HOOKS = f"{LIBRARY}/python/amd_gpu_tracker"
-# Whose it is: in every description and copyright file. README.md and the site have the same sentences.
+# Used in every description and copyright file. README.md and the site have the same sentences.
 INDEPENDENCE = (
     "This is an independent implementation. It is not made, supported or endorsed by AMD. AMD, ROCm and Instinct are "
     "trademarks of Advanced Micro Devices, Inc."
 )
-# AMD's own, of which this is the successor.
+# AMD's own toolkit, which this one succeeds.
 ORIGINAL = ("amd-container-toolkit < 2",)
 
 
@@ -44,25 +44,25 @@ class Package(NamedTuple):
     summary: str
     description: str
     depends: tuple[str, ...] = ()
-    # The original rpm has programs of the same names. A deb must not say so: dpkg would have the original delete what
-    # it deletes before anything is saved.
+    # The original rpm has programs of the same names. A deb must not conflict: dpkg would make the original delete its
+    # files before anything is saved.
     rpm_conflicts: tuple[str, ...] = ()
     recommends: tuple[str, ...] = ()
-    # What some commands need, under the name that it has in every system.
+    # Needed by some commands; each has this name in every system.
     suggests: tuple[str, ...] = ()
-    # Third-party wheels that no package before this one in the arrow of imports has brought.
+    # Third-party wheels, except those of packages that this one imports from.
     bundled: tuple[str, ...] = ()
-    # Of the sources and of the bundled libraries, as SPDX expressions.
+    # Of the sources and the bundled libraries, as SPDX expressions.
     licence: str = "Apache-2.0"
-    # Where files of this directory go.
+    # Files of this directory, and their paths in the package.
     files: tuple[tuple[str, str], ...] = ()
-    # Programs in /usr/bin and the function each runs, "" for one that is a program already.
+    # Programs in /usr/bin and the module that each runs, "" for a launcher that is a program itself.
     programs: tuple[tuple[str, str], ...] = ()
     is_meta: bool = False
 
     @property
     def assembles(self) -> bool:
-        """Return whether this package has the program that puts all parts together."""
+        """Return whether this package contains the program that assembles all parts."""
         return any(destination == ASSEMBLE for _, destination in self.files)
 
 
@@ -121,7 +121,7 @@ PACKAGES = (
             them up to date, lists GPUs, and controls the GPU Tracker.""",
         depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
         rpm_conflicts=ORIGINAL,
-        # Engines to configure, and the program that reads images in registries.
+        # An engine to configure, and the program that reads images in registries.
         suggests=("podman", "skopeo"),
         bundled=("tomlkit",),
         licence="Apache-2.0 AND MIT",
@@ -146,23 +146,23 @@ PACKAGES = (
 
 
 def read_version() -> str:
-    """Return the version in the words of Python: 2.0.0.dev0."""
+    """Return the version in Python's form: 2.0.0.dev0."""
     return (ROOT / "VERSION").read_text(encoding="utf-8").strip()
 
 
 def packaged_version() -> str:
-    """Return the version so that dpkg and rpm sort what comes before a release before it: 2.0.0~dev0."""
+    """Return the version in a form that dpkg and rpm sort before the release: 2.0.0~dev0."""
     return re.sub(r"\.?(dev|a|b|rc)(?=\d)", r"~\1", read_version())
 
 
 def build_id() -> str:
-    """Return what tells one build from another: every commit between two releases has the same version."""
+    """Return a name for this build, because all commits between two releases have the same version."""
     edited = _edits()
     return f"{read_version()}-{source_date()}{f'-{edited}' if edited else ''}"
 
 
 def _edits() -> str:
-    """Return a name for what differs from the last commit, "" where nothing does."""
+    """Return a hash of the differences from the last commit, "" if there are none."""
     git = ["git", "-C", ROOT]
     edited = subprocess.run([*git, "diff", "--binary", "HEAD"], capture_output=True, check=True).stdout
     words = ["ls-files", "-z", "--others", "--exclude-standard", "packages", "packaging"]
@@ -173,7 +173,7 @@ def _edits() -> str:
 
 
 def source_date() -> int:
-    """Return the date of the last commit, which is the date of everything that is built from it."""
+    """Return the date of the last commit, which everything built from it uses."""
     answer = subprocess.run(
         ["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=True
     )

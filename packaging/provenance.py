@@ -1,6 +1,6 @@
-"""Write from which commit and by what a release was built, as an in-toto statement with SLSA's predicate (version 1).
+"""Write the commit and the builder of a release, as an in-toto statement with SLSA's predicate (version 1).
 
-SHA256SUMS, which is signed, has the digest of the statement, and the statement those of all files.
+The signed SHA256SUMS has the digest of the statement, which has the digests of all files.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from packages import ROOT, read_version
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
-# There is no public address of the project yet, and below .invalid (RFC 2606) none will ever be somebody's.
+# The project has no public address yet, and nobody can ever own one below .invalid (RFC 2606).
 PROJECT = "https://container-toolkit.invalid"
 
 
 def write_provenance(path: Path, files: list[Path]) -> None:
-    """Write the statement about these files; one commit gives the same bytes."""
+    """Write the statement about these files; the same commit gives the same bytes."""
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     sources = [{"uri": PROJECT, "digest": {"gitCommit": commit.stdout.strip()}}]
     locks = [{"uri": lock.name, "digest": {"sha256": digest_of(lock)}} for lock in (LOCK_FILE, BUILDER_FILE)]

@@ -1,6 +1,6 @@
-"""Make the rpms: one set for each family of distributions.
+"""Build the rpms: one set for each family of distributions.
 
-Example: python packaging/redhat.py DIRECTORY, or of one family: python packaging/redhat.py DIRECTORY el9
+Example: python packaging/redhat.py DIRECTORY, or for one family: python packaging/redhat.py DIRECTORY el9
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stage import stage_packages
 from scripts import rpm_scriptlets
 
 ZSH_FUNCTIONS = "usr/share/zsh/site-functions"
-# What a build writes of the machine and the moment it ran on is nobody's business.
+# Packages must not depend on the machine or the time of the build.
 SETTINGS = {
     "_buildhost": "localhost",
     "_binary_payload": "w6.xzdio",
@@ -32,7 +32,7 @@ SETTINGS = {
 }
 
 
-# Directories that go with the last package that has them: this project's, and those of shells that may be missing.
+# Directories removed with the last package that has them: the project's, and those of shells that may be missing.
 OWNED = (
     f"/{LIBRARY}",
     "/usr/share/amd-container-toolkit",
@@ -44,7 +44,7 @@ OWNED = (
 
 
 class Family(NamedTuple):
-    """Distributions that one set of rpms serves, and that have a repository of their own."""
+    """Distributions that share a set of rpms and a repository."""
 
     name: str
     dist: str
@@ -53,16 +53,16 @@ class Family(NamedTuple):
 
 
 FAMILIES = (
-    # Fedora, and others that have no name of their own here.
+    # Fedora, and distributions that are not listed here.
     Family(name="fedora", dist="", python="python3 >= 3.10", interpreter="/usr/bin/python3"),
     Family(name="el10", dist=".el10", python="python3 >= 3.10", interpreter="/usr/bin/python3"),
-    # Its python3 is 3.9 for as long as it lives; 3.12 stands beside it.
+    # Its python3 stays at 3.9, with 3.12 beside it.
     Family(name="el9", dist=".el9", python="python3.12", interpreter="/usr/bin/python3.12"),
 )
 
 
 def build_rpms(directory: Path, *names: str) -> list[Path]:
-    """Build the rpms of these families, by default of all, into a directory; two builds of one commit are the same."""
+    """Build the rpms of these families, by default of all, into a directory. Builds of one commit are identical."""
     directory.mkdir(parents=True, exist_ok=True)
     return [rpm for family in FAMILIES if not names or family.name in names for rpm in _build_family(family, directory)]
 
@@ -85,7 +85,7 @@ def _build(package: Package, family: Family, tree: Path, work: Path, directory: 
 
 
 def format_spec(package: Package, family: Family, tree: Path) -> str:
-    """Return the spec file of a package whose files are staged already."""
+    """Return the spec file of a package whose files are already staged."""
     siblings = [f"{name} = {packaged_version()}-1{family.dist}" for name in package.depends]
     own = [] if package.is_meta else [family.python]
     fields = [
@@ -96,7 +96,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
         ("License", package.licence),
         *([("URL", HOMEPAGE)] if HOMEPAGE else []),
         ("BuildArch", "noarch"),
-        # What is needed is said here; nobody outside these packages imports what is bundled.
+        # Dependencies are listed here. Bundled modules are for these packages only.
         ("AutoReqProv", "no"),
         *(("Requires", needed) for needed in own + siblings),
         *(("Provides", f"bundled(python3dist({name})) = {version}") for name, version in bundled_versions(package)),
@@ -116,7 +116,7 @@ def format_spec(package: Package, family: Family, tree: Path) -> str:
 
 
 def _list_files(tree: Path) -> list[str]:
-    """Return the lines of %files; of directories, only those of this project."""
+    """Return the lines of %files, with directories of this project only."""
     lines = []
     for path in sorted(tree.rglob("*")):
         name = f"/{path.relative_to(tree)}"

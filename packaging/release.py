@@ -1,7 +1,7 @@
 """Build everything that a release publishes, check it, and sign it. Example: python packaging/release.py dist KEY
 
-KEY is the id of a secret key of gpg. rpms are signed in themselves, and SHA256SUMS for all the rest. `repository/` is
-what a web server serves; a third word is its address, by default REPOSITORY of packages.py.
+KEY is the id of a secret key of gpg. Each rpm is signed; SHA256SUMS is signed for all other files. A web server serves
+`repository/`; a third word is its address, by default REPOSITORY of packages.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wheels import build_wheels
 
 SBOM = "amd-container-toolkit.cdx.json"
 PROVENANCE = "amd-container-toolkit.intoto.json"
-# What makes, checks and signs packages, and which package of Debian brings it.
+# Programs that make, check and sign packages, with the Debian packages that contain them.
 PROGRAMS = {
     "dpkg-deb": "dpkg",
     "lintian": "lintian",
@@ -37,7 +37,7 @@ PROGRAMS = {
 
 
 def main(directory: Path, key: str, address: str = REPOSITORY) -> None:
-    """Make a release of this checkout, or say what stands against it."""
+    """Make a release of this checkout, or exit with the reason why that is not possible."""
     _refuse_missing_programs()
     _refuse_what_is_not_committed()
     shutil.rmtree(directory, ignore_errors=True)
@@ -58,7 +58,7 @@ def main(directory: Path, key: str, address: str = REPOSITORY) -> None:
 
 
 def sign_rpms(rpms: list[str], key: str) -> None:
-    """Sign rpms in themselves."""
+    """Add signatures to rpms."""
     # Debian's rpm looks for gpg under another name.
     signer = ["--define", f"_gpg_name {key}", "--define", f"__gpg {shutil.which('gpg')}"]
     subprocess.run(["rpmsign", *signer, "--addsign", *rpms], check=True)

@@ -1,7 +1,7 @@
-"""Make repositories for apt and dnf that any web server can serve as they are.
+"""Make repositories for apt and dnf that any web server can serve unchanged.
 
-`apt/` has one suite, `stable`, for every Debian and Ubuntu; `rpm/` has one repository for each family of rpms. Beside
-them are the public key and the files that tell apt and dnf where the repository is.
+`apt/` has one suite, `stable`, for every Debian and Ubuntu. `rpm/` has one repository for each family of rpms. Beside
+them are the public key and the files that configure apt and dnf for the repository.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from redhat import FAMILIES
 
 NAME = "amd-container-toolkit"
 SUITE = "stable"
-# Packages are for every machine; these are the ones that amdgpu's users have.
+# Packages fit all architectures; users of amdgpu have these.
 ARCHITECTURES = "amd64 arm64"
-# Release's fields; apt shows origin and label, and pins go by them.
+# Fields of Release. apt shows origin and label, and pinning uses them.
 RELEASE = {
     "Origin": "AMD Container Toolkit",
     "Label": "AMD Container Toolkit",
@@ -28,10 +28,10 @@ RELEASE = {
     "Architectures": ARCHITECTURES,
     "Components": "main",
 }
-# For how long apt believes a repository of a server, in seconds: somebody who keeps a victim on an old one keeps known
-# holes open. `resign.py` renews it each week. A directory of the machine has nobody who would renew it.
+# Seconds for which apt trusts a server's repository: an attacker who serves an old one keeps known vulnerabilities
+# open. `resign.py` renews it each week. A local directory does not expire, because nobody would renew it.
 VALID = 30 * 24 * 3600
-# apt looks for an index only if Release lists it uncompressed, too.
+# apt uses an index only if Release also lists it uncompressed.
 LAYOUT = """
 Dir::ArchiveDir "{directory}";
 Default::Packages::Compress ". xz";
@@ -57,7 +57,7 @@ gpgkey={address}/{name}.asc
 def build_repositories(directory: Path, packages: Path, *, key: str, address: str) -> None:
     """Make everything below `directory` from the debs and signed rpms in `packages`.
 
-    `key` is the id of a secret key of gpg; `address` is the URL under which the directory will be found.
+    `key` is the id of a secret key of gpg; `address` is the URL of the directory.
     """
     directory.mkdir(parents=True)
     _gpg(key, "--armor", "--export", "--output", directory / f"{NAME}.asc", key)
@@ -71,7 +71,7 @@ def build_repositories(directory: Path, packages: Path, *, key: str, address: st
 
 
 def sign_apt(directory: Path, key: str, *, expires: bool) -> None:
-    """Date and sign the indexes of an apt repository, also over an earlier signature."""
+    """Date and sign the indexes of an apt repository, replacing earlier signatures."""
     dists = directory / "dists" / SUITE
     for name in ("Release", "InRelease", "Release.gpg"):
         (dists / name).unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def _build_apt(directory: Path, debs: list[Path]) -> None:
 
 
 def _release_options(*, expires: bool) -> list[str]:
-    # By its hash an index can be fetched while the next release is copied over it.
+    # With names by hash, clients can fetch an index while the next release is copied over it.
     until = {"ValidTime": f"{VALID}"} if expires else {}
     options = {"DoByHash": "true", **{f"Release::{field}": value for field, value in (RELEASE | until).items()}}
     return [word for name, value in options.items() for word in ("-o", f"APT::FTPArchive::{name}={value}")]

@@ -1,7 +1,7 @@
-"""Date and sign the apt repository of a release again: python packaging/resign.py dist/repository KEY
+"""Renew the date and signature of a release's apt repository: python packaging/resign.py dist/repository KEY
 
-apt refuses a repository of a server after its Valid-Until, so that nobody can keep a machine on an old one. A job of
-the forge runs this each week; packages and indexes stay as they are.
+apt refuses a server's repository after its Valid-Until, so that nobody can keep a machine on an old one. A job of the
+forge runs this each week. Packages and indexes do not change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Write what is in the packages as a bill of materials: our distributions, and the wheels that debs and rpms carry.
+"""Write a bill of materials: the project's distributions, and the wheels that debs and rpms carry.
 
-The format is CycloneDX 1.6 in JSON, which scanners for known holes read.
+The format is CycloneDX 1.6 in JSON, which vulnerability scanners read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "amd-container-toolkit"
 
 
 def write_sbom(path: Path, own: dict[str, Path], bundled: dict[str, Path]) -> None:
-    """Write the file; both are wheels by the name of their distribution. One commit gives the same bytes."""
+    """Write the file. Both arguments are wheels by distribution name. The same commit gives the same bytes."""
     parts = {name: _component(name, read_version(), wheel) for name, wheel in own.items()}
     for package in PACKAGES:
         parts |= {name: _component(name, version, bundled[name]) for name, version in bundled_versions(package)}
@@ -51,7 +51,7 @@ def _component(name: str, version: str, wheel: Path) -> Component:
 
 
 def _licence(wheel: Path) -> str:
-    """Return what the wheel says of its licence: in the words of SPDX, in its own, or in those of the package index."""
+    """Return the licence of a wheel: an SPDX expression, else free text, else the classifiers of the package index."""
     with ZipFile(wheel) as archive:
         info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA")).rpartition("/")[0]
         metadata = PathDistribution(ZipPath(archive, f"{info}/")).metadata
@@ -60,7 +60,7 @@ def _licence(wheel: Path) -> str:
 
 
 def _dependencies(product: Component, parts: dict[str, Component]) -> list[Dependency]:
-    """Return which package carries which wheel."""
+    """Return which package carries which wheels."""
     own = [package for package in PACKAGES if not package.is_meta]
     carried = {
         package.name: [Dependency(parts[name].bom_ref) for name, _ in bundled_versions(package)] for package in own

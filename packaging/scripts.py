@@ -1,6 +1,6 @@
-"""What packages run when they are installed, upgraded, removed and purged, put together from scripts/*.
+"""Build the scripts that packages run on install, upgrade, removal and purge from scripts/*.
 
-An rpm knows no purge: it does at removal what a deb does at purge.
+rpm has no purge, so an rpm's removal also does what purging a deb does.
 """
 
 from __future__ import annotations
@@ -12,53 +12,53 @@ from packages import ASSEMBLE, CURRENT, LIBRARY, PARTS, Package
 
 DIRECTORY = Path(__file__).with_name("scripts")
 UNITS = Path(__file__).with_name("systemd")
-# Units that an administrator enables, and that packages only take along when they go.
+# Administrators enable these units; packages only disable them on removal.
 OFF = frozenset({"amd-swarm-prune.timer", "amd-gpu-tracker.socket", "amd-gpu-usage.timer"})
-# In front of what calls our programs; the first package of all that are upgraded does it, when all are unpacked.
+# Precedes calls of the toolkit's programs. Only the first of several upgraded packages does work, after unpacking all.
 ASSEMBLE_NOW = f"/{ASSEMBLE}"
-# What ASSEMBLE wrote goes with it.
+# Removes everything that ASSEMBLE wrote.
 TAKE_GENERATIONS = f"rm -rf /{CURRENT} /{LIBRARY}/generations /usr/lib/tmpfiles.d/amd-container-toolkit.conf\n"
-# What passes its socket on to the service.
+# The socket is passed to the service.
 SOCKET, SERVICE = "amd-gpu-tracker.socket", "amd-gpu-tracker.service"
-# What is there where the original toolkit is installed, by deb and by rpm.
+# Exists if the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
-# dpkg runs the original's prerm before any script of the deb that replaces it, so packages that come before that one
-# save. apt unpacks what a package depends on first; `dpkg -i *.deb` goes by name, and only the runtime's comes earlier.
+# dpkg runs the original's prerm before any script of the deb that replaces it, so earlier packages must save. apt
+# unpacks dependencies first; `dpkg -i *.deb` goes by name, and only the runtime comes earlier.
 SAVE_BY_DEB = ("amd-container-runtime", "amd-ctk")
 
 
 def read_script(name: str) -> str:
-    """Return the lines of one of scripts/*, "" if there is none."""
+    """Return the text of a file in scripts/, "" if it does not exist."""
     path = DIRECTORY / name
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def units_of(package: Package) -> list[str]:
-    """Return the units of a package that can be enabled: those that say what wants them."""
+    """Return the units of a package that can be enabled because they have an [Install] section."""
     return [unit.name for unit in _files_of(package) if "[Install]" in unit.read_text(encoding="utf-8")]
 
 
 def _files_of(package: Package) -> list[Path]:
     carries = any(source == "systemd" for source, _ in package.files)
-    # Of templates, only what an administrator makes of them is enabled and stopped; scripts/amd-ctk.* do that.
+    # Templates are left out. Only their instances are enabled and stopped, by scripts/amd-ctk.*.
     return [unit for unit in sorted(UNITS.glob("*")) if "@." not in unit.name] if carries else []
 
 
 def enabled_units_of(package: Package) -> list[str]:
-    """Return the units that a package enables when it is first installed."""
+    """Return the units that a package enables at its first installation."""
     return [unit for unit in units_of(package) if unit not in OFF]
 
 
 def maintainer_scripts(package: Package) -> dict[str, str]:
-    """Return the maintainer scripts of a deb by name; those that would do nothing are left out."""
+    """Return the maintainer scripts of a deb by name, without empty ones."""
     name = package.name
     preinst = (
         [(("install", "upgrade"), f"original={ORIGINAL_DEB}\n{read_script('save-from-1')}")]
         if name in SAVE_BY_DEB
         else []
     )
-    # A trigger comes with the removal of another part, which a full disk must not keep from being removed.
+    # The trigger also follows the removal of another part, which must succeed even on a full disk.
     assemble = "" if package.is_meta else f'{ASSEMBLE_NOW} || [ "$1" = triggered ]\n'
     postinst = [(("configure",), read_script(f"{name}.configure") + _enable(package))]
     if package.is_meta:
@@ -71,7 +71,7 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
     ]
     scripts = {
         "preinst": _script(preinst),
-        # Not for "configure" alone: dpkg's trigger comes with another word.
+        # Not only for "configure": dpkg's trigger passes another word.
         "postinst": _script(postinst, first=assemble),
         "prerm": _script(prerm),
         "postrm": _script(postrm, last=_reload(package)),
@@ -80,10 +80,10 @@ def maintainer_scripts(package: Package) -> dict[str, str]:
 
 
 def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
-    """Return the scriptlets of an rpm by name; rpm hands each the number of installed versions there will be."""
+    """Return the scriptlets of an rpm by name. rpm passes the number of versions installed afterwards."""
     name = package.name
     units = " ".join(units_of(package))
-    # As rpm's %systemd_post and %systemd_preun have it.
+    # Like rpm's %systemd_post and %systemd_preun.
     preset = f"systemctl --no-reload preset {units} >/dev/null 2>&1 || :\n" if units else ""
     disable = f"systemctl --no-reload disable --now {units} >/dev/null 2>&1 || :\n" if units else ""
     if running := " ".join(unit.name for unit in _files_of(package)):
@@ -96,10 +96,10 @@ def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
         "post": _when("$1 -eq 1", preset),
         "preun": _when("$1 -eq 0", read_script(f"{name}.remove") + disable + take),
         "postun": _when("$1 -eq 0", read_script(f"{name}.removed") + read_script(f"{name}.purge")),
-        # rpm unpacks and runs %post package by package; only here all of them are of one version.
+        # rpm unpacks and runs %post package by package, so only here all packages have the same version.
         "posttrans": f"{assemble}{last}{_go_on(package)}" if last else "",
-        # Once, after a transaction that brought parts or removed some. rpm finds only directories then; the file that
-        # is python's name it finds when that is installed.
+        # Runs once, after a transaction that added or removed parts. At that point rpm matches only directories. It
+        # matches python's file name when python is installed.
         f"transfiletriggerin -- /{PARTS}": assemble if package.assembles else "",
         f"transfiletriggerpostun -- /{PARTS}": assemble if package.assembles else "",
         f"filetriggerin -- {interpreter}": assemble if package.assembles else "",
@@ -108,7 +108,7 @@ def rpm_scriptlets(package: Package, interpreter: str) -> dict[str, str]:
 
 
 def _go_on(package: Package) -> str:
-    """Start what is enabled with the files of this version, as debs do."""
+    """Start enabled units with the files of this version, as debs do."""
     if not units_of(package):
         return ""
     restarted = " ".join(enabled_units_of(package))
@@ -134,7 +134,7 @@ def _when(condition: str, text: str) -> str:
 
 
 def _script(cases: Sequence[tuple[Sequence[str], str]], *, first: str = "", last: str = "") -> str:
-    """Return a shell script that does each thing when dpkg calls it with one of the words."""
+    """Return a shell script that runs each text if dpkg calls it with one of the words."""
     lines = [f"case $1 in\n{' | '.join(words)})\n{_indent(text)}    ;;\nesac\n" for words, text in cases if text]
     texts = [text for text in (first, *lines, last) if text]
     return "\n".join(["#!/bin/sh\nset -e\n", *texts]) if texts else ""
@@ -145,9 +145,9 @@ def _indent(text: str) -> str:
 
 
 def _enable(package: Package) -> str:
-    """Enable units at the first installation, and start what is enabled; what an administrator chose stays.
+    """Enable units at the first installation, and start enabled ones; the administrator's choice is kept.
 
-    As dh_installsystemd has it: links stay when a package is removed.
+    Like dh_installsystemd, this keeps links when a package is removed.
     """
     lines = []
     for unit in units_of(package):
@@ -161,16 +161,16 @@ def _enable(package: Package) -> str:
         others = " ".join(unit for unit in units_of(package) if unit in OFF and unit != SOCKET)
         lines.append("if [ -d /run/systemd/system ]; then\n    systemctl daemon-reload >/dev/null || true\n")
         lines.append(f"    deb-systemd-invoke restart {names} >/dev/null || true\n")
-        # It says of each unit that is disabled that it does not start it.
+        # Silent, because it prints a message for each disabled unit.
         lines.append(f"    deb-systemd-invoke start {others} >/dev/null 2>&1 || true\n")
-        # A version without the socket was there in between, and what listens is passed to nobody any more.
+        # A version without the socket was installed in between, and the open socket is no longer passed to a service.
         lines.append(f"    systemctl --quiet is-active {SOCKET} && ! systemctl --quiet is-failed {SERVICE} ||\n")
         lines.append(f"        deb-systemd-invoke restart {SOCKET} >/dev/null 2>&1 || true\nfi\n")
     return "".join(lines)
 
 
 def _stop(package: Package) -> str:
-    # Services of timers, too: one that runs would write its file again after that was removed.
+    # Including services of timers: a running one would write its file again after the file was removed.
     names = " ".join(unit.name for unit in _files_of(package))
     if not names:
         return ""

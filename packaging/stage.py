@@ -29,7 +29,7 @@ from packages import (
 from wheels import build_wheels
 
 HERE = Path(__file__).resolve().parent
-# files/assemble makes a program of it.
+# files/assemble makes a program from this.
 PROGRAM = """import sys
 
 sys.path.insert(0, "@LIBRARY@")
@@ -46,7 +46,7 @@ Copyright 2026 the authors of the container toolkit for AMD GPUs
 
 {INDEPENDENCE}
 """
-# amd_ctk.pages looks there.
+# amd_ctk.pages reads this directory.
 DOCUMENTATION = "usr/share/doc/amd-ctk/docs"
 COMPLETIONS = {"bash": "usr/share/bash-completion/completions", "fish": "usr/share/fish/vendor_completions.d"}
 
@@ -54,7 +54,7 @@ COMPLETIONS = {"bash": "usr/share/bash-completion/completions", "fish": "usr/sha
 def stage_packages(work: Path, *, interpreter: str, zsh_functions: str) -> dict[str, Path]:
     """Stage all packages; return the directory of each.
 
-    `interpreter` is the absolute path of the python they run with, `zsh_functions` where the system's zsh looks.
+    `interpreter` is the absolute path of their python, `zsh_functions` the directory for functions of the system's zsh.
     """
     shutil.rmtree(work, ignore_errors=True)
     wheels = build_wheels(work / "wheels", "wheel") | bundle.download(work / "bundle")
@@ -73,13 +73,13 @@ def stage_packages(work: Path, *, interpreter: str, zsh_functions: str) -> dict[
 
 
 def _stage_modules(package: Package, wheels: dict[str, Path], tree: Path) -> None:
-    """Unpack our wheel and those it brings; their licences go into the copyright file."""
+    """Unpack the package's wheel and its bundled wheels. Their licences go into the copyright file."""
     modules = modules_of(package, tree)
     own = [] if package.is_meta else [package.name]
     for name in [*own, *(name.replace(".", "-") for name in package.bundled)]:
         bundle.unpack(wheels[name], modules)
     taken = {info.name: _take_licences(info) for info in sorted(modules.glob("*.dist-info"))}
-    # Our own is in every system, or at the address that COPYRIGHT names.
+    # The project's own licence is in every system, or at the address in COPYRIGHT.
     own = package.name.replace("-", "_")
     texts = [COPYRIGHT, *(text for name, found in taken.items() if not name.startswith(own) for text in found)]
     _write(tree / f"usr/share/doc/{package.name}/copyright", "\n".join(texts))
@@ -91,14 +91,14 @@ def modules_of(package: Package, tree: Path) -> Path:
 
 
 def _write_build(part: Path) -> None:
-    """Write what files/assemble looks at: which build a part is of, and the sums of its files."""
+    """Write the file that files/assemble checks: the build id of a part, and the sums of its files."""
     files = sorted(path for path in part.rglob("*") if path.is_file())
     sums = [f"{bundle.digest_of(path)}  {path.relative_to(part)}\n" for path in files]
     _write(part / "BUILD", "".join([f"# {build_id()}\n", *sums]))
 
 
 def _take_licences(info: Path) -> list[str]:
-    """Return what the licence files of a distribution say, and remove them."""
+    """Return the texts of a distribution's licence files, and remove the files."""
     name = info.name.removesuffix(".dist-info").replace("-", " ")
     files = sorted(
         path for path in info.rglob("*") if path.name.upper().startswith(("LICEN", "COPYING")) and path.is_file()
@@ -142,7 +142,7 @@ def _stage_documents(trees: dict[str, Path], work: Path, zsh_functions: str) -> 
 
 
 def _stage_pages(tree: Path) -> None:
-    """Add the pages of the documentation, which messages of amd-ctk name by the path that they have here."""
+    """Add the documentation pages. Messages of amd-ctk refer to their paths here."""
     for page in sorted((ROOT / "docs").rglob("*.md")):
         _write(tree / DOCUMENTATION / page.relative_to(ROOT / "docs"), page.read_text(encoding="utf-8"))
 
@@ -167,7 +167,7 @@ def _write_manual(tree: Path, name: str, text: str) -> None:
 
 
 def _settle(tree: Path) -> None:
-    """Give every file the mode and time that do not depend on who builds it and when."""
+    """Give every file a mode and a time that do not depend on the build."""
     for path in sorted([tree, *tree.rglob("*")]):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or _is_program(path, tree) else 0o644)

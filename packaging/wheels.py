@@ -1,4 +1,4 @@
-"""Build wheels and source distributions of the five. Example: python packaging/wheels.py DIRECTORY"""
+"""Build wheels and source distributions of the five distributions. Example: python packaging/wheels.py DIRECTORY"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packages import PACKAGES, ROOT, source_date
 
 
 def build_wheels(directory: Path, *kinds: str) -> dict[str, Path]:
-    """Build these kinds of our distributions, the same bytes from the same commit; return the wheels by name."""
+    """Build these kinds of distributions, with the same bytes from the same commit; return the wheels by name."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source_date())}
     targets = [word for kind in kinds for word in ("-t", kind)]
     wheels = {}

@@ -1,7 +1,7 @@
-"""What runtimes run as a hook: `python -I -S -B hook.py claim|release --import-from DIR[:DIR] [--host-root DIR]`.
+"""Hook of runtimes: `python -I -S -B hook.py claim|release --import-from DIR[:DIR] [--host-root DIR]`.
 
-CDI specs on disk and the config.json of running containers name this file: it must not move, and it has no version. It
-goes on with the toolkit that serves now, and looks once which one that is.
+CDI specs on disk and the config.json of running containers name this file. So it must not move, and has no version. It
+looks up the current version of the toolkit once and runs its code.
 """
 
 import gc
@@ -9,13 +9,13 @@ import posix
 import sys
 
 if __name__ == "__main__":
-    # A hook ends before there can be much garbage; looking for it takes a fifteenth of what a bare Python takes.
+    # A hook ends before there is much garbage. Collecting it takes a fifteenth of a bare Python's run time.
     gc.disable()
     library = "/usr/lib/amd-container-toolkit"
     sys.path.insert(0, f"{library}/{posix.readlink(f'{library}/current')}/python")
 
     from amd_gpu_tracker.hook_program import main
 
-    # Nothing is left to write, and a container waits: at its end Python goes through all modules once more, which takes
-    # a sixth of what a bare Python takes.
+    # Nothing is left to write, and a container waits. Python's normal exit visits all modules again, which takes a
+    # sixth of a bare Python's run time.
     posix._exit(main(sys.argv[1:]))

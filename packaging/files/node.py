@@ -1,7 +1,7 @@
 """Put the toolkit of this container onto the host whose root is mounted at /host, or remove it from there.
 
-install   copies the toolkit to /opt/amd-container-toolkit of the host, configures engines, writes the CDI spec
-remove    undoes that, and leaves nothing
+install   copies the toolkit to /opt/amd-container-toolkit of the host, configures engines, writes the CDI spec remove
+undoes that, and leaves nothing
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-# The entry point reads no site directories; what the toolkit brings is beside this file.
+# The entry point reads no site directories. The toolkit's packages are beside this file.
 sys.path.append(f"{Path(__file__).parent}/current/python")
 
 import typer
@@ -26,18 +26,18 @@ import typer
 HOST = Path("/host")
 PREFIX = Path("/opt/amd-container-toolkit")
 AMD_CTK = PREFIX / "bin/amd-ctk"
-# What the toolkit keeps on a host; engines' files are amd-ctk's to undo.
+# The toolkit's state on a host. amd-ctk itself undoes changes in engines' files.
 STATE = ("etc/amd-container-toolkit", "var/lib/amd-container-toolkit", "run/amd-container-toolkit")
 LOGS = "amd-container-runtime.log*"
 COPIES = "*.before-amd-ctk"
 ENGINE_DIRECTORIES = ("etc/docker", "etc/containers", "etc/containerd", "etc/crio", "etc/slurm")
-# systemctl does nothing in a chroot unless it is told that the host is meant.
+# In a chroot, systemctl does nothing without SYSTEMD_IGNORE_CHROOT.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
     "SYSTEMD_IGNORE_CHROOT": "1",
 }
-# Of renameat2: two names change places at once, so that there is no moment without a runtime.
+# For renameat2: exchange two names atomically, so that the runtime is never missing.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
@@ -50,7 +50,7 @@ app = typer.Typer(
 
 
 class Engine(str, Enum):
-    """What `amd-ctk runtime configure` configures."""
+    """The engines of `amd-ctk runtime configure`."""
 
     DOCKER = "docker"
     PODMAN = "podman"
@@ -82,7 +82,7 @@ def run_remove() -> None:
 
 
 def require_host() -> None:
-    """Exit where no host is there to work on: the directory in the image is empty."""
+    """Exit if no host is mounted, in which case the directory of the image is empty."""
     if not any(HOST.iterdir()):
         sys.exit(
             "amd-container-toolkit: the host's root is not mounted at /host (start the container with --volume=/:/host)"
@@ -90,7 +90,7 @@ def require_host() -> None:
 
 
 def pack() -> int:
-    """Return a file in memory with the toolkit of this container; it stays open in another root."""
+    """Return a file in memory with the toolkit of this container, which stays open after a change of root."""
     memory = os.memfd_create("toolkit")
     with os.fdopen(memory, "wb", closefd=False) as file, tarfile.open(fileobj=file, mode="w|") as archive:
         archive.add(PREFIX, arcname=PREFIX.name)
@@ -98,29 +98,29 @@ def pack() -> int:
 
 
 def install(archive: int, engines: list[str], *, restarts: bool, watches: bool) -> int:
-    """Put the toolkit in its place, or in the place of another version, and configure what is asked for."""
+    """Install the toolkit or replace another version, and configure the requested engines."""
     os.chdir("/")
     PREFIX.parent.mkdir(parents=True, exist_ok=True)
     replace(archive)
     for engine in engines:
         if code := amd_ctk("runtime", "configure", f"--runtime={engine}", *(["--restart"] if restarts else [])):
             return code
-    # A host whose driver comes later gets its spec with the next call, or by --watch.
+    # If the driver comes later, the next call or --watch writes the spec.
     amd_ctk("cdi", "generate")
     return watch() if watches else 0
 
 
 def replace(archive: int) -> None:
-    """Unpack beside the place, then change places."""
+    """Unpack beside the installed version, then exchange the two."""
     directory = os.open(PREFIX.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Two containers may do this at once; the lock is gone with the descriptor.
+        # Two containers may do this at once. Closing the descriptor releases the lock.
         fcntl.flock(directory, fcntl.LOCK_EX)
         beside = PREFIX.with_name(f".{PREFIX.name}.new")
         shutil.rmtree(beside, ignore_errors=True)
         os.lseek(archive, 0, os.SEEK_SET)
         with os.fdopen(archive, "rb") as file, tarfile.open(fileobj=file, mode="r|") as members:
-            # Packed by this very process from its own image.
+            # This process packed it from its own image.
             members.extractall(beside)  # noqa: S202
         exchange(beside / PREFIX.name, PREFIX)
         shutil.rmtree(beside)
@@ -129,7 +129,7 @@ def replace(archive: int) -> None:
 
 
 def exchange(new: Path, old: Path) -> None:
-    """Let two directories change places; where the file system cannot, one after the other."""
+    """Exchange two directories; if the file system cannot, rename one after the other."""
     if not old.exists():
         new.rename(old)
         return
@@ -143,7 +143,7 @@ def exchange(new: Path, old: Path) -> None:
 def watch() -> int:
     """Keep the CDI spec up to date until the container is stopped."""
     process = subprocess.Popen([AMD_CTK, "cdi", "watch"], env=ENVIRONMENT)
-    # The first process of a container is sent no signal that it does not ask for.
+    # The first process of a container receives only signals for which it has handlers.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.terminate())
     code = process.wait()
@@ -151,7 +151,7 @@ def watch() -> int:
 
 
 def remove() -> int:
-    """Undo what was configured, and remove every file of the toolkit."""
+    """Undo the configuration of engines, and remove every file of the toolkit."""
     os.chdir("/")
     if not PREFIX.exists():
         print(f"{PREFIX} does not exist: nothing to remove")
@@ -168,7 +168,7 @@ def remove() -> int:
 
 
 def amd_ctk(*words: str) -> int:
-    """Run the amd-ctk that is on the host, as a user of the host would; return its exit code."""
+    """Run the amd-ctk that is installed on the host, in the host's environment; return its exit code."""
     return subprocess.run([AMD_CTK, *words], env=ENVIRONMENT, check=False).returncode
 
 
