@@ -22,8 +22,7 @@ class Container(Value):
     environment: tuple[str, ...] = ()
     # The variables of the image, as far as they are known.
     image_environment: tuple[str, ...] = ()
-    # For Podman: variables of the image that are left out, whether all are, and the caller's variables that are passed
-    # on.
+    # For Podman: variables of the image that are left out, whether all are, and those of the caller that are passed on.
     unset: tuple[str, ...] = ()
     unset_all: bool = False
     host_environment: tuple[str, ...] = ()

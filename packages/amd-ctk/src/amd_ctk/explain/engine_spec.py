@@ -40,9 +40,9 @@ ACCESS = ("fileMode", "uid", "gid")
 RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
 # Podman also takes a major number alone, and any letters or none.
 PODMAN_RULE = re.compile(r"([acb]) ([0-9]+|\*)(?::([0-9]+|\*))? ([rwm]*)")
-# The digits of a user or group id.
+# The most digits of a user or group id.
 LONGEST_ID = 10
-# The digits of a device number.
+# The most digits of a device number.
 LONGEST_NUMBER = 20
 
 

@@ -18,7 +18,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# Podman's configuration files, the strongest last.
+# Podman's configuration files, in increasing priority.
 CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 # Below a user's own settings, which root may read too.
@@ -113,7 +113,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
 
 
 def podman_files(host: Host, own_settings: str) -> list[str]:
-    """Return Podman's configuration files, the strongest last; `own_settings` is "" if root runs Podman."""
+    """Return Podman's configuration files, in increasing priority; `own_settings` is "" if root runs Podman."""
     files = [*CONTAINERS_CONF, *_drop_ins(host, CONTAINERS_CONF_D)]
     if not own_settings:
         return files

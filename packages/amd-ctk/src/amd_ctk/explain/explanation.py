@@ -81,8 +81,7 @@ def explain_spec(
 ) -> Explanation:
     """Return what the runtime would do with a container of this spec; SettingsError, SpecError.
 
-    `container` is the description of which an engine made the spec, if known. `container_id` and `root` are those of a
-    running container.
+    `container` is what an engine made the spec from, if known. `container_id` and `root` are of a running container.
     """
     plan = preview_start(spec, host, read_settings(host), container_id=container_id, root=root)
     return _explain(plan, spec, host, container)

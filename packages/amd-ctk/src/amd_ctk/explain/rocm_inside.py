@@ -64,7 +64,7 @@ def mode_allows(node: NodeAccess, user: ProcessUser) -> bool:
 
 
 def closed_words(node: NodeAccess, user: ProcessUser) -> str:
-    """Return that a user may not open a node, with the node's mode and owner."""
+    """Return a clause that a user may not open a node, with the node's mode and owner."""
     groups = " ".join(map(str, dict.fromkeys((user.gid, *user.groups))))
     return f"user {user.uid} with groups {groups} may not open {node.with_owner}"
 

@@ -34,7 +34,7 @@ from amd_ctk.explain.run_options import (
 from amdgpu_discovery.errors import ToolkitError
 
 ENGINES = ("docker", "podman", "nerdctl")
-# Options with several values in one word for Podman.
+# Options whose value Podman splits at commas.
 SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
 OTHERS = "container:.+"
 # The values that an engine takes, and its reason for refusing any other.
@@ -120,7 +120,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
         groups=tuple(options.get("group-add", [])),
         user_namespace=_user_namespace(options),
         host_namespaces=tuple(_find_shared(options)),
-        # A directory has no variables.
+        # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
@@ -145,7 +145,7 @@ def _split_command(engine: str, words: Sequence[str]) -> tuple[Sequence[str], Se
 
 
 def _separate(options: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return the options with those values split at commas that are several values for Podman."""
+    """Return the options, with the values of those in SEPARATED split at commas."""
     return {
         name: [one for value in values for one in split_values(value, name)] if name in SEPARATED else values
         for name, values in options.items()

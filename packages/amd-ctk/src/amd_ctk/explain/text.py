@@ -92,8 +92,7 @@ def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
 def _names_inside(gpu: GpuLocation, plan: Plan) -> str:
     """Return the nodes of a GPU under their names in the container, "no node" if only a rule gives it."""
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
-    # A privileged container also has nodes that the runtime made for user namespaces. Those below /dev/dri come last,
-    # so they count.
+    # A privileged container also has nodes that the runtime made for user namespaces; those below /dev/dri count.
     drm = sorted((device for device in devices if device.get("major") == DRM_MAJOR), key=_is_below_dri)
     listed = {device.get("minor"): device.get("path") for device in drm}
     # For a user namespace, the runtime binds the nodes, and the spec does not list them.

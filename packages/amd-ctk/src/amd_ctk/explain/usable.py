@@ -109,7 +109,7 @@ def _may_use(device: dict[str, Any], spec: dict[str, Any]) -> bool:
 
 def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: Plan) -> list[NodeAccess]:
     """Return the nodes that their mode closes to the container's user."""
-    # The caller's groups are unknown. crun makes nodes by the numbers of a user namespace.
+    # The caller's groups are unknown. crun gives nodes the spec's mode and owner, in the numbers of a user namespace.
     if KEEP_GROUPS in container.groups:
         return []
     nodes = [

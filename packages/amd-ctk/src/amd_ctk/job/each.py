@@ -106,7 +106,7 @@ class _Jobs:
     def __enter__(self) -> _Jobs:
         self._before = {number: signal.getsignal(number) for number in HANDLED}
         for number in ENDING:
-            # A caller that uses nohup means the jobs.
+            # A signal that the caller ignores, as nohup does, stays ignored for the jobs.
             if self._before[number] != signal.SIG_IGN:
                 signal.signal(number, self._end_all)
         signal.signal(signal.SIGTSTP, self._stop_all)
@@ -152,7 +152,7 @@ class _Jobs:
             os._exit(error.exit_code)
         except BaseException:
             sys.excepthook(*sys.exc_info())
-        # The callers on this stack belong to the other process.
+        # The rest of the stack belongs to the parent process.
         os._exit(1)
 
     def _write_to_log(self, line: int) -> None:

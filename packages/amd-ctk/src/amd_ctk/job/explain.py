@@ -1,4 +1,4 @@
-"""What `amd-ctk run` would do now: start the command with which GPUs, wait for what, or refuse it why."""
+"""Preview of `amd-ctk run`: the GPUs that the command would get, what it would wait for, or why it is refused."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def run_job(host: Host, job: PlannedJob) -> None:
 
 
 def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, str]) -> EngineOptions | None:
-    """Return what an engine lacks to give its container the GPUs, before any GPU is reserved; NoGpusByEngine."""
+    """Return the options that an engine's command lacks to get the GPUs; call this before reserving. NoGpusByEngine."""
     if find_run(job.words) is None or asks_for_nothing(job.request):
         return None
     # The parser of engines' words is a third of the imports of this program.
@@ -106,7 +106,7 @@ def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, s
 
 
 def _request_of(gpus: str | None, count: int | None) -> str:
-    """Return the request of the options; print that a number alone is the number of a GPU, unlike in Docker."""
+    """Return the request of the options; warn that a lone number is the number of a GPU, unlike in Docker."""
     if gpus is None:
         return ONE_FREE_GPU if count is None else f"auto:{count}"
     if count is not None:

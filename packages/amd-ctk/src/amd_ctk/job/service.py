@@ -1,4 +1,4 @@
-"""Ask the service that gives out GPUs for some, or reserve them directly if there is no service."""
+"""Get GPUs from the service that gives them out, or reserve them directly if there is no service."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
-# These mean that one of several directories does not have the program.
+# Errors for a directory of PATH that does not contain the program.
 NOT_THERE = (FileNotFoundError, NotADirectoryError)
 SYSTEMD_RUN = "systemd-run"
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
@@ -63,7 +63,7 @@ class CommandNotFound(CannotRun):
 
 
 def require_command(words: Sequence[str], wait: str | None) -> None:
-    """Raise if waiting for GPUs would be in vain: there is no program, or the time to `wait` is in its place."""
+    """Raise if waiting for GPUs would be in vain: the program is missing, or the time to `wait` is in its place."""
     program = words[0]
     try:
         require_program(program)
@@ -152,7 +152,7 @@ class PlannedJob(Value):
 
 
 def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
-    """Return a command's words, for `docker run` and the like with those that pass on the GPUs, and with `options`."""
+    """Return a command's words; those of `docker run` and the like also pass on the GPUs, and get `options`."""
     position = find_run(words)
     if position is None:
         return list(words)

@@ -22,7 +22,7 @@ class AccessRefused(ToolkitError):
 
 
 class Obstacle(Value):
-    """What prevents this: the `problem`, and the `command` that solves it, or `advice` if no command does."""
+    """An obstacle to this: the `problem`, and the `command` that solves it, or `advice` if no command does."""
 
     problem: str
     command: str = ""
@@ -30,12 +30,12 @@ class Obstacle(Value):
 
     @property
     def hint(self) -> str:
-        """Return what to do before turning it on."""
+        """Return what to do before reserved access is turned on."""
         return f"first run '{self.fix}'" if self.command else self.advice
 
     @property
     def fix(self) -> str:
-        """Return what to do if it is already on."""
+        """Return what to do if reserved access is already on."""
         return f"sudo {self.command}" if self.command else self.advice
 
 

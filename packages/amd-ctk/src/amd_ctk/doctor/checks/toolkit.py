@@ -9,7 +9,7 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
 from amd_device_spec.settings import CONFIG_FILE
 
-# The limit for one line of a shell.
+# The most commands in one line of a shell.
 MOST_FIXES = 8
 # By a part of the path of a bundle, the command of the engine that makes such paths.
 RESTARTS = {

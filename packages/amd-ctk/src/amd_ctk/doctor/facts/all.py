@@ -32,7 +32,7 @@ from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# A container has at least this long if an engine has used up the time; it answers in a tenth of that.
+# A container gets at least this long to answer if engines have used up the time. It needs a tenth of that.
 LEAST_SECONDS = 0.3
 # The length of a whole container id, and of the part that engines show.
 WHOLE_ID = 64

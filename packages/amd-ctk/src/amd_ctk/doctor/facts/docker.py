@@ -92,7 +92,7 @@ class DockerFacts(Value):
     # Programs in daemon.json that are missing, and those that cannot be executed.
     missing_programs: tuple[str, ...] = ()
     closed_programs: tuple[str, ...] = ()
-    # Why dockerd rejects daemon.json, and a default runtime that is defined nowhere; "" if not so.
+    # Why dockerd rejects daemon.json, and a default runtime that is defined nowhere; "" if there is no such problem.
     file_refusal: str = ""
     undefined_runtime: str = ""
     # The version of this user's `docker compose`, () if there is none.
@@ -191,7 +191,7 @@ def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _read_file(host: Host) -> DockerFacts:
-    """Return what the daemon.json of root's daemon says, whether dockerd accepts it, and what its command line adds."""
+    """Return what root's daemon.json says, whether dockerd accepts it, and conflicts with the daemon's command line."""
 
     def judge(document: Document) -> DockerFacts:
         options = read_command_line(host, f"{DOCKER.service}.service")

@@ -27,7 +27,7 @@ STORAGE = "containers"
 
 
 class EngineFileFacts(Value):
-    """The files of one engine; `broken_file` and `problem` are of the first file that has a problem."""
+    """The files of one engine; `broken_file` is the first with a problem, and `problem` describes it."""
 
     broken_file: str = ""
     problem: str = ""
@@ -39,7 +39,7 @@ class EngineFileFacts(Value):
 
 
 class EngineFiles:
-    """The readable files of an engine, the strongest last; problems of the others are a fact too."""
+    """The readable files of an engine, in increasing priority; problems of the others are a fact too."""
 
     def __init__(self, host: Host, engine: Engine, paths: Iterable[str]) -> None:
         self._engine = engine
@@ -69,7 +69,7 @@ class EngineFiles:
         return self._broken.replace(runtimes=tuple(ours), missing_program=missing, default_runtime=default)
 
     def last(self, key: KeyPath) -> object:
-        """Return the value of a key in the strongest file that sets it, ABSENT if none does."""
+        """Return the value of a key in the file of highest priority that sets it, ABSENT if none does."""
         found: object = ABSENT
         for document in self._documents:
             with suppress(DocumentError):

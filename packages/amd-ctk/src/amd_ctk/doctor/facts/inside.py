@@ -116,7 +116,7 @@ class InsideFacts(Value):
 def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float) -> InsideFacts:
     """Look at a container from inside; NoContainer if not found. This forks: call it while there are no threads.
 
-    `engines` holds what they answered about the name. Looking inside takes at most `seconds`.
+    `engines` holds their answers about the name. Looking inside takes at most `seconds`.
     """
     deadline = time.monotonic() + seconds
     found = find_first_process(host, name, engines)

@@ -98,7 +98,7 @@ def _read_secure_boot(host: Host) -> bool | None:
 
 
 def _boolean(host: Host, name: str) -> bool:
-    # The file contains "current pending".
+    # The file contains two values: "current pending".
     return host.read_attribute(f"{SELINUX}/booleans/{name}").startswith("1")
 
 
@@ -116,7 +116,7 @@ class PackageFacts(Value):
 
 
 def read_packages(host: Host) -> PackageFacts:
-    """Return what dpkg and apt know, nothing on a host without dpkg, and which of our packages are of other builds."""
+    """Return what dpkg and apt know, nothing without dpkg, and which of the toolkit's packages are of other builds."""
     states = dict(_states(host.read_attribute(STATUS)))
     broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
     return PackageFacts(

@@ -31,7 +31,7 @@ from amdgpu_discovery.value import Value
 
 SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
-# The containers to name for one GPU.
+# The most containers to name for one GPU.
 MOST_NAMES = 3
 
 

@@ -55,8 +55,7 @@ MOST_CACHES = 1000
 def look_at_files(own_files: int, *, home: str, start: float) -> dict[str, Any]:
     """Return what this process's root directory has of ROCm; MOST_TARGETS + 1 targets stand for any larger number.
 
-    `own_files` is the result of `open_own_files`, `home` the home directory of the container's user, and `start` the
-    time at which the container started, in seconds since 1970.
+    `own_files` is from `open_own_files`, `home` is that of the container's user, and `start` is the container's start.
     """
     return {
         "rocm_version": _read_version(own_files),
