@@ -1,1 +1,1 @@
-"""What was used, and by whom: reading what `records.history` wrote, and the looks that add how busy GPUs were."""
+"""Past use of GPUs: reading the lines of `records.history`, and sampling how busy GPUs are."""

@@ -1,6 +1,6 @@
 """The reservations that a restart of the machine ended, for as long as they would have lasted.
 
-The history tells of them after a restart, and only root and some users may read that; so they are noted in `/run`.
+The history has them after a restart, but only root and some users may read it. So they are also noted in `/run`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
 
 KEPT_IN = "ended-by-restart.json"
-# Of 64 KiB at most, as of every file that is read here.
+# The file is read only up to 64 KiB.
 MOST = 200
 
 
 class Ended(Value):
-    """A reservation by hand: its id, whose it was, and when it would have ended, in seconds since 1970 (UTC)."""
+    """A reservation by hand: its id, its owner, and when it would have ended, in seconds since 1970 (UTC)."""
 
     job: str
     person: int
@@ -40,12 +40,12 @@ class Ended(Value):
 
 
 def ended_path(state: State) -> str:
-    """Return where they are noted; the service makes the file in each boot."""
+    """Return the path of the notes; the service makes this file in each boot."""
     return f"{state.run_directory}/{KEPT_IN}"
 
 
 def parse_ended(line: bytes) -> Ended | None:
-    """Return the reservation by hand of a line that the history began; None for anything else."""
+    """Return the reservation by hand from a line that the history began; None for anything else."""
     try:
         return _made(loads(line), "id")
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
@@ -53,7 +53,7 @@ def parse_ended(line: bytes) -> Ended | None:
 
 
 def read_ended(state: State) -> list[Ended]:
-    """Return the reservations that a restart ended and that would last still."""
+    """Return the reservations that a restart ended and that would still last."""
     now = time.time()
     try:
         found = [_made(fields, "job") for fields in loads(read_plain_file(ended_path(state))[0])]
@@ -63,7 +63,7 @@ def read_ended(state: State) -> list[Ended]:
 
 
 def note_ended(state: State, more: Iterable[Ended]) -> None:
-    """Note the reservations that a restart ended, beside those that are noted; on a full disk nothing is."""
+    """Add reservations that a restart ended to the notes. On a full disk, nothing changes."""
     from contextlib import suppress
 
     noted = [*read_ended(state), *more][-MOST:]

@@ -27,7 +27,7 @@ class HistoryError(ToolkitError):
 
 
 def stop_history(state: State) -> None:
-    """Record nothing any more; what was recorded stays."""
+    """Stop recording; earlier records stay."""
     directory = f"{state.history_directory}/open"
     try:
         for name in _names(directory):
@@ -39,14 +39,14 @@ def stop_history(state: State) -> None:
         raise needs_root() from error
     except OSError as error:
         raise FileError(f"{directory} cannot be removed: {reason(error)}") from error
-    # What is not to be recorded does not fail.
+    # A history that is turned off has no failure.
     forget_failure(state.run_directory, HISTORY)
 
 
 def settle(book: Book) -> None:
-    """Write the line of every reservation that has no lease any more: its end was cut off, or the power went.
+    """Write the line of every reservation without a lease: its release was interrupted, or the machine restarted.
 
-    Those that a restart of the machine ended are noted for their owners.
+    Those that a restart ended are noted for their owners.
     """
     state, boot_id = book.state, book.processes.boot_id
     ended: list[Ended] = []
@@ -65,9 +65,9 @@ def settle(book: Book) -> None:
 
 
 def read_history(state: State, *, since: float, until: float) -> Iterator[Used | None]:
-    """Yield the reservations that overlap a time, in no order, and None for each line that cannot be read.
+    """Yield the reservations that overlap a time span, unsorted, and None for each line that cannot be read.
 
-    Times are in seconds since 1970 (UTC). HistoryError where the caller may not read them.
+    Times are in seconds since 1970 (UTC). HistoryError if the caller may not read them.
     """
     for used in _read_all(state):
         if used is None or (used.since < until and used.since + used.seconds >= since):
@@ -102,7 +102,7 @@ def _read_month(path: str) -> Iterator[Used | None]:
 
 
 def _whole(begun: bytes) -> bytes:
-    """Return the line of a reservation that runs, as JSON."""
+    """Return the line of a running reservation as JSON."""
     return begun.partition(b"\n")[2].rstrip() + b"}"
 
 

@@ -1,4 +1,4 @@
-"""The look that a timer takes: how busy the GPUs of each running reservation are, and how much memory it has."""
+"""The look that a timer takes: how busy the GPUs of each running reservation are, and how much memory it uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_TEXT = 256
 
 
 def add_look(book: Book, usage: Usage) -> None:
-    """Add what was seen to every running reservation; what cannot be written is noted."""
+    """Add a look to every running reservation, or note the failure."""
     users = _users_by_id(usage.gpus)
     with book.locked():
         for path in book.state.lease_paths():
@@ -37,7 +37,7 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
 
 
 def _parse(before: str) -> Look | None:
-    """Return what earlier looks came to; None for the first, and where that cannot be read."""
+    """Return the sums of earlier looks; None if there are none, or if they cannot be read."""
     try:
         return parse_look(loads(f'{{"last":{before}}}'.encode())) if before else None
     except (RecursionError, ValueError):
@@ -47,7 +47,7 @@ def _parse(before: str) -> Look | None:
 def _next_look(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
     busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
     name = next((user.name for user in users if user.name), "")
-    # The image is the same as long as the container lives.
+    # The image stays the same as long as the container is alive.
     sums = before or Look(
         last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_TEXT]
     )
@@ -64,7 +64,7 @@ def _users_by_id(gpus: Iterable[GpuUsage]) -> dict[str, list[GpuUser]]:
     found: dict[str, list[GpuUser]] = {}
     for gpu in gpus:
         for user in gpu.users:
-            # Containers of users have leases of their own, which are not written down.
+            # Containers of users have their own leases, which are not recorded.
             if user.container_id and user.user is None:
                 found.setdefault(user.container_id, []).append(user)
     return found

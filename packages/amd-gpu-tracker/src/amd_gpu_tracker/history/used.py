@@ -1,4 +1,4 @@
-"""A reservation as the history has it: one that ended, or one that runs."""
+"""A reservation in the history, which has ended or is running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST = 100 * 366 * 24 * 3600.0
 LATEST = 253402300799.0
 LARGEST_AMOUNT = 1 << 63
 RUNNING = "running"
-# What a field of a line that was written here looks like; a number of fewer digits than the largest that is one.
+# The form of each field in lines that this version writes. Numbers have fewer digits than the largest that is allowed.
 _TEXT = r"[ !#-\[\]-~]*"
 _TEXTS = rf'\[(?:"{_TEXT}"(?:,"{_TEXT}"){{0,{MOST_GPUS - 1}}})?\]'
 _SECONDS = r"(?:0|[1-9][0-9]{0,10})(?:\.[0-9]{1,9})?"
@@ -25,7 +25,7 @@ _WHOLE = r"(?:0|[1-9][0-9]{0,17})"
 
 
 class Used(Value):
-    """A reservation: who had which GPUs, from when on and for how long.
+    """A reservation: who had which GPUs, since when and for how long.
 
     Attributes:
         container_id: Id of the container, or name of the reservation.
@@ -37,8 +37,8 @@ class Used(Value):
         part_of: Name of the reservation whose GPUs it was given, which counts for both; "" for none.
         busy: Mean share of the time for which its GPUs were at work, 0 to 1; None if that was never read.
         peak_bytes: The most memory that it was seen to use; None if that was never read.
-        name: Name of the container; "" where that is not known.
-        image: Image of the container; "" where that is not known.
+        name: Name of the container; "" if unknown.
+        image: Image of the container; "" if unknown.
     """
 
     container_id: str
@@ -55,17 +55,17 @@ class Used(Value):
 
     @property
     def gpu_seconds(self) -> float:
-        """Return for how long it had how many GPUs; 0 for a part of another reservation, which counts itself."""
+        """Return its GPUs times seconds; 0 for a part of another reservation, which counts instead."""
         return 0.0 if self.part_of else self.seconds * len(self.gpus)
 
     @property
     def is_certain(self) -> bool:
-        """Return whether it is known when it ended: the power did not go, and it was not found over later."""
+        """Return whether its end is known exactly: it was neither found later nor caused by a loss of power."""
         return self.how not in (FOUND, POWER)
 
 
 class Look(Value):
-    """What was seen of a running reservation so far: the sums that its line gets."""
+    """The looks at a running reservation so far: the sums for its line."""
 
     # In seconds since boot.
     last: float
@@ -76,12 +76,12 @@ class Look(Value):
     image: str = ""
 
     def as_text(self) -> str:
-        """Return what goes behind the line that `records.history` began."""
+        """Return the text to append to the line that `records.history` began."""
         return f",{dumps(self.as_dict()).decode()[1:-1]}"
 
 
 class _Line(Value):
-    """What a line says beside what was seen of the reservation."""
+    """The fields of a line, without those of looks."""
 
     version: int
     id: str
@@ -96,7 +96,7 @@ class _Line(Value):
 
 
 def parse_look(fields: dict[str, Any]) -> Look:
-    """Return what earlier looks came to, as the fields of a line say; ValueError."""
+    """Return the sums of earlier looks from the fields of a line; ValueError."""
     look = Look.from_json(fields)
     _require_within(LATEST, look.last)
     _require_within(LARGEST_AMOUNT, look.looks, look.busy_sum, look.peak_bytes)
@@ -104,9 +104,9 @@ def parse_look(fields: dict[str, Any]) -> Look:
 
 
 def parse_line(line: bytes, *, end: float | None = None) -> Used:
-    """Return what a line of the history says; ValueError if it is not one of ours.
+    """Parse a line of the history; ValueError if this toolkit did not write it.
 
-    A line without an end is that of a reservation that runs, until `end` in seconds since boot.
+    A line without an end belongs to a running reservation; it counts until `end`, in seconds since boot.
     """
     try:
         return _parse({"end": end, **loads(line)})
@@ -115,7 +115,7 @@ def parse_line(line: bytes, *, end: float | None = None) -> Used:
 
 
 def parse_if_sound(line: bytes, *, end: float | None = None) -> Used | None:
-    """Return what `parse_line` does, None for a line that it refuses, and for one that is too long."""
+    """Return the result of `parse_line`, None for a line that it refuses or that is too long."""
     try:
         return parse_line(line, end=end) if len(line) <= LONGEST_LINE else None
     except ValueError:
@@ -123,18 +123,18 @@ def parse_if_sound(line: bytes, *, end: float | None = None) -> Used | None:
 
 
 def parse_lines(lines: bytes) -> Iterator[Used | None]:
-    """Yield what each line says that is not empty, None for one that `parse_line` refuses.
+    """Yield the result of `parse_line` for each line that is not empty, None for one that it refuses.
 
-    Lines as they are written here are read in two thirds of the time that JSON takes: a history has a million of them.
+    Lines in the form that this version writes take two thirds of the time of JSON: a history has a million of them.
     """
-    # Bytes as they are: the pattern takes ASCII alone.
+    # One character per byte: the pattern accepts only ASCII.
     for groups in _pattern().findall(lines.decode("latin-1")):
         yield parse_if_sound(groups[-1].encode("latin-1")) if groups[-1] else _from_groups(groups)
 
 
 @functools.cache
 def _pattern() -> re.Pattern[str]:
-    """Return what finds the fields of a line that was written here and has an end, or else the line."""
+    """Return the pattern for the fields of a line with an end, as this version writes it, or else for any line."""
     begun = (
         rf'"version":{VERSION},"boot_id":"{_TEXT}","start":({_SECONDS}),"id":"({_TEXT})","root":"{_TEXT}",'
         rf'"since":({_SECONDS}),"ways":{_TEXTS},"person":(null|0|[1-9][0-9]{{0,8}}),"vram_mb":{_WHOLE},'
@@ -166,7 +166,7 @@ def _from_groups(groups: tuple[str, ...]) -> Used:
     )
 
 
-# There are as many as GPUs that are given together.
+# There are as many as sets of GPUs that are given together.
 @functools.lru_cache(maxsize=1024)
 def _split(texts: str) -> tuple[str, ...]:
     return tuple(texts[2:-2].split('","')) if texts != "[]" else ()

@@ -1,9 +1,9 @@
-"""Are there processes in a container's cgroup?
+"""Find out whether a container's cgroup has processes.
 
-Needed only for containers without a pid namespace of their own (`docker run --pid host`): the kernel ends the
-processes of all others together with their init. Paths as runc makes them from `linux.cgroupsPath`. Where a path that
-does not begin with `/` is depends on the runtime (runc: below its own cgroup on v1, beside it on v2; crun: at the top),
-on the cgroup driver and on a user's systemd, so such a cgroup is looked for by its name.
+This matters only for containers without their own pid namespace (`docker run --pid host`): for all others, the kernel
+ends the processes together with the init. Paths are made as runc makes them from `linux.cgroupsPath`. The place of a
+path that does not begin with `/` depends on the runtime (runc: below its own cgroup on v1, beside it on v2; crun: at
+the top), on the cgroup driver and on a user's systemd. So such a cgroup is searched by name.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Of this machine also where the host is simulated, as /proc is.
+# Always of this machine, even if the host is simulated, because /proc is too.
 CGROUPS = "/sys/fs/cgroup"
 
 
-# What systemd is given as the parent of a rootless container means a slice of that user's own systemd.
+# As the parent of a rootless container, systemd takes this for a slice of the user's own systemd.
 USER_SLICE = "user.slice"
 
 
@@ -34,22 +34,22 @@ def has_processes(cgroups_path: str, *, root: str = CGROUPS) -> bool:
 
 
 def expand(cgroups_path: str) -> str:
-    """Return where a cgroup is in its hierarchy: `/docker/ID` as it stands, systemd's `SLICE:PREFIX:NAME` as a unit."""
+    """Return the path of a cgroup: `/docker/ID` unchanged, systemd's `SLICE:PREFIX:NAME` as that of a unit."""
     slice_name, is_systemd, unit = cgroups_path.partition(":")
     if not is_systemd:
-        # As runc does: `..` leads no further than to the top.
+        # As runc does: `..` cannot leave the top.
         return os.path.normpath(f"/{cgroups_path.strip('/')}")
     return f"{_expand_slice(slice_name or 'system.slice')}/{_unit_name(unit)}"
 
 
 def last_name(cgroups_path: str) -> str:
-    """Return the name of a cgroup without where it is, "" for the top of the hierarchy."""
+    """Return the name of a cgroup without its path, "" for the top of the hierarchy."""
     _, is_systemd, unit = cgroups_path.partition(":")
     return _unit_name(unit) if is_systemd else os.path.basename(expand(cgroups_path))
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the names in a directory, [] where it cannot be listed."""
+    """Return the names in a directory, [] if it cannot be listed."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -70,7 +70,7 @@ def _expand_slice(name: str) -> str:
 
 
 def _find_by_name(path: str, root: str) -> Iterator[str]:
-    """Return the cgroups, wherever they are, that are called as a path ends, or as the systemd driver calls those."""
+    """Yield all cgroups with the last name of a path, or with the name that the systemd driver makes of it."""
     name = path.rpartition("/")[2]
     for directory, names, _ in os.walk(root):
         yield from (f"{directory}/{found}" for found in names if found == name or found.endswith(f"-{name}.scope"))

@@ -1,4 +1,4 @@
-"""The names that engines give to containers, read where they keep them; for root, and only as far as that goes."""
+"""The names that engines give to containers, read from the engines' files, as root and as far as possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.lease import Lease
 
     class Container(Protocol):
-        """A container whose name is looked for."""
+        """A container whose name is wanted."""
 
         @property
         def container_id(self) -> str:
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 
         @property
         def user(self) -> int | None:
-            """Return the uid of whose rootless container it is, None for root."""
+            """Return the uid of a rootless container's user, None for root."""
 
 
-# Of containerd's CRI plugin, of nerdctl.
+# Of containerd's CRI plugin, and of nerdctl.
 NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "nerdctl/name")
 # Of containerd's CRI plugin.
 IMAGE_ANNOTATION = "io.kubernetes.cri.image-name"
-# What Podman calls its lists of containers; `--rm` ones stand in the second.
+# Podman's lists of containers; those started with `--rm` are in the second.
 PODMAN_LISTS = ("containers.json", "volatile-containers.json")
-# Of root's containers: a list of very many. Of a user's: all that is read for the names of that user's containers.
+# Limits: for a file about root's containers, which may list very many; for a file of a user; and for all files that are
+# read for the names of a user's containers.
 LARGEST_BYTES = 64 * 1024 * 1024
 LARGEST_BYTES_OF_USERS = 1024 * 1024
 MOST_BYTES_OF_A_USER = 16 * 1024 * 1024
@@ -47,10 +48,10 @@ LONGEST_NAME = 128
 
 
 def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
-    """Return the names of containers by id; those that are not known are left out."""
+    """Return the names of containers by id, without those that are unknown."""
     readers: dict[int | None, _Reader] = {}
     found: dict[str, str] = {}
-    # Those of root first, so that no user gives them a name.
+    # Root's containers first, so that no user can name one of them.
     for use in sorted(uses, key=lambda use: -1 if use.user is None else use.user):
         if use.container_id not in found:
             found[use.container_id] = _find_name(use, readers.setdefault(use.user, _Reader(use.user)))
@@ -58,13 +59,13 @@ def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
 
 
 def find_container_name(use: Container | Lease) -> str:
-    """Return the name of one container as it may stand in a sentence, "" where it is not known."""
-    # Only leases of root are handed in as they are.
+    """Return the name of one container, safe for a sentence, "" if it is unknown."""
+    # Only leases of root are passed; they have no `user`.
     return printable(_find_name(use, _Reader(getattr(use, "user", None))))
 
 
 def find_container_image(lease: Lease) -> str:
-    """Return the image of a container of root as its engine calls it, "" where that is not known."""
+    """Return the image of a container of root by its engine's name, "" if it is unknown."""
     reader = _Reader(None)
     spec = reader.read(f"{lease.bundle}/config.json") if lease.bundle else None
     annotations = as_object(as_object(spec).get("annotations"))
@@ -78,19 +79,19 @@ def read_of_root(path: str) -> Any:
 
 
 def docker_directory(spec: Any, container_id: str) -> str:
-    """Return where dockerd keeps a container, which is beside the hosts file that it mounts; "" for other engines."""
+    """Return dockerd's directory of a container, where the mounted hosts file is; "" for other engines."""
     sources = (str(as_object(mount).get("source", "")) for mount in _list(as_object(spec).get("mounts")))
     directories = map(os.path.dirname, sources)
     return next((directory for directory in directories if os.path.basename(directory) == container_id), "")
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return an object of JSON as it is, and anything else as an empty one."""
+    """Return a JSON object, or an empty one in place of anything else."""
     return value if isinstance(value, dict) else {}
 
 
 class _Reader:
-    """Reads what engines keep about the containers of root, or within limits about those of a user."""
+    """Reads engines' files about the containers of root, or, within limits, about those of a user."""
 
     def __init__(self, user: int | None) -> None:
         self._files = None if user is None else UserFiles(user, most_bytes=MOST_BYTES_OF_A_USER)
@@ -125,7 +126,7 @@ def _find_name(use: Container | Lease, reader: _Reader) -> str:
 
 
 def _docker_file(spec: Any, use: Container | Lease, reader: _Reader) -> Any:
-    # Of a container that has ended, and is kept for, this directory is what stands for its bundle.
+    # For a container that has ended, but whose GPUs are kept, `bundle` is this directory.
     directory = docker_directory(spec, use.container_id) if spec else use.bundle
     return reader.read(f"{directory}/config.v2.json") if directory else None
 

@@ -1,4 +1,4 @@
-"""What is wrong with the tracker's own files, as a value: what `amd-ctk doctor` looks at."""
+"""Faults in the tracker's own files, as a value for `amd-ctk doctor`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import write_beside
 from amdgpu_discovery.value import Value
 
-# As large as the lease of a container: a full file system makes files and fills none.
+# As large as a lease: on a full file system, files can be made but not written.
 PROBE = b"\0" * 4096
 
 
 class StateFaults(Value):
-    """What is wrong with the tracker's files.
+    """Faults in the tracker's files.
 
     Attributes:
-        problem: Why the state does not serve, "" where it does.
-        is_later: Whether that is a state which a later version of the toolkit wrote.
-        has_former: Whether AMD's toolkit 1.x left a state that was not taken over yet.
-        dead_leases: How many leases are over.
-        unwritable: Why no reservation can be written down, "" where one can, or where the caller may not try.
+        problem: Why the state cannot be used, "" if it can.
+        is_later: Whether a later version of the toolkit wrote it.
+        has_former: Whether AMD's toolkit 1.x left a state that has not been taken over yet.
+        dead_leases: How many leases have ended.
+        unwritable: Why no reservation can be written, "" if one can, or if the caller may not try.
         uses_by_number: The containers that use each GPU.
     """
 
@@ -38,7 +38,7 @@ class StateFaults(Value):
 
 
 def find_faults(state: State, processes: Processes) -> StateFaults:
-    """Return what is wrong with the files of a state."""
+    """Return the faults in the files of a state."""
     known = StateFaults(has_former=state.has_former_policy(), unwritable=_find_unwritable(state))
     try:
         status = read_status(state, processes)

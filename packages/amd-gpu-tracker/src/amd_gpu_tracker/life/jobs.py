@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
 
-    # The user as in OwnedLease, and the ids of a container (its root and id) and of a job.
+    # The user as in OwnedLease; then the root and id of a container, or the id of a job.
     ContainerKey = tuple[int | None, str, str]
     JobKey = tuple[int | None, str]
 
@@ -27,9 +27,9 @@ class RunningJob(Value):
         since: When it got them, in seconds since 1970 (UTC).
         pid: Its process; None for a reservation, and for a container whose job has ended.
         containers: Ids of the containers that run in it.
-        until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
-        idle_since: Since when its GPUs are not used, in seconds since 1970 (UTC); None where that is not known.
-        preemptible_at: From when on it is ended for those who wait; None where it is not.
+        until: Its end or time limit, in seconds since 1970 (UTC); None without one.
+        idle_since: Since when its GPUs have been idle, in seconds since 1970 (UTC); None if unknown.
+        preemptible_at: From when it may end for waiting jobs; None for never.
     """
 
     name: str
@@ -44,9 +44,9 @@ class RunningJob(Value):
 
 
 def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJob]:
-    """Return the jobs and reservations that have GPUs, also lost ones, oldest first; `leases` are all that live.
+    """Return the jobs and reservations with GPUs, also lost ones, oldest first; `leases` are all living ones.
 
-    A container that goes on when the command of its job has ended stands for the job.
+    A container that goes on after the command of its job has ended represents the job.
     """
     by_id = {(user, each.container_id): each for each, user in leases if BY_API in each.ways}
     job_by_key = _find_jobs_of_all(leases)
@@ -71,13 +71,13 @@ def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJo
 
 
 def _find_jobs_of_all(leases: Sequence[OwnedLease]) -> dict[ContainerKey, JobKey]:
-    """Return the job of each container that was given one; that of a user's own engine has jobs of this user only."""
+    """Return the job of each container that was given one; a user's own engine has only that user's jobs."""
     found: dict[ContainerKey, JobKey] = {}
     by_root = [lease for lease, user in leases if user is None and BY_API in lease.ways]
     for user in {user for _, user in leases}:
         own = [lease for lease, whose in leases if whose == user]
         given = [] if user is None else [each for each in by_root if each.person == user]
-        # A job of the user's own state goes before one of the service.
+        # A job in the user's own state takes precedence over one of the service.
         ids = {each.container_id for each in given} - {each.container_id for each in own if BY_API in each.ways}
         for (root, container_id), job in find_jobs([*given, *own]).items():
             found[user, root, container_id] = (None if job in ids else user, job)

@@ -1,4 +1,4 @@
-"""Scan leases: which are alive, which are over, which cannot be read."""
+"""Scan leases: which are alive, which have ended, and which cannot be read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
 
-    # Takes a lease, the path of its file, and whether it is alive; gives the lease that counts, None where it is over.
+    # Takes the path of a lease, the lease and its liveness; returns the lease that counts, None if it has ended.
     Count = Callable[[str, Lease, Liveness], Lease | None]
 
 
 class LeaseScan(Value):
-    """What leases there are: the living ones, oldest first, and what is wrong with those that cannot be read."""
+    """The result of a scan: the living leases, oldest first, and the errors of those that cannot be read."""
 
     living: tuple[Lease, ...]
     unreadable: tuple[StateError, ...]
@@ -28,35 +28,35 @@ class LeaseScan(Value):
     def count_users(self, gpu_key: str) -> int:
         """Return how many use a GPU; a reservation and the container that was given it count as one.
 
-        Leases that cannot be read count where they say that they are of this GPU.
+        Unreadable leases count if they name this GPU.
         """
         return len(count_once([lease for lease in self.living if gpu_key in lease.gpus])) + self.is_named(gpu_key)
 
     def is_named(self, gpu_key: str) -> bool:
-        """Return whether a lease that cannot be read says that it is of this GPU."""
+        """Return whether an unreadable lease names this GPU."""
         return any(gpu_key in (error.gpus or ()) for error in self.unreadable)
 
     def may_be_used(self, gpu_key: str) -> bool:
-        """Return whether a lease that cannot be read is of this GPU, or may be."""
+        """Return whether an unreadable lease is, or may be, about this GPU."""
         return any(error.gpus is None or gpu_key in error.gpus for error in self.unreadable)
 
 
 def count_once(users: Sequence[Lease]) -> list[Lease]:
-    """Return the leases of a GPU without reservations that were handed on to one of these containers.
+    """Return the leases of a GPU, without reservations that were handed on to one of these containers.
 
-    They are all of one user. Names are given again, so that the digest of the token is compared.
+    They all belong to one user. Names are reused, so this compares the digests of tokens.
     """
     handed_on = {lease.reservation_digest for lease in users}
     return [lease for lease in users if not (lease.token_digest and lease.token_digest in handed_on)]
 
 
 def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
-    """Return what the leases in these files say, and change nothing."""
+    """Return the content of the leases in these files, and change nothing."""
     return _scan(state, processes, paths, lambda _, lease, verdict: lease if verdict.is_alive else None)
 
 
 def foresee_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
-    """Return what `prune_leases` would return now, with what is kept for a restart, and change nothing."""
+    """Return what `prune_leases` would return now, with leases kept for a restart, and change nothing."""
     from amd_gpu_tracker.life.restarts import find_kept
 
     def foresee(_: str, lease: Lease, verdict: Liveness) -> Lease | None:
@@ -66,14 +66,14 @@ def foresee_leases(state: State, processes: Processes, paths: Iterable[str]) -> 
 
 
 def prune_leases(state: State, processes: Processes, paths: Iterable[str], how: str = "found") -> LeaseScan:
-    """Return what the leases in these files say; drop what is over, and write down the init of those that have one now.
+    """Return the content of the leases in these files; drop those that have ended, and record newly found inits.
 
-    The caller holds the lock. `how` it is known that something is over goes into the history.
+    The caller holds the lock. The history records `how` an end became known.
     """
 
     def write_down(path: str, lease: Lease, verdict: Liveness) -> Lease | None:
         if not verdict.is_alive:
-            # Few claims find one.
+            # Imported here, because few claims find one.
             from amd_gpu_tracker.life.restarts import end_lease
 
             return end_lease(state, path, lease, processes, how)
@@ -98,20 +98,20 @@ def _scan(state: State, processes: Processes, paths: Iterable[str], count: Count
 
 
 def _with_init(state: State, lease: Lease, verdict: Liveness) -> Lease:
-    """Write down the init of a container that has one now, and return the lease that counts from now on."""
+    """Record the init of a container that was found now, and return the lease that counts from now on."""
     if verdict.found_init is not None:
         try:
             state.write_lease(lease.replace(init=verdict.found_init))
         except FileError:
-            # A full disk must not refuse another container: the next scan finds the init again.
+            # A full disk must not refuse another container. The next scan finds the init again.
             return lease
     return lease
 
 
 def find_holders(leases: Sequence[Lease]) -> list[Lease]:
-    """Return the lease of each job and reservation; of a job whose command has ended, those of its containers.
+    """Return the lease of each job and reservation; for a job whose command has ended, those of its containers.
 
-    Containers go on then: an engine's client is no container's parent.
+    The containers go on, because an engine's client is not their parent.
     """
     jobs = find_jobs(leases)
     left = [each for each in leases if jobs.get(each.key) == each.reservation_digest != ""]
@@ -121,8 +121,8 @@ def find_holders(leases: Sequence[Lease]) -> list[Lease]:
 def find_jobs(leases: Sequence[Lease]) -> dict[tuple[str, str], str]:
     """Return the id of the job or reservation of each container that was given one, by the key of its lease.
 
-    It is the job whose token the container shows; when that has ended, the reservation in which it ran, or what stands
-    for the job: its token's digest.
+    It is the job whose token the container has. If that has ended, it is the reservation in which the job ran, or else
+    the digest of the token, which represents the job.
     """
     jobs = [each for each in leases if BY_API in each.ways]
     by_digest = {each.token_digest: each.container_id for each in jobs}

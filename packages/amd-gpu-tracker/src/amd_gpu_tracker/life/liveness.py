@@ -1,8 +1,8 @@
-"""Is the container behind a lease still there?
+"""Decide whether the container of a lease is alive.
 
-Proofs, in this order: its init, where that is known; the process that makes it; the pid file and the state directory
-that the runtime writes; for a container without a pid namespace of its own, the processes in its cgroup. What cannot
-be judged counts as alive: keeping a lease too long costs a `reset`, dropping a living one gives a GPU away twice.
+The proofs, in this order: its init, if known; the process that makes it; the pid file and the state directory that the
+runtime writes; for a container without its own pid namespace, the processes in its cgroup. Without a proof, it counts
+as alive: keeping a lease too long costs a `reset`, dropping a living one gives a GPU away twice.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.processes import Processes
 
-    # Takes a path and how much of it to read at most; gives a content and when it was written.
+    # Takes a path and the largest size to read; returns the content and when it was written.
     Reader = Callable[[str, int], tuple[bytes, float]]
 
-# runc and crun keep their state here where they are given no --root; below XDG_RUNTIME_DIR where they are not root.
+# Where runc and crun keep their state without --root. Without root, it is below XDG_RUNTIME_DIR.
 DEFAULT_ROOTS = ("/run/runc", "/run/crun")
-# What the runtimes call the file, the process id and its start time in ticks: runc and crun.
+# The names of the file, of the process id and of its start time in ticks, for runc and for crun.
 STATE_FILES = (
     ("state.json", "init_process_pid", "init_process_start"),
     ("status", "pid", "process-start-time"),
 )
-# Of a number, and of the state of a container with thousands of mounts.
+# Limits for a number, and for the state of a container with thousands of mounts.
 LARGEST_PID_FILE = 64
 LARGEST_STATE = 1024 * 1024
 # The kernel dates files by a clock that lags by up to a tick, and start times are cut to ticks.
@@ -40,11 +40,11 @@ CLOCK_SLACK_SECONDS = 1.0
 
 
 class Liveness(Value):
-    """Whether a lease is alive, and the container's init where that was found out only now."""
+    """Whether a lease is alive, and the container's init if it was found only now."""
 
     is_alive: bool
     found_init: ProcessId | None = None
-    # False where nothing proves life or death, so that the lease is kept.
+    # False if nothing proves life or death, so that the lease is kept.
     is_proved: bool = True
 
 
@@ -54,9 +54,9 @@ UNKNOWN = Liveness(is_alive=True, is_proved=False)
 
 
 def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) -> Liveness:
-    """Return whether the container of a lease lives.
+    """Return whether the container of a lease is alive.
 
-    With `creator_is_done` the process that made the container no longer counts, because it is the one that says so.
+    With `creator_is_done`, the process that made the container does not count, because it reports the end itself.
     """
     if lease.boot_id != processes.boot_id or _is_past(lease, processes.now()):
         return DEAD
@@ -76,15 +76,15 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
 
 def _is_past(lease: Lease, now: float) -> bool:
-    """Return whether GPUs that no process holds are held no longer."""
+    """Return whether a lease without a process has ended."""
     if lease.until and now >= lease.until:
         return True
-    # Its engine has removed the container that it would have started again.
+    # Its engine has removed the container, so it will not restart it.
     return lease.is_kept and not _is_there(lease.bundle)
 
 
 def is_known_to_runtime(root: str, container_id: str) -> bool:
-    """Return whether a runtime keeps state of a container, and so would refuse to make another one of this id.
+    """Return whether a runtime has state of a container, and so would refuse to make another one with this id.
 
     `root` is its --root, "" for the default.
     """
@@ -95,7 +95,7 @@ def _is_there(path: str) -> bool:
     try:
         posix.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # A directory that this user may not search is not the one of this user's runtime.
+        # A directory that this user may not search belongs to another user's runtime.
         return False
     except OSError:
         return True
@@ -103,7 +103,7 @@ def _is_there(path: str) -> bool:
 
 
 def _judge_others(lease: Lease, processes: Processes) -> Liveness:
-    """Return whether a container without an init lives by its other processes."""
+    """Return whether a container without an init is alive because of its other processes."""
     if not processes.sees_others():
         return UNKNOWN
     if not lease.cgroup:
@@ -114,7 +114,7 @@ def _judge_others(lease: Lease, processes: Processes) -> Liveness:
 
 
 def find_init(lease: Lease, processes: Processes, *, read: Reader, roots: Iterable[str]) -> ProcessId | None:
-    """Return the init of a container by what the runtime wrote; OSError where that is there and cannot be read.
+    """Return the init of a container from the runtime's files; OSError if these exist but cannot be read.
 
     `roots` are the directories in which the runtime may keep its state.
     """
@@ -122,7 +122,7 @@ def find_init(lease: Lease, processes: Processes, *, read: Reader, roots: Iterab
 
 
 def _init_by_pid_file(lease: Lease, processes: Processes, read: Reader) -> ProcessId | None:
-    """Return the process a pid file names, unless it started after the file was written and so is another one."""
+    """Return the process in a pid file, unless it started after the file was written and so is another one."""
     if not lease.pid_file:
         return None
     content, written = _read_if_there(read, lease.pid_file, LARGEST_PID_FILE)
@@ -133,13 +133,13 @@ def _init_by_pid_file(lease: Lease, processes: Processes, read: Reader) -> Proce
     init = processes.find(pid) if pid > 0 else None
     if init is None:
         return None
-    # The wall clock may have been set between then and now; of the two readings the one that keeps the lease counts.
+    # The wall clock may have been set in between. Use the offset that keeps the lease.
     started = init.started + min(lease.boot_offset, boot_offset())
     return init if started <= written + CLOCK_SLACK_SECONDS else None
 
 
 def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iterable[str]) -> ProcessId | None:
-    """Return the init that the runtime's own state names, if that is running."""
+    """Return the init in the runtime's own state, if it is running."""
     for root in roots:
         for name, pid, start in STATE_FILES:
             path = f"{root}/{lease.container_id}/{name}"
@@ -155,8 +155,8 @@ def _init_by_state(lease: Lease, processes: Processes, read: Reader, roots: Iter
 
 
 def _has_no_state_of_root(lease: Lease) -> bool:
-    """Return whether a directory that only root may search has nothing to say about a lease."""
-    # A process that may read the pid file is the container's user; what was only reserved by name is no container.
+    """Return whether a directory that only root may search cannot have the state of this lease."""
+    # A process that may read the pid file is the container's user. A reservation by name is no container.
     return bool(lease.pid_file) or lease.ways == (BY_API,)
 
 
@@ -169,8 +169,8 @@ def _roots(root: str) -> list[str]:
 
 
 def _read_state(content: bytes, pid: str, start: str) -> ProcessId | None:
-    # Mostly it is gone: runc removes it before its poststop hooks. What is empty is not handed on, because for the
-    # words of what is wrong with it all of `json` would be imported.
+    # Mostly it is gone: runc removes it before its poststop hooks. Do not parse empty content: the error would import
+    # all of `json`.
     if not content:
         return None
     try:
@@ -185,7 +185,7 @@ def _read_plainly(path: str, largest: int) -> tuple[bytes, float]:
 
 
 def _read_if_there(read: Reader, path: str, largest: int) -> tuple[bytes, float]:
-    """Return a file's content and when it was written; nothing where there is no such file, OSError where unknown."""
+    """Return a file's content and when it was written; b"" if there is no such file, OSError if that is unknown."""
     try:
         return read(path, largest)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which processes there are, told apart by when they started, because the kernel uses process ids again."""
+"""The processes of the machine, identified by id and start time, because the kernel reuses process ids."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.bounded_files import FileAnswer
 
-# The kernel passes 6 MiB of words and variables at most, but a process may say with prctl(2) that they lie anywhere in
-# its memory.
+# The kernel passes at most 6 MiB of arguments and variables, but with prctl(2) a process may place them anywhere in its
+# memory.
 LARGEST_WORDS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
 # Many times what reading the memory of thousands of processes takes.
@@ -23,23 +23,23 @@ MEMORY_SECONDS = 2.0
 EXEC_SECONDS = 0.02
 # It lives as long as the host does.
 FIRST_PROCESS = 1
-# What the kernel says of a user who has no number here, and where there is no user, as before a login.
+# The kernel's uids for a user without a number here, and for no user, as before a login.
 NO_USERS = (65534, (1 << 32) - 1)
-# Where proc(5) has the start of a process (field 22), counted from its state (field 3).
+# The index of the start of a process (field 22 in proc(5)), counted from its state (field 3).
 _START = 19
 
 
 class Processes:
-    """The processes of this machine as the caller's pid namespace shows them.
+    """The processes of this machine, as seen in the caller's pid namespace.
 
-    `proc` is another directory, and `now` another clock, only where a test plays a machine of its own.
+    Tests may pass another directory as `proc`, and another clock as `now`.
 
     Attributes:
         now: Function that returns the time in seconds since boot.
     """
 
     def __init__(self, proc: str = "/proc", *, now: Callable[[], float] = since_boot) -> None:
-        """Look at `proc`; `now` returns the time in seconds since boot, as leases have it."""
+        """Read processes in `proc`; `now` returns the time in seconds since boot, as leases have it."""
         self._proc = proc
         self.now = now
         self._boot_id = ""
@@ -47,18 +47,18 @@ class Processes:
 
     @property
     def directory(self) -> str:
-        """Return where the kernel shows the processes."""
+        """Return the directory in which the kernel lists the processes."""
         return self._proc
 
     def find(self, pid: int) -> ProcessId | None:
-        """Return the process with the id `pid`, None if there is none, or only what its parent has not collected."""
+        """Return the process with the id `pid`, None if there is none, or if it is a zombie."""
         start = self._start(pid)
         return None if start is None else ProcessId(pid=pid, start=start)
 
     def is_running(self, process: ProcessId) -> bool:
-        """Return whether this very `process` exists, and not another one that was given its id."""
+        """Return whether this very `process` exists, and not another one with its id."""
         start = self._start(process.pid)
-        # A runtime in the same time namespace writes down what the kernel shows there.
+        # A runtime in the same time namespace records the start that the kernel shows there.
         return start is not None and process.start in (start, start + _ticks_ahead())
 
     def is_stopped(self, pid: int) -> bool:
@@ -74,7 +74,7 @@ class Processes:
         return found
 
     def ancestors(self, pid: int, generations: int) -> list[ProcessId]:
-        """Return the process `pid` and those above it, nearest first, as many as `generations` says."""
+        """Return the process `pid` and its ancestors, nearest first, `generations` at most."""
         found: list[ProcessId] = []
         while pid > 1 and len(found) < generations:
             stat = self._stat(pid)
@@ -85,17 +85,17 @@ class Processes:
         return found
 
     def parents(self) -> dict[ProcessId, int]:
-        """Return every process that is visible and runs, with the id of its parent."""
+        """Return all visible processes that run, each with the id of its parent."""
         stats = {pid: stat for pid in self.pids() if (stat := self._stat(pid)) and stat[0] not in "ZX"}
         return {ProcessId(pid=pid, start=_start_in(stat)): int(stat[1]) for pid, stat in stats.items()}
 
     def words(self, pid: int) -> list[str]:
-        """Return the command line of the process `pid` of the caller's user, [] where it cannot be read."""
+        """Return the command line of the process `pid` of the caller's user, [] if it cannot be read."""
         words = self._text(pid, "cmdline").split(b"\0")[:-1]
         return [word.decode("utf-8", "surrogateescape") for word in words]
 
     def first_words(self, pids: Collection[int]) -> dict[int, str]:
-        """Return the first word of the command line of the processes `pids` of any users, "" where it is unknown."""
+        """Return the first word of the command line of the processes `pids` of any users, "" if it is unknown."""
         return self._memory_of(pids, "cmdline", lambda text: text.partition(b"\0")[0])
 
     def pids(self) -> list[int]:
@@ -103,15 +103,15 @@ class Processes:
         return sorted(int(name) for name in posix.listdir(self._proc) if name.isdecimal())
 
     def uid(self, pid: int) -> int:
-        """Return the user of the process `pid`, -1 where it is gone."""
+        """Return the user of the process `pid`, -1 if it has ended."""
         return next(iter(self.uids(pid)), -1)
 
     def uids(self, pid: int) -> list[int]:
-        """Return the real, effective, saved and file system user of the process `pid`, [] where it is gone."""
+        """Return the real, effective, saved and file system user of the process `pid`, [] if it has ended."""
         return self._ids(pid, b"Uid:")
 
     def login(self, pid: int | str) -> int | None:
-        """Return who logged in for the process `pid`, as pam_loginuid(8) set it; None where it did not."""
+        """Return the user who logged in for the process `pid`, as pam_loginuid(8) set it; None if it did not."""
         try:
             uid = int(read_file(f"{self._proc}/{pid}/loginuid", largest=LONGEST_LOGIN))
         except (OSError, ValueError):
@@ -119,24 +119,21 @@ class Processes:
         return uid if uid not in NO_USERS else None
 
     def gids(self, pid: int) -> list[int]:
-        """Return the supplementary groups of the process `pid`, [] where it is gone."""
+        """Return the supplementary groups of the process `pid`, [] if it has ended."""
         return self._ids(pid, b"Groups:")
 
     def ids_inside(self, pid: int) -> list[int]:
-        """Return the ids of the process `pid` in its pid namespaces, the caller's first, [] where it is gone."""
+        """Return the ids of the process `pid` in its pid namespaces, the caller's first, [] if it has ended."""
         return self._ids(pid, b"NSpid:")
 
     def is_trusted(self, pid: int) -> bool:
-        """Return whether the process `pid` is wholly of the caller's user, and sees files and users as the caller does.
-
-        The owner of /proc/PID proves nothing: it is root wherever a process may not be dumped.
-        """
+        """Return whether all uids of the process `pid` are the caller's, and its mount and user namespaces, too."""
         if set(self.uids(pid)) != {posix.geteuid()}:
             return False
         return all(self.link(pid, name) == self.link("self", name) != "" for name in ("ns/mnt", "ns/user"))
 
     def link(self, pid: int | str, name: str) -> str:
-        """Return what the link `name` below /proc/`pid` says, "" where it cannot be read."""
+        """Return the target of the link `name` below /proc/`pid`, "" if it cannot be read."""
         try:
             return posix.readlink(f"{self._proc}/{pid}/{name}")
         except OSError:
@@ -147,11 +144,11 @@ class Processes:
         return _variable_in(self._text(pid, "environ"), name).decode("utf-8", "surrogateescape")
 
     def variable_of(self, pids: Collection[int], name: str) -> dict[int, str]:
-        """Return the variable `name` of the processes `pids` of any users, "" where it cannot be read."""
+        """Return the variable `name` of the processes `pids` of any users, "" if it cannot be read."""
         return self._memory_of(pids, "environ", lambda text: _variable_in(text, name))
 
     def variables(self, pid: int, names: Iterable[str]) -> dict[str, str]:
-        """Return the variables `names` of the process `pid` of any user, "" where they cannot be read."""
+        """Return the variables `names` of the process `pid` of any user, "" if they cannot be read."""
         names = tuple(names)
         values = self._memory_of((pid,), "environ", lambda text: b"\0".join(_variable_in(text, name) for name in names))
         return dict(zip(names, values[pid].split("\0") if values[pid] else [""] * len(names), strict=True))
@@ -162,33 +159,33 @@ class Processes:
 
     @property
     def boot_id(self) -> str:
-        """Return the kernel's name for this boot."""
+        """Return the kernel's id of this boot."""
         if not self._boot_id:
             self._boot_id = read_file(f"{self._proc}/sys/kernel/random/boot_id").decode().strip()
         return self._boot_id
 
     @property
     def namespace(self) -> str:
-        """Return which numbering the process ids belong to."""
+        """Return the pid namespace that the process ids belong to."""
         if not self._namespace:
             self._namespace = posix.readlink(f"{self._proc}/self/ns/pid")
         return self._namespace
 
     def _start(self, pid: int) -> int | None:
-        """Return when a process started, None if there is none, as `find` has it."""
+        """Return the start of a process in ticks, None if there is no process; see `find`."""
         stat = self._stat(pid) if 0 < pid <= LARGEST_PID else None
         return None if stat is None or (stat[0] in "ZX" and not self._has_threads(pid)) else _start_in(stat)
 
     def _stat(self, pid: int) -> list[str] | None:
-        """Return the fields of /proc/PID/stat from the state to the start; the name before them may hold anything."""
+        """Return the fields of /proc/PID/stat from state to start. The name before them may contain anything."""
         try:
             content = read_file(f"{self._proc}/{pid}/stat")
-        except (FileNotFoundError, ProcessLookupError):  # the latter where it ended between open and read
+        except (FileNotFoundError, ProcessLookupError):  # ProcessLookupError: it ended between open and read.
             return None
         return content.rpartition(b")")[2].decode().split(None, _START + 1)
 
     def _text(self, pid: int, name: str) -> bytes:
-        """Return strings that each end with a null byte, b"" where they cannot be read or never end."""
+        """Return strings that each end with a null byte, b"" if they cannot be read or are too long."""
         try:
             return read_file(f"{self._proc}/{pid}/{name}", largest=LARGEST_WORDS)
         except OSError:
@@ -196,7 +193,7 @@ class Processes:
 
     def _memory_of(self, pids: Collection[int], name: str, find: Callable[[bytes], bytes]) -> dict[int, str]:
         """Return what `find` finds in the memory of each process, "" if it has ended or does not answer in time."""
-        # No start reads it.
+        # Imported here, because no start needs them.
         from errno import ENODATA
         from time import sleep
 
@@ -214,7 +211,7 @@ class Processes:
             lines = read_file(f"{self._proc}/{pid}/status").splitlines()
         except OSError:
             return []
-        # The name above may hold no line end: the kernel escapes it.
+        # The name above contains no line end: the kernel escapes it.
         return next(([int(each) for each in line.split()[1:]] for line in lines if line.startswith(field)), [])
 
     def _has_threads(self, pid: int) -> bool:
@@ -236,15 +233,15 @@ def options_in(words: list[str], *names: str) -> list[str]:
 
 
 def option_in(words: list[str], *names: str) -> str:
-    """Return the first value of an option, "" where it is not given."""
+    """Return the first value of an option, "" if it is not given."""
     return next(iter(options_in(words, *names)), "")
 
 
 def _read_memory(paths: Iterable[str], find: Callable[[bytes], bytes]) -> dict[str, FileAnswer]:
     """Return what `find` finds in each of the files, ENODATA if a file is empty.
 
-    A user can have a process whose memory is locked for good: by a file system of FUSE that never answers. Whoever
-    reads it, as `ps` does, waits until a signal ends the reader. So a child reads.
+    A user can lock a process's memory forever, with a FUSE file system that never answers. Reading it, as `ps` does,
+    then blocks until a signal kills the reader. So a child reads it.
     """
     from errno import ENODATA
 
@@ -260,13 +257,13 @@ def _read_memory(paths: Iterable[str], find: Callable[[bytes], bytes]) -> dict[s
 
 
 def _variable_in(environ: bytes, name: str) -> bytes:
-    # Not as a list: millions of short variables would take far more memory than their text.
+    # Do not split: a list of millions of short variables would take far more memory than their text.
     text = (b"\0" + environ).rpartition(b"\0")[0]
     return text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
 
 
 def _start_in(stat: list[str]) -> int:
-    """Return when a process started, as processes of every time namespace see it."""
+    """Return the start of a process in ticks, as processes in every time namespace see it."""
     return int(stat[_START]) - _ticks_ahead()
 
 

@@ -1,7 +1,7 @@
-"""A container that its engine starts again keeps its GPUs for a moment: who waits for them would be faster.
+"""Keep the GPUs of a container that its engine restarts for a moment: waiting jobs would be faster.
 
-Docker tries a start once: a container that is refused its GPUs then stays down. What an engine will do stands in its
-own files, which are read when a container has ended, never when one starts.
+Docker tries a start once, so a container that is refused its GPUs then stays down. The engine's own files show whether
+it will restart a container. They are read after a container has ended, never when one starts.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ SUFFIX = ".service"
 RESTART = "Restart="
 LARGEST_FILE = 64 * 1024
 MOST_DROP_INS = 64
-# Of Docker and Podman; "on-failure" stands without its number of attempts.
+# Of Docker and Podman; "on-failure" is written without its number of attempts.
 POLICIES = ("always", "unless-stopped", "on-failure")
-# What dockerd writes of a container that never ran.
+# The start time that dockerd writes for a container that never ran.
 NEVER = "0001-01-01"
 AUTOREMOVE = "io.podman.annotations.autoremove"
-# Podman keeps its containers in one of these, in the directory of its storage: since 4.8, and before.
+# Podman's database of containers, in its storage directory: since 4.8, and before.
 SQLITE, BOLT = ("db.sql", "libpod/db.sql"), "libpod/bolt_state.db"
 LARGEST_BOLT = 64 * 1024 * 1024
 
 
 def unit_of(cgroup: str) -> str:
-    """Return the service in whose cgroup this one is, "" where it is in none."""
+    """Return the service that a cgroup is in, "" if it is in none."""
     return next((part for part in reversed(cgroup.split("/")) if part.endswith(SUFFIX)), "")
 
 
 def own_unit() -> str:
-    """Return the service in which this process is, "" where it is in none."""
+    """Return the service that this process is in, "" if it is in none."""
     lines = _read("/proc/self/cgroup").splitlines()
     # Of version 2, or systemd's own of version 1.
     ours = (line for line in lines if line.startswith("0::") or ":name=systemd:" in line)
@@ -61,7 +61,7 @@ def own_unit() -> str:
 
 
 def find_restarting_unit(name: str) -> str:
-    """Return the file of a service that systemd starts again when it ends, "" where it does not."""
+    """Return the file of a service that systemd restarts when it ends, "" if it does not."""
     paths = (f"{directory}/{name}" for directory in DIRECTORIES)
     path = next((path for path in paths if os.path.isfile(path)), "")
     lines = [line for each in (path, *_drop_ins(name)) if path for line in _read(each).splitlines()]
@@ -86,15 +86,15 @@ def _read(path: str) -> str:
 
 
 def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: str) -> Lease | None:
-    """Remove the lease of a container that is gone, or return the one by which it keeps its GPUs for a moment.
+    """Remove the lease of a container that has ended, or return the one that keeps its GPUs for a moment.
 
-    The caller holds the lock. `how` it is known that the container is gone goes into the history.
+    The caller holds the lock. The history records `how` the end became known.
     """
     if how == FOUND:
         state.count(REPAIRS)
     kept = find_kept(state, lease, processes)
     if kept is not None:
-        # On a full disk the GPUs are given back.
+        # On a full disk, the GPUs are released.
         with suppress(FileError):
             state.write_lease(kept)
             if state.records_history:
@@ -105,16 +105,16 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
 
 
 def find_kept(state: State, lease: Lease, processes: Processes) -> Lease | None:
-    """Return the lease by which a container that is gone keeps its GPUs for a moment, as long as it may have them.
+    """Return the lease that keeps the GPUs of an ended container for a moment, at most until its time limit.
 
-    None where its engine lets it be, where its time is over, and where it is unknown for how long GPUs are kept.
+    None if its engine does not restart it, if its time is over, or if it is unknown how long GPUs are kept.
     """
     grace = 0 if state.is_rootless else _find_grace(state)
     if not grace:
         return None
     first, now = processes.find(FIRST_PROCESS), processes.now()
     until = min(now + grace, lease.limit or now + grace)
-    # The namespace of a pod may be another's in a moment; those of the pod that go on have its GPUs.
+    # The number of a pod's namespace may be reused. Containers of the pod that go on keep its GPUs.
     is_of_container = bool(lease.bundle) and not lease.pod and not lease.is_kept and lease.boot_id == processes.boot_id
     kept_at, unit = _find_restart(lease) if is_of_container and first and until > now else ("", "")
     if not kept_at:
@@ -123,7 +123,7 @@ def find_kept(state: State, lease: Lease, processes: Processes) -> Lease | None:
 
 
 def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
-    """Return leases without those kept for the unit of this process, which starts its container again."""
+    """Return leases without those kept for this process's unit, which is restarting its container."""
     unit = own_unit()
     own = [lease for lease in living if unit and lease.unit == unit]
     for lease in own:
@@ -139,7 +139,7 @@ def _find_grace(state: State) -> int:
 
 
 def _find_restart(lease: Lease) -> tuple[str, str]:
-    """Return what is there as long as a container may be started again, and the unit that does so.
+    """Return a path that exists as long as a container may be restarted, and the unit that restarts it.
 
     The first is "" for a container that is not restarted, the second if its engine restarts it.
     """
@@ -148,7 +148,7 @@ def _find_restart(lease: Lease) -> tuple[str, str]:
         return (docker, "") if _docker_restarts(docker) else ("", "")
     if _podman_restarts(spec, lease):
         return lease.bundle, ""
-    # A container of Quadlet has its cgroup in that of its unit.
+    # Quadlet puts the cgroup of a container below that of its unit.
     unit = unit_of(str(as_object(as_object(spec).get("linux")).get("cgroupsPath", "")))
     path = find_restarting_unit(unit) if unit else ""
     return path, unit if path else ""
@@ -165,7 +165,7 @@ def _docker_restarts(directory: str) -> bool:
 def _podman_restarts(spec: Any, lease: Lease) -> bool:
     annotations = as_object(as_object(spec).get("annotations"))
     storage, name = os.path.split(os.path.dirname(os.path.dirname(lease.bundle)))
-    # Podman 4 says FALSE of those that stay, Podman 5 nothing.
+    # For containers that stay, Podman 4 writes FALSE, and Podman 5 nothing.
     if annotations.get(AUTOREMOVE, "FALSE") != "FALSE" or not name.endswith("-containers"):
         return False
     return any(_policy_in_sqlite(f"{storage}/{path}", lease.container_id) in POLICIES for path in SQLITE) or (
@@ -182,7 +182,7 @@ def _policy_in_sqlite(path: str, container_id: str) -> str:
     from urllib.parse import quote
 
     try:
-        # Podman's lock is not waited for: this row of a container is never changed while it ends.
+        # Do not wait for Podman's lock: this row of a container never changes while the container ends.
         with closing(sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)) as database:
             row = database.execute("SELECT JSON FROM ContainerConfig WHERE ID = ?", (container_id,)).fetchone()
         return str(as_object(json.loads(row[0])).get("restart_policy", "")) if row else ""
@@ -191,11 +191,11 @@ def _policy_in_sqlite(path: str, container_id: str) -> str:
 
 
 def _policy_in_bolt(path: str, container_id: str) -> str:
-    """Return the policy that stands behind the id in the JSON of a container, which bolt writes in one piece."""
+    """Return the policy after the id in the JSON of a container, which bolt writes in one piece."""
     try:
         content = read_plain_file(path, largest=LARGEST_BOLT)[0]
     except OSError:
         return ""
-    # Of several the last one that is whole counts as well as any: it never changes.
+    # The first complete copy will do, because the policy never changes.
     behind = content.partition(f'"id":"{container_id}","name":'.encode())[2].partition(b'{"spec":')[0]
     return behind.partition(b'"restart_policy":"')[2].partition(b'"')[0].decode(errors="replace")

@@ -1,11 +1,11 @@
-"""Which containers of root run or are being made, told by what their runtimes wrote down and by processes of engines.
+"""Find root's containers that run or are being made, from the files of their runtimes and processes of engines.
 
-A state counts where it is root's own file and its init, with that start time, is running. What only processes or files
-of other users say is not believed, and nothing below /run/user is looked at.
+A state counts if it is root's own file and its init, with that start time, is running. Claims of other users' processes
+or files do not count, and nothing below /run/user is read.
 
-Any user can name a process freely and give it any arguments. So of the processes of engines only those of the caller's
-own user count, which is root's wherever it matters, with the program they really run, and only those that see the files
-that the caller sees.
+Any user can give a process any name and arguments. So engines' processes count only if they belong to the caller's
+user, which is root wherever it matters, if they see the same files as the caller, and by the program that they really
+run.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.processes import Processes
 
-# Where Docker and containerd tell their runtimes to keep state, below directories for runtimes and namespaces; the
-# options.json of a shim may name another one.
+# Where Docker and containerd let their runtimes keep state, below directories for runtimes and namespaces. The
+# options.json of a shim may name another directory.
 DOCKER_ROOTS = "/run/docker"
 CONTAINERD_ROOTS = "/run/containerd/runc"
-# Of a runtime's state or a bundle's config.json, many times what they come to.
+# Limit for a runtime's state or a bundle's config.json, many times their usual size.
 LARGEST_BYTES = 16 * 1024 * 1024
 OTHERS_MAY_WRITE = 0o022
-# containerd's shims, and the monitor of Podman and CRI-O. A runtime may itself wait for the container it runs.
+# containerd's shims, and the monitor of Podman and CRI-O. A runtime may itself wait for the container that it runs.
 SHIM = "containerd-shim"
 CONMON = "conmon"
 RUNTIMES = ("runc", "crun", "amd-container-runtime")
@@ -48,7 +48,7 @@ LARGEST_OPTIONS_BYTES = 64 * 1024
 
 
 class RunningContainer(Value):
-    """A container whose init runs.
+    """A container whose init is running.
 
     Attributes:
         container_id: Its id.
@@ -67,7 +67,7 @@ class RunningContainer(Value):
         """Return the owner of a rootless container; root's have none."""
 
     def created_at(self, host: Host) -> float | None:
-        """Return when a container was created that was never started, in seconds since 1970; None for any other."""
+        """Return when a container that was never started was created, in seconds since 1970; None for any other."""
         for directory in _state_directories(self.root, host):
             # runc and crun make this pipe at `create`, and `start` removes it.
             with suppress(OSError):
@@ -76,8 +76,8 @@ class RunningContainer(Value):
 
 
 def find_running_containers(host: Host, processes: Processes) -> list[RunningContainer]:
-    """Return the containers of root that run on this host by its `processes`, in the order of their ids."""
-    # What engines say comes first: it is how they will call a runtime again.
+    """Return the containers of root that run on this host, found in its `processes`, sorted by id."""
+    # The engines' own words first: with these they will call a runtime again.
     roots = [*find_runtime_roots(host, processes), *_usual_roots(host)]
     by_directory = {os.path.realpath(root or directory): root for root, directory in _with_directories(host, roots)}
     found = [
@@ -109,7 +109,7 @@ def _usual_roots(host: Host) -> list[str]:
 
 
 def _listed(host: Host, directory: str) -> list[str]:
-    """Return the names in an engine's directory; none for a user whom the engine does not let look (Docker 20.10)."""
+    """Return the names in an engine's directory; none if the user may not list it (Docker 20.10)."""
     try:
         return host.names(directory)
     except PermissionError:
@@ -117,7 +117,7 @@ def _listed(host: Host, directory: str) -> list[str]:
 
 
 def _with_directories(host: Host, roots: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Return roots with their directories, so that the first mention of a directory is the last here and counts."""
+    """Yield roots with their directories in reverse, so that for each directory the first root is last and counts."""
     for root in reversed(list(roots)):
         yield from ((root, directory) for directory in _state_directories(root, host))
 
@@ -141,7 +141,7 @@ def _read(directory: str, name: str, root: str, processes: Processes) -> Running
 
 
 def _bundle(state: dict[str, Any]) -> str:
-    """Return the bundle: crun writes it down as such, runc as a label of its configuration."""
+    """Return the bundle: crun writes it as such, runc as a label of its configuration."""
     if "bundle" in state:
         return str(state["bundle"])
     labels = [str(label) for label in state["config"]["labels"]]
@@ -156,7 +156,7 @@ class Creation(Value):
 
 
 def find_runtime_roots(host: Host, processes: Processes) -> list[str]:
-    """Return the directories of runtimes' state that the processes of engines name, as their runtimes are told them."""
+    """Return the runtimes' state directories that engines' processes name, as they pass them to the runtimes."""
     found = [pid for pid in processes.pids() if _is_engines(processes, pid) and _serves(processes, pid, host)]
     roots = (_root_of(processes, pid) for pid in found)
     return list(dict.fromkeys(root for root in roots if root))
@@ -169,7 +169,7 @@ def find_creations(host: Host, processes: Processes) -> list[Creation]:
 
 
 def find_strangers(host: Host, processes: Processes) -> dict[int, int]:
-    """Return by user how many processes watch over containers that we do not believe or cannot follow."""
+    """Return by user how many processes monitor containers that the tracker does not trust or cannot follow."""
     monitors = [pid for pid in processes.pids() if _program(processes, pid).startswith((SHIM, CONMON))]
     roots = processes.variable_of([pid for pid in monitors if not processes.is_trusted(pid)], ROOT_VARIABLE)
     strangers: dict[int, int] = {}
@@ -190,7 +190,7 @@ def _serves(processes: Processes, pid: int, host: Host) -> bool:
 
 
 def _program(processes: Processes, pid: int) -> str:
-    # A program that was replaced by an upgrade goes on under its old name.
+    # A program that an upgrade replaced continues to run under its old name.
     return os.path.basename(processes.link(pid, "exe").removesuffix(" (deleted)"))
 
 

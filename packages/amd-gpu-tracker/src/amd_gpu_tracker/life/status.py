@@ -1,4 +1,4 @@
-"""Who uses which GPU now, as a value: what the tracker knows."""
+"""The tracker's state as a value: who uses which GPU now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.processes import Processes
     from amdgpu_discovery.host import Host
 
-    # A lease, and the user whose it is; None for root and for the caller.
+    # A lease and its user; None for root and for the caller.
     OwnedLease = tuple[Lease, int | None]
 
 
@@ -36,14 +36,14 @@ class ContainerUse(Value):
         since: When it got its GPUs, in seconds since 1970 (UTC).
         ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
         kinds: Generic resources by which Docker Swarm chose.
-        vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 where it promised none.
-        user: Uid of the user whose rootless container it is; None for containers of root and for the caller's own.
-        person: Uid of the person whose job it is; None if that is unknown.
-        job: Name of the job or reservation that it is, or whose GPUs it was given; None where there is none. The number
-            of its owner is left out.
-        until: When it is ended, or ends by itself, in seconds since 1970 (UTC); None where it has no end.
-        idle_since: Since when its GPUs have been idle, in seconds since 1970 (UTC); None where that is not known.
-        preemptible_at: From when on it is ended for those who wait; None where it is not.
+        vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 for none.
+        user: Uid of a rootless container's user; None for containers of root and for the caller's own.
+        person: Uid of the job's owner; None if unknown.
+        job: Name of the job or reservation that it is, or whose GPUs it was given, without the number of its owner;
+            None if there is none.
+        until: Its end or time limit, in seconds since 1970 (UTC); None without one.
+        idle_since: Since when its GPUs have been idle, in seconds since 1970 (UTC); None if unknown.
+        preemptible_at: From when it may end for waiting jobs; None for never.
     """
 
     container_id: str
@@ -62,11 +62,11 @@ class ContainerUse(Value):
 
 
 class GpuRow(Value):
-    """A GPU as every list names it.
+    """A GPU with the names that every list shows.
 
     Attributes:
-        number: Number of the GPU; of a lost GPU the one that it had.
-        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` where the hardware has none.
+        number: Number of the GPU; for a lost GPU, its former number.
+        uuid: Unique id, such as `0xEA35F57CC80DEB35`; `N/A` if the hardware has none.
         pci_address: PCI address, such as `0000:03:00.0`.
         key: `GpuLocation.key`, which stays the same when numbers change.
     """
@@ -81,13 +81,13 @@ class GpuUse(GpuRow):
     """A GPU and the containers that use it.
 
     Attributes:
-        accessibility: `shared` or `exclusive`; "" where GPUs are not tracked.
+        accessibility: `shared` or `exclusive`; "" if GPUs are not tracked.
         containers: The containers that use it, oldest first.
-        has_unreadable: Whether a reservation that cannot be read is of this GPU, or may be.
-        tracked_number: The number that it had when GPUs were tracked, where another GPU has been lost since, so that it
-            is another one; None otherwise. Requests by its number are refused then.
-        drained: Why it is not given out, "" if no reason was given; None where it is not drained.
-        sick: What is wrong with it, where root has seen that its driver gives it up, so that it is not given out; ""
+        has_unreadable: Whether an unreadable reservation is, or may be, about this GPU.
+        tracked_number: Its number when GPUs were tracked, if that differs because another GPU has been lost since; None
+            otherwise. If it differs, requests by number are refused.
+        drained: The reason why it is drained, "" if none was given; None if it is not drained.
+        sick: What is wrong with it, if root has seen that its driver gives it up, so that it is not given out; ""
             otherwise.
     """
 
@@ -100,10 +100,10 @@ class GpuUse(GpuRow):
 
 
 class LostGpu(GpuUse):
-    """A GPU that is tracked and that the host does not have any more: what it was, and who has it.
+    """A tracked GPU that the host no longer has: its former properties and its users.
 
     Attributes:
-        since: When that was first seen, in seconds since 1970 (UTC); None where nothing was written down of it yet.
+        since: When it was first missed, in seconds since 1970 (UTC); None if this is not recorded yet.
         reason: How it is lost, as a clause.
     """
 
@@ -117,38 +117,37 @@ class Status(Value):
     Attributes:
         enabled: Whether GPUs are tracked.
         gpus: The GPUs of the host, by number; empty while the tracker is disabled.
-        lost: The GPUs that are tracked and that the host does not have any more.
+        lost: The tracked GPUs that the host no longer has.
         problems: A sentence about each state file that cannot be read.
-        privileged: Containers that run with `--privileged` and can reach every GPU.
+        privileged: Containers that run with `--privileged` and can reach every GPU, also those that they do not use.
     """
 
     enabled: bool
     gpus: tuple[GpuUse, ...] = ()
     lost: tuple[LostGpu, ...] = ()
     problems: tuple[str, ...] = ()
-    # Containers that can reach every GPU, also those that they do not use.
     privileged: tuple[ContainerUse, ...] = ()
 
     @property
     def tracked(self) -> list[GpuUse]:
-        """Return the GPUs of the host and the lost ones in the order in which they are tracked."""
+        """Return the GPUs of the host and the lost ones, in the order in which they are tracked."""
         return sorted(
             (*self.gpus, *self.lost), key=lambda gpu: gpu.number if gpu.tracked_number is None else gpu.tracked_number
         )
 
 
 def read_status(state: State, processes: Processes) -> Status:
-    """Return who uses what, as far as the caller may see it. GpusChanged where the GPUs are no longer those tracked."""
+    """Return who uses what, as far as the caller may see it; GpusChanged if the tracked GPUs have changed."""
     return read_status_with_leases(state, processes)[0]
 
 
 def read_status_with_leases(state: State, processes: Processes) -> tuple[Status, list[OwnedLease]]:
-    """Return who uses what, and the living leases that say so: those of root and of the caller, then those of users."""
+    """Return who uses what, and the living leases behind it: those of root and of the caller, then those of users."""
     policy = state.read_policy()
     if not policy.enabled:
         return Status(enabled=False), []
     gpus = locate_gpus(state.host)
-    # The leases of root, and those of the caller who is a user.
+    # The leases of root and, if the caller is a user, the caller's own.
     states = {each.run_directory: each for each in (State(state.host), state)}
     scan = scan_leases(state, processes, [path for each in states.values() for path in each.lease_paths()])
     users = read_user_leases(state, processes)
@@ -190,15 +189,15 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
 
 
 def title_with_name(lease: Lease) -> str:
-    """Return what a sentence calls the holder of a lease, with the name of the person."""
-    # Few commands have people.
+    """Return the title of the holder of a lease for a sentence, with the name of the person."""
+    # Imported here, because few commands show people.
     from amdgpu_discovery.people import title_of_person
 
     return name_people(lease.title(), (lease.person,) if lease.person else (), title_of_person)
 
 
 def _drained_and_sick(state: State) -> tuple[dict[str, str], dict[str, str]]:
-    """Return why GPUs are drained, and what is wrong with sick ones, by key."""
+    """Return by key the reasons of drains, and what is wrong with sick GPUs."""
     if not state.has_drains:
         return {}, {}
     from amd_gpu_tracker.records.drains import read_drains
@@ -228,13 +227,13 @@ def _say_living(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator
     for lease, user in leases:
         keys = sorted(key for key in lease.gpus if key in gone)
         if keys:
-            # Of what a user writes, only what that user has is believed.
+            # A user's lease is trusted only about that user.
             whose = lease if user is None else lease.replace(person=user)
             yield f"{title_with_name(whose)} still has {', '.join(keys)}, which is missing or has changed"
 
 
 def _uses_by_key(leases: Iterable[OwnedLease]) -> dict[str, list[ContainerUse]]:
-    """Return who uses each GPU, in the order in which they came; a lease may name a GPU twice."""
+    """Return the users of each GPU, oldest first. A lease may name a GPU twice."""
     found: dict[str, list[ContainerUse]] = {}
     for lease, user in sorted(leases, key=lambda item: (item[0].since, item[0].container_id)):
         for key in dict.fromkeys(lease.gpus):
@@ -252,7 +251,7 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         kinds=lease.kinds,
         vram_mb=lease.vram_mb,
         user=user,
-        # Of what a user writes, only what that user has is believed.
+        # A user's lease is trusted only about that user.
         person=lease.person if user is None else user,
         job=_job_name(lease, user),
         until=_on_the_wall(lease.limit or lease.until),
@@ -262,7 +261,7 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
 
 
 def _job_name(lease: Lease, user: int | None) -> str | None:
-    """Return the name of a job without its owner; None where a user wrote that another one owns it."""
+    """Return the name of a job without its owner; None if a user's lease names another owner."""
     owner, _, name = lease.job.rpartition("/")
     is_anothers = user is not None and owner not in ("", str(user))
     return None if is_anothers else name or None

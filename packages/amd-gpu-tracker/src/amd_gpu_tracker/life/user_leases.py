@@ -1,11 +1,11 @@
-"""What root believes of the leases that users wrote: what a process of that user proves, and nothing else.
+"""The leases of users, as far as root trusts them: a process of the user must prove each.
 
-Reading them costs no more than `records/user_files.py` allows. Whatever is wrong with one is a line that names the user
-and the file; it is a doubt about the GPUs that the lease names, or about every GPU where it does not tell.
+Reading them is limited by `records/user_files.py`. An invalid lease causes a line with the user and the file. It is a
+doubt about the GPUs that it names, or about every GPU if they are unknown.
 
-Whose a process is, only the kernel is asked. A rootless container runs with subordinate ids of its user, in a user
-namespace that the user made. The kernel knows who made it (ioctl_ns(2)); /etc/subuid knows the ids only where no
-directory service does.
+Only the kernel can say who owns a process. A rootless container runs with subordinate ids of its user, in a user
+namespace that the user made. The kernel knows who made it (ioctl_ns(2)), while /etc/subuid lacks the ids that a
+directory service provides.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import GpuLocation
 
-# Of one user; what is wrong with more leases than these is one line more.
+# Per user; one more line counts the other invalid leases.
 MOST_LINES = 10
-# Many times what a host has (MI300X: 64); the time that a lease takes grows with it.
+# Many times what a host has (MI300X: 64); the time to process a lease grows with it.
 MOST_GPUS = 256
 # runc's own limit.
 LONGEST_ID = 1024
@@ -43,19 +43,19 @@ LONGEST_ID = 1024
 NS_GET_PARENT = 0xB702
 NS_GET_OWNER_UID = 0xB704
 UID_BYTES = 4
-# How deep user namespaces are nested at most (kernel/user_namespace.c).
+# The deepest nesting of user namespaces (kernel/user_namespace.c).
 DEEPEST = 33
 
 
 class UserLease(Value):
-    """A lease that a process of a user proves."""
+    """A lease that a process of its user proves."""
 
     uid: int
     lease: Lease
 
 
 class Doubt(Value):
-    """Something wrong with the leases of a user."""
+    """A problem with the leases of a user."""
 
     uid: int
     message: str
@@ -69,16 +69,16 @@ class Doubt(Value):
 
 
 class UserLeases(Value):
-    """The leases of all users: those that are proved, and what is wrong with others."""
+    """The leases of all users: those that are proved, and the problems with others."""
 
     proved: tuple[UserLease, ...] = ()
     doubts: tuple[Doubt, ...] = ()
-    # Who has leases that are not looked at.
+    # Users whose leases are not read.
     ignored: tuple[int, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what `status` has to say about them, at most a few lines for each user."""
+        """Return the lines about them for `status`, at most a few for each user."""
         lines = [line for uid in dict.fromkeys(doubt.uid for doubt in self.doubts) for line in self._lines(uid)]
         return (*lines, *(f"the leases of user {uid} are ignored" for uid in self.ignored))
 
@@ -88,7 +88,7 @@ class UserLeases(Value):
         return lines if more <= 0 else [*lines[:MOST_LINES], f"{more} more leases of user {uid} are like these"]
 
     def without_used(self, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
-        """Return the GPUs that no user's container has; StateError where that is in doubt for one of them."""
+        """Return the GPUs that no user's container has; StateError if this is in doubt for one of them."""
         keys = {gpu.key for gpu in gpus}
         for doubt in self.doubts:
             if keys and (doubt.gpus is None or keys.intersection(doubt.gpus)):
@@ -124,7 +124,7 @@ def _read_leases_of(user: UserFiles, processes: Processes) -> list[UserLease | D
 
 
 class _Proof:
-    """What proves leases of one user."""
+    """Checks the leases of one user."""
 
     def __init__(self, user: UserFiles, processes: Processes) -> None:
         self._user = user
@@ -132,7 +132,7 @@ class _Proof:
         self._own = UserProcesses(user.uid, processes)
 
     def judge(self, file: UserFile) -> Iterator[UserLease | Doubt]:
-        """Give a lease that is proved, or what is wrong with it; nothing for one that is over."""
+        """Yield a proved lease, or what is wrong with it; nothing for one that has ended."""
         what = f"the lease {file.path} of user {self._user.uid}"
         if file.error:
             yield _doubt(self._user, f"{what} cannot be read: {reason(file.error)}")
@@ -149,7 +149,7 @@ class _Proof:
             yield _doubt(self._user, f"{what} cannot be judged: {reason(error)}", lease.gpus)
 
     def _is_alive(self, lease: Lease) -> bool:
-        """Return whether a process of this user proves a lease; OSError where that cannot be told."""
+        """Return whether a process of this user proves a lease; OSError if this cannot be decided."""
         if lease.boot_id != self._processes.boot_id:
             return False
         if lease.namespace != self._processes.namespace:
@@ -186,7 +186,7 @@ def _parse(content: bytes) -> Lease:
 
 
 class UserProcesses:
-    """The processes of one user, which are looked for once."""
+    """The processes of one user, which are listed once."""
 
     def __init__(self, uid: int, processes: Processes) -> None:
         self._uid = uid
@@ -196,18 +196,18 @@ class UserProcesses:
         self._cgroups: frozenset[str] | None = None
 
     def has(self, pid: int) -> bool:
-        """Return whether a process is this user's."""
+        """Return whether a process belongs to this user."""
         is_started = self._processes.uid(pid) == self._uid
         return is_started or self._uid in _makers_of_user_namespaces(f"{self._processes.directory}/{pid}")
 
     def is_in_namespace(self, namespace: str) -> bool:
-        """Return whether any process of this user is in a pid namespace, named as /proc/PID/ns/pid names it."""
+        """Return whether a process of this user is in a pid namespace, named as in /proc/PID/ns/pid."""
         if self._namespaces is None:
             self._namespaces = frozenset(self._processes.link(pid, "ns/pid") for pid in self._all())
         return namespace in self._namespaces
 
     def is_in_cgroup(self, name: str) -> bool:
-        """Return whether any process of this user is in a cgroup of this name, wherever the engine has put it."""
+        """Return whether a process of this user is in a cgroup of this name, wherever the engine put it."""
         if self._cgroups is None:
             paths = (f"{self._processes.directory}/{pid}/cgroup" for pid in self._all())
             self._cgroups = frozenset(name for path in paths for name in _read_cgroups(path))
@@ -220,7 +220,7 @@ class UserProcesses:
 
 
 def _makers_of_user_namespaces(process: str) -> list[int]:
-    """Return who made the user namespace of a process, and those around it up to the caller's."""
+    """Return the users who made the user namespace of a process, and those around it up to the caller's."""
     makers: list[int] = []
     opened: list[int] = []
     try:
@@ -230,7 +230,7 @@ def _makers_of_user_namespaces(process: str) -> list[int]:
             maker = fcntl.ioctl(opened[-1], NS_GET_OWNER_UID, bytes(UID_BYTES))
             makers.append(int.from_bytes(maker, sys.byteorder))
             opened.append(fcntl.ioctl(opened[-1], NS_GET_PARENT, 0))
-    except OSError:  # the process is gone, or its namespace is not inside the caller's
+    except OSError:  # The process has ended, or its namespace is not inside the caller's.
         pass
     finally:
         for descriptor in opened:
@@ -239,12 +239,12 @@ def _makers_of_user_namespaces(process: str) -> list[int]:
 
 
 def _read_cgroups(path: str) -> list[str]:
-    # 0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-4f1c.scope
+    # For example 0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-4f1c.scope
     try:
         content = read_file(path).decode("utf-8", "surrogateescape")
     except OSError:
         return []
     names = [name for line in content.splitlines() for name in line.split(":", 2)[-1].split("/")]
-    # systemd's unit of a container that the lease names by its id alone
+    # systemd's unit of a container that the lease names by its id alone.
     units = [name.removesuffix(".scope").partition("-")[2] for name in names if name.endswith(".scope")]
     return [*names, *units]

@@ -1,1 +1,1 @@
-"""Who may open the nodes of GPUs on the host: their group, or those only who have reserved them."""
+"""Who may open the nodes of GPUs on the host: their groups, or only users who have reserved them."""

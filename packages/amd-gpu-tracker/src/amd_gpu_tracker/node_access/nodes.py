@@ -1,6 +1,6 @@
-"""Close the nodes of AMD GPUs to users who have not reserved them, and give them back to their group.
+"""Close the nodes of AMD GPUs to users who have not reserved them, and return them to their groups.
 
-Access control lists are written as the kernel keeps them, so `setfacl` is not needed.
+This writes access control lists in the kernel's format, so `setfacl` is not needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 RULE_FILE = "/etc/udev/rules.d/72-amd-gpu-access.rules"
-# Partitions are platform devices, which have no driver. A mode of 0600 would mask the entries of users.
+# Partitions are platform devices without a driver. A mode of 0600 would mask the entries of users.
 RULE = """\
 # Only users who reserved an AMD GPU may open it. Made by 'amd-ctk config set gpu-access reserved', which
 # 'amd-ctk config unset gpu-access' undoes.
@@ -43,13 +43,13 @@ OWNER:="root", GROUP:="root", MODE:="0660", TAG-="uaccess", TAG-="xaccess-render
 
 LABEL="amd_gpu_access_end"
 """
-# Also that of 50-udev-default.rules of systemd: who may open a closed node is up to its group and its list.
+# As in systemd's 50-udev-default.rules. A closed node's group and its list decide who may open it.
 MODE = 0o660
 GROUPS = {"render": ("render", "video"), "card": ("video",)}
 UDEV_SECONDS = 30.0
 UDEV_CONTROL = "/run/udev/control"
 NAME = "system.posix_acl_access"
-# Of include/uapi/linux/posix_acl_xattr.h: a version, then a tag, permissions and an id in each entry.
+# From include/uapi/linux/posix_acl_xattr.h: a version, then entries of a tag, permissions and an id.
 HEADER = struct.Struct("<I")
 ENTRY = struct.Struct("<HHI")
 VERSION = 2
@@ -60,13 +60,13 @@ NOT_THERE = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 def find_devices(host: Host) -> list[DrmDevice]:
-    """Return the devices of the amdgpu driver that have nodes, unused partitions among them."""
+    """Return the devices of the amdgpu driver that have nodes, including unused partitions."""
     functions = set(amdgpu_pci_addresses(host))
     return [each for each in read_drm_devices(host) if each.is_partition or each.pci_address in functions]
 
 
 def find_nodes(host: Host) -> dict[str, str]:
-    """Return the nodes of the amdgpu driver that are there, each with its kind: `render` or `card`."""
+    """Return the existing nodes of the amdgpu driver, each with its kind: `render` or `card`."""
     kinds = {KFD_PATH: "render"}
     for device in find_devices(host):
         kinds.update({f"/dev/dri/renderD{device.render_minor}": "render"} if device.render_minor is not None else {})
@@ -75,7 +75,7 @@ def find_nodes(host: Host) -> dict[str, str]:
 
 
 def find_open(host: Host) -> str:
-    """Return what is not as `close_nodes` left it: the rule, or the owner, group or mode of a node; "" for nothing."""
+    """Return what changed since `close_nodes`: the rule, or a node's owner, group or mode; "" for nothing."""
     if not is_closed(host) or host.read(RULE_FILE) != RULE.encode():
         return f"{RULE_FILE} is missing or was changed"
     for node in find_nodes(host):
@@ -91,9 +91,9 @@ def is_closed(host: Host) -> bool:
 
 
 def close_nodes(host: Host, users: Mapping[str, Collection[int]]) -> None:
-    """Let only root open the nodes, now and whenever udev sets them up; FileError, with nothing done.
+    """Let only root open the nodes, now and whenever udev sets them up; FileError, with nothing changed.
 
-    `users` have reserved GPUs, and may go on opening these nodes; later ones the broker lets in.
+    `users` have reserved GPUs and may continue to open these nodes. The broker adds later users.
     """
     path = host.path(RULE_FILE)
     try:
@@ -106,18 +106,18 @@ def close_nodes(host: Host, users: Mapping[str, Collection[int]]) -> None:
     except OSError as error:
         give_back(host)
         raise FileError(f"the nodes of the GPUs cannot be closed: {reason(error)}") from error
-    # Access that logind gave to the user at the machine is gone; udev has to know that no more is given.
+    # The access that logind gave to the user at the machine is gone; udev must learn to give no more.
     _tell_udev(host, nodes)
 
 
 def give_back(host: Host) -> bool:
-    """Let the groups of the nodes open them, as udev's own rules have it; False where they were not closed."""
+    """Let the groups of the nodes open them again, as in udev's own rules; False if they were not closed."""
     if not is_closed(host):
         return False
     remove_file(host.path(RULE_FILE))
     nodes = find_nodes(host)
     for node, kind in nodes.items():
-        # One that is gone meanwhile has nothing to give back.
+        # A node that has disappeared meanwhile needs nothing.
         with suppress(FileNotFoundError):
             set_users(host.path(node), ())
             _own(host.path(node), _find_group(GROUPS[kind]))
@@ -133,7 +133,7 @@ def format_acl(uids: Iterable[int]) -> bytes:
 
 
 def parse_users(content: bytes) -> frozenset[int]:
-    """Return the users whom a list names; none where it is of another version."""
+    """Return the users in a list; none if it is of another version."""
     if HEADER.unpack_from(content.ljust(HEADER.size, b"\0")) != (VERSION,):
         return frozenset()
     whole = len(content) - (len(content) - HEADER.size) % ENTRY.size
@@ -141,12 +141,12 @@ def parse_users(content: bytes) -> frozenset[int]:
 
 
 def read_users(path: str) -> frozenset[int]:
-    """Return the users whom the list of a node names; OSError."""
+    """Return the users in the list of a node; OSError."""
     return parse_users(_read(path))
 
 
 def set_users(path: str, uids: Iterable[int]) -> bool:
-    """Let these users open a node beside its owner and group, and no others; return whether that is new; OSError."""
+    """Let only these users open a node besides its owner and group; return whether this changed it; OSError."""
     uids = list(uids)
     wanted, found = format_acl(uids) if uids else b"", _read(path)
     if wanted == found:
@@ -164,7 +164,7 @@ def _own(path: str, gid: int) -> None:
 
 
 def _set_list(path: str, uids: Collection[int]) -> None:
-    """Let these users in; OSError, also without any, where the file system of a node keeps no lists."""
+    """Let these users open a node; OSError, even without users, if its file system supports no lists."""
     set_users(path, (0, *uids))
     set_users(path, uids)
 
@@ -179,7 +179,7 @@ def _find_group(names: Sequence[str]) -> int:
 
 
 def _tell_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
-    """Let udev read its rules again and set up these nodes; if it does not run, nothing is done."""
+    """Let udev read its rules again and set up these nodes, if it is running."""
     if not host.is_this_machine or host.stat(UDEV_CONTROL) is None:
         return
     import subprocess

@@ -1,6 +1,6 @@
-"""Scopes of systemd: put a process that runs into one, in which it can open its GPUs, and whatever is no GPU.
+"""systemd scopes: put a running process into one in which it can open its own GPUs, and devices that are no GPUs.
 
-The process stays what it is: its terminal, its parent and its signals have nothing to do with it.
+This does not affect its terminal, its parent or its signals.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-# Of systemd's bus interface: org.freedesktop.systemd1(5).
+# From systemd's bus interface: org.freedesktop.systemd1(5).
 MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 START = ("busctl", "--quiet", "--timeout=10", "call", *MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))")
 SECONDS = 15.0
 LOOK_SECONDS = 0.005
 SESSION, USER_MANAGER = ("session-", ".scope"), ("user@", ".service")
-# Every scope may open it but a strict one.
+# Every scope except a strict one may open it.
 OTHER_NODE = "/dev/full"
 STRICT = "strict"
-# Each class of devices is named in it.
+# It lists the classes of devices.
 DEVICES = "/proc/devices"
 GPU_CLASSES = ("drm", "kfd")
-# Beside these, what every scope may open: /dev/null and the like, and terminals.
+# In addition to the list, every such scope may open /dev/null and the like, and terminals.
 POLICY = "closed"
 
 
 def start_scope(
     name: str, pid: int, *, parent: str, allowed: Sequence[tuple[str, str]], policy: str = POLICY, proc: str = "/proc"
 ) -> str:
-    """Put a process into a new scope below the slice `parent`, with its device filter; return what failed, or ""."""
+    """Put a process into a new scope below the slice `parent`, with its device filter; return the error, or ""."""
     path = f"{proc}/{pid}/cgroup"
     if is_in(path, name):
         return ""
-    # With KillUserProcesses= logind stops a session's own scope at its end, and so this one; else it lets both live.
+    # With KillUserProcesses=, logind stops a session's scope when the session ends, and this one with it. Otherwise,
+    # both live on.
     part_of = _session_of(path)
     properties = [
         ("PIDs", "au", "1", str(pid)),
@@ -55,7 +56,7 @@ def start_scope(
 
 
 def find_obstacle() -> str:
-    """Return why no process of this machine can be kept from a device by a scope, "" where it can."""
+    """Return why scopes cannot keep processes of this machine from devices, "" if they can."""
     awaited, tell = os.pipe()
     pid = os.fork()
     if not pid:
@@ -75,7 +76,7 @@ def is_in(path: str, unit: str) -> bool:
 
 
 def read_devices(host: Host) -> str:
-    """Return what the kernel's list of device classes says, "" for a simulated host, which has none."""
+    """Return the kernel's list of device classes, "" for a simulated host, which has none."""
     try:
         return host.read(DEVICES).decode()
     except OSError:
@@ -83,10 +84,10 @@ def read_devices(host: Host) -> str:
 
 
 def allowed_devices(gpus: Iterable[GpuLocation], devices: str) -> list[tuple[str, str]]:
-    """Return classes and nodes with what may be done with them, as systemd's DeviceAllow= has them.
+    """Return classes and nodes with their permissions, for systemd's DeviceAllow=.
 
-    `devices` is what the kernel's /proc/devices says. Rootless engines open /dev/fuse and /dev/net/tun, debuggers and
-    profilers others.
+    `devices` is the content of /proc/devices. All classes except GPUs are allowed: rootless engines open /dev/fuse and
+    /dev/net/tun, debuggers and profilers others.
     """
     nodes = ["/dev/kfd", *(path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path)]
     return [*((name, "rwm") for name in _other_classes(devices)), *((node, "rw") for node in nodes)]
@@ -101,7 +102,7 @@ def _is_forbidden(path: str) -> bool:
 
 
 def _call(words: Sequence[str]) -> str:
-    """Return why a program failed, "" where it did not."""
+    """Return why a program failed, "" if it did not."""
     import subprocess
 
     try:
@@ -114,7 +115,7 @@ def _call(words: Sequence[str]) -> str:
 
 
 def _wait_until_in(path: str, name: str) -> str:
-    """Wait until systemd has moved a process: it answers before, and sets up the filter first."""
+    """Wait until systemd has moved a process: it answers earlier, but sets up the filter first."""
     end = time.monotonic() + SECONDS
     while not is_in(path, name):
         if time.monotonic() > end:
@@ -124,7 +125,7 @@ def _wait_until_in(path: str, name: str) -> str:
 
 
 def _session_of(path: str) -> str:
-    """Return the unit at whose end logind ends what a user runs there, "" outside of sessions."""
+    """Return the unit with whose end logind ends a user's processes, "" outside of sessions."""
     for parts in _read_cgroups(path):
         for part in parts:
             if any(part.startswith(begin) and part.endswith(end) for begin, end in (SESSION, USER_MANAGER)):
@@ -141,8 +142,8 @@ def _read_cgroups(path: str) -> list[list[str]]:
 
 
 def _other_classes(devices: str) -> list[str]:
-    """Return each class of devices but those of GPUs, as systemd names it."""
+    """Return all classes of devices except those of GPUs, by systemd's names."""
     characters = devices.partition("\nBlock devices:")[0].splitlines()[1:]
     names = dict.fromkeys(line.split()[-1] for line in characters if line.strip())
-    # What begins with a slash is one device of a class that has a name, too, or that every unit may open.
+    # A name with a slash at the start is one device. Its class has a name, too, or every unit may open it.
     return [f"char-{name}" for name in names if name not in GPU_CLASSES and not name.startswith("/")] + ["block-*"]

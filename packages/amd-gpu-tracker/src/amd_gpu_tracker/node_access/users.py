@@ -1,6 +1,6 @@
-"""Device nodes that only users who have reserved the GPU can open, where a host is set up so: who may open which.
+"""Device nodes that only users who have reserved the GPU can open, if the host is set up so.
 
-Nothing is remembered: leases say who may open what, and nodes say who can.
+This keeps no state: leases determine who may open which nodes, and the nodes show who can.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 class ReservedNodes:
     """The device nodes of the GPUs of one host."""
 
-    # This rule closes them at the next boot.
+    # The udev rule that closes them at the next boot.
     rule_file = nodes.RULE_FILE
 
     def __init__(self, host: Host) -> None:
-        """Read the nodes of this host."""
+        """Manage the nodes of this host."""
         self._host = host
 
     def paths(self) -> list[str]:
@@ -41,7 +41,7 @@ class ReservedNodes:
         return sorted(nodes.find_nodes(self._host), key=lambda path: (len(path), path))
 
     def cards(self) -> set[str]:
-        """Return the cards as /sys/class/drm names them; displays are connected to these."""
+        """Return the cards by their names in /sys/class/drm; displays are connected to these."""
         minors = {device.card_minor for device in nodes.find_devices(self._host)}
         return {f"card{minor}" for minor in minors if minor is not None}
 
@@ -70,9 +70,9 @@ class ReservedNodes:
         nodes.close_nodes(self._host, self._find_users())
 
     def update(self, leases: Iterable[Lease] | None = None) -> None:
-        """Allow each user to open the nodes of the GPUs of these leases, by default all living ones, and no others."""
+        """Let each user open only the nodes of the GPUs of these leases, by default of all living ones."""
         for path, uids in self._find_users(leases).items():
-            # What keeps this from being done, doctor finds.
+            # If this fails, doctor finds it.
             with suppress(OSError):
                 set_users(self._host.path(path), uids)
 
@@ -86,7 +86,7 @@ class ReservedNodes:
         return [f"DevicePolicy={scope.POLICY}", *(f"DeviceAllow={device} {access}" for device, access in allowed)]
 
     def _find_users(self, leases: Iterable[Lease] | None = None) -> dict[str, set[int]]:
-        """Return who may open each node of the GPUs that can be reserved, by these leases, by default all that live."""
+        """Return who may open each node of GPUs by these leases, by default by all living ones."""
         if leases is None:
             state = State(self._host)
             leases = scan_leases(state, Processes(), state.lease_paths()).living
@@ -100,27 +100,27 @@ class ReservedNodes:
 
 
 class NodeUsers:
-    """Lets users open the nodes of what the service gives them, where only reserved GPUs may be opened."""
+    """Lets users open the nodes of GPUs that the service gives them, if only reserved GPUs may be opened."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        # Where not, the nodes are their groups' business.
+        # If not set, the groups of the nodes decide.
         self.is_reserved = False
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """Return where others may change who can open nodes."""
+        """Return the paths where others may change who can open nodes."""
         return tuple(map(self._host.path, (KFD_PATH, "/dev/dri"))) if self.is_reserved else ()
 
     def open(self, owner: int, gpus: Iterable[GpuLocation]) -> None:
-        """Let a user open GPUs that were just given; FileError. Root needs no entry."""
+        """Let a user open GPUs that were granted now; FileError. Root needs no entry."""
         if not (self.is_reserved and owner):
             return
         for path in _nodes_of(gpus):
             try:
                 set_users(self._host.path(path), read_users(self._host.path(path)) | {owner})
             except FileNotFoundError:
-                # ROCm does without a card node; what a missing render node means, a start says.
+                # ROCm does not need a card node. A start reports a missing render node.
                 continue
             except OSError as error:
                 raise FileError(
@@ -134,6 +134,6 @@ class NodeUsers:
 
 
 def _nodes_of(gpus: Iterable[GpuLocation]) -> list[str]:
-    """Return the nodes by which GPUs are opened; none where there is no GPU."""
+    """Return the nodes by which GPUs are opened; none if there are no GPUs."""
     nodes = [path for gpu in gpus for path in (gpu.render_path, gpu.card_path) if path]
     return [KFD_PATH, *nodes] if nodes else []
