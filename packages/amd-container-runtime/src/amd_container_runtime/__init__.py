@@ -1,6 +1,6 @@
 """The OCI runtime in front of runc that gives containers the AMD GPUs they ask for.
 
-It is a program, `amd-container-runtime`, and offers nothing to import but its version.
+It is a program, `amd-container-runtime`. Only its version can be imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Give a container the GPUs it asks for before it is made: the one story, top to bottom."""
+"""Gives a container the GPUs it asks for before it is created: all steps, in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Bundle:
-    """A bundle's config.json: read once, edited in `spec`, written beside and put in place.
+    """A bundle's config.json: read once, edited in `spec`, written to a temporary file and put in place.
 
     Errors are FileError and name the file.
     """
@@ -46,13 +46,13 @@ class Bundle:
         except OSError as error:
             raise FileError(f"{self.path} cannot be written: {reason(error)}") from error
         except (ValueError, RecursionError) as error:
-            # Read it can be: 1e999 is infinity to python, and reading goes a little deeper than writing.
+            # Reading accepts more than writing: 1e999 is infinity to Python, and reading goes a little deeper.
             raise FileError(
                 f"the bundle's {self.path} contains values that cannot be written again: {error}"
             ) from error
 
     def commit(self) -> None:
-        """Put what `write` wrote, if it was called, in place of config.json."""
+        """Replace config.json by what `write` wrote, if it was called."""
         temporary, self._temporary = self._temporary, ""
         try:
             if temporary:
@@ -61,14 +61,14 @@ class Bundle:
             raise FileError(f"{self.path} cannot be replaced: {reason(error)}") from error
 
     def discard(self) -> None:
-        """Forget what `write` wrote and `commit` did not take; config.json is as it was."""
+        """Delete what `write` wrote, unless `commit` used it; config.json is unchanged."""
         if self._temporary:
             posix.unlink(self._temporary)
             self._temporary = ""
 
 
 class Start:
-    """One start of a container: what the call says, where it happens, and what is found out on the way."""
+    """One start of a container: the call, its host and settings, and its bundle."""
 
     def __init__(self, call: Call, host: Host, settings: Settings, log: Log) -> None:
         self.call = call
@@ -84,9 +84,9 @@ class Start:
 
 
 def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> dict[str, Any]:
-    """Edit the bundle so that its container has all the GPUs it asks for, and return its spec.
+    """Edit the bundle so that its container gets all the GPUs it asks for; return its spec.
 
-    ToolkitError where that cannot be, and the bundle as it was.
+    Raises ToolkitError if that is impossible, and leaves the bundle unchanged.
     """
     start = Start(call, host, settings, log)
     try:
@@ -102,7 +102,7 @@ def _add(start: Start) -> None:
     )
     if plan.request is None:
         _say_all(start, plan.notes)
-    # What an earlier start put in is neither asked for nor given by the engine.
+    # Edits of an earlier start are neither part of the request nor given by the engine.
     changed = _remove_earlier_edits(start.spec)
     claim = _claim(start, plan)
     try:
@@ -121,7 +121,7 @@ def _add(start: Start) -> None:
         )
         if changed or edited.is_changed:
             start.bundle.write()
-        # Where it is refused because it runs already, runc says so, and its bundle and its GPUs stay as they are.
+        # False if the container already runs. runc reports that, and the bundle and its GPUs stay as they are.
         is_given = claim is None or claim.reserve()
         if is_given:
             start.bundle.commit()
@@ -156,14 +156,14 @@ def _refuse_old_numbers(host: Host, asked: Sequence[str]) -> None:
 def _remove_earlier_edits(spec: dict[str, Any]) -> bool:
     if not is_edited(spec):
         return False
-    # Engines make a container once, but for restarts.
+    # Engines create a container once, except for restarts.
     from amd_device_spec.oci_annotation import remove_edits
 
     return remove_edits(spec)
 
 
 def _withdraw(claim: ContainerClaim | None) -> None:
-    """Release what was reserved; where that fails it is released by this process's end."""
+    """Release what was reserved. If that fails, the end of this process releases it."""
     try:
         if claim is not None:
             claim.withdraw()
@@ -172,8 +172,8 @@ def _withdraw(claim: ContainerClaim | None) -> None:
 
 
 def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
-    """Return what the container has to reserve, None for nothing."""
-    # A container that asked for nothing may have been given GPUs by its engine.
+    """Return the container's claim, None if it has nothing to reserve."""
+    # A container without a request may have GPUs from its engine.
     if not (plan.needs_tracker or may_be_tracking(start.host)):
         return None
     # Most hosts do not track GPUs.
@@ -199,7 +199,7 @@ def _claim(start: Start, plan: StartPlan) -> ContainerClaim | None:
 
 
 def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) -> None:
-    """Refuse a container whose image requires other GPUs, or note it."""
+    """Refuse a container whose image requires other GPUs, or only log that, as the settings say."""
     if not names_requirements(start.spec):
         return
     # Few images require anything.
@@ -210,7 +210,7 @@ def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) ->
 
 
 def _open_sources(start: Start, closed: Sequence[DeviceNode]) -> dict[str, str]:
-    """Return by their paths what is bound in place of nodes that would be closed, {} where nothing can be."""
+    """Return what to bind instead of nodes that would be closed, by their paths; {} if nothing can be bound."""
     from amd_container_runtime.private_nodes import make_private_nodes
 
     return make_private_nodes(start.host, closed)

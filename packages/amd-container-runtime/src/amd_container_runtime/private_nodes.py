@@ -1,11 +1,11 @@
-"""Device nodes that every user may open, for containers with a user namespace of their own.
+"""Device nodes that every user may open, for containers with their own user namespace.
 
-runc binds the host's node into such a container, with the host's mode and owner. No user in there is in the host's
-render group, and the container's root is not root of the host. So these containers get binds of other nodes of the same
-numbers, with mode 0666. There is one set of them, which ends with the boot, as all of /dev does.
+runc binds the host's node into such a container, with the host's mode and owner. No user inside is in the host's render
+group, and the container's root is not the host's root. So these containers get other nodes with the same numbers and
+mode 0666. There is one set of them, which lasts until the next boot, like everything in /dev.
 
-They are in a directory that only root may enter, or every local user would have all GPUs. The container's device cgroup
-decides, as ever, which of them it may open.
+Only root may enter their directory; otherwise every local user could use all GPUs. The container's device cgroup still
+decides which of them it may open.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 ONLY_ROOT = 0o700
 OPEN_MODE = 0o666
-# In no container's uid map, so that no container's root may change the mode of a node that others use too.
+# In no container's uid map, so that no container's root can change the mode of a node that others use too.
 OWNER = 2**32 - 2
-# Which kind of device SELinux takes a node for; there is none on hosts without it.
+# The attribute by which SELinux knows what a node is; hosts without SELinux do not have it.
 LABEL = "security.selinux"
 
 
 def make_private_nodes(host: Host, nodes: Iterable[DeviceNode]) -> dict[str, str]:
-    """Return by the path of each node the path of one with its number that all may open; FileError.
+    """Return, by the path of each node, the path of one with its number that all may open. Raises FileError.
 
-    {} where this process may not make device nodes, as in a user namespace.
+    Returns {} if this process may not make device nodes, as in a user namespace.
     """
     directory = host.path(PRIVATE_NODES)
     try:
@@ -66,16 +66,16 @@ def _label_of(path: str) -> bytes:
 
 
 def _make_node(directory: str, node: DeviceNode, *, label: bytes) -> str:
-    """Make a node, whole or not at all; it is named after its number, so that it is right for as long as it is there.
+    """Make a node, completely or not at all. It is named after its number, so a node that exists is always right.
 
-    Two containers that start at once may both make it, and the later replaces the same.
+    If two containers start at once, both may make it, and the later replaces it with the same.
     """
     path = f"{directory}/{node.major}:{node.minor}"
     device = posix.makedev(node.major, node.minor)
     if _is_private_node(path, device):
         return path
     temporary = f"{path}.{posix.getpid()}.tmp"
-    # Left by a process of the same number that was killed; no other process uses this name.
+    # A killed process with the same pid may have left this file. No other process uses this name.
     _remove(temporary)
     posix.mknod(temporary, CHARACTER_DEVICE, device)
     try:

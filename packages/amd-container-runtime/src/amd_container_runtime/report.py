@@ -1,6 +1,6 @@
-"""Tell people what happened: the engine through `--log`, its user through stderr, the administrator through a log file.
+"""Reports to the engine through `--log`, to its user through stderr, and to the administrator in a log file.
 
-Docker shows the last line of level "error" in the file named by `--log` and never shows stderr; Podman without `--log`
+Docker shows the last line of level "error" in the file named by `--log` and never shows stderr. Podman without `--log`
 shows stderr.
 """
 
@@ -23,39 +23,39 @@ LEVELS = ("debug", "info", "warn", "error")
 
 
 def report_failure(call: Call, message: str) -> None:
-    """Say why this call ends, to the engine and on stderr. Never fails itself."""
+    """Report to the engine and on stderr why this call fails. Never raises."""
     text = f"{NAME}: {message}"
     if call.log:
         _append(call.log, _log_line(call.log_format, text))
     try:  # noqa: SIM105 - contextlib is a large import
         posix.write(2, f"{text}\n".encode(errors="backslashreplace"))
     except OSError:
-        pass  # stderr is closed; the exit code still tells
+        pass  # stderr is closed; the exit code still shows the failure
 
 
 class Log:
     """The administrator's log, in `key=value` lines; the environment is never written to it.
 
-    Where the host is simulated each line ends with its directory.
+    On a simulated host, each line ends with the host's directory.
     """
 
     def __init__(self, host: Host, *, level: str = "info", path: str = "", home: str = "") -> None:
-        """Log to `path`, by default LOG_FILE of the host and, for those who may not write that, in `home`."""
+        """Log to `path`; by default to the host's LOG_FILE, or in `home` if this process may not write that file."""
         self._level = LEVELS.index(level)
-        # The owner of a home directory could lead root elsewhere with a link.
+        # With a link, the owner of a home directory could make root write to another file.
         at_home = [(f"{home}/{NAME}.log", posix.O_NOFOLLOW)] if home else []
         self._files = [(path, 0)] if path else [(host.path(LOG_FILE), 0), *at_home]
         self._end = "" if host.is_this_machine else f" host_root={as_log_word(host.root)}"
 
     def write(self, level: str, message: str, **fields: object) -> None:
-        """Append one line; where no file can be written there is no log, and the container starts all the same."""
+        """Append one line. If no file can be written, there is no log, and the container starts anyway."""
         if LEVELS.index(level) < self._level:
             return
         words = map(as_log_word, [f"{NAME} {message}", *map(str, fields.values())])
         values = "".join([f" {name}={word}" for name, word in zip(("msg", *fields), words, strict=True)])
         line = f"time={_now()} level={level.upper()}{values}{self._end}\n"
         for path, flags in self._files:
-            # No container waits for the reader of a pipe.
+            # No container start waits for the reader of a pipe.
             if _append(path, line.encode(), flags | posix.O_NONBLOCK):
                 return
 

@@ -1,12 +1,12 @@
-"""runc and crun: the command line they take, which of them makes a container, and becoming it.
+"""runc and crun: parses their command line, chooses one of them, and executes it.
 
 The command line is read as far as this runtime needs it, and nothing is refused: runc reports invalid command lines.
-runc takes `--bundle B`, `--bundle=B`, `-bundle B` and the same behind the container id; crun also `-b/B`.
+runc takes `--bundle B`, `--bundle=B`, `-bundle B` and the same after the container id; crun also `-b/B`.
 """
 
 from __future__ import annotations
 
-# The C half of signal, which is there from the start; signal itself brings enum.
+# The built-in C half of signal; signal itself imports enum.
 import _signal  # type: ignore[import-not-found]  # typeshed describes signal only
 import posix
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-# Options that take a value in the next word, of runc 1.3 and crun 1.28.
+# Options of runc 1.3 and crun 1.28 whose value is the next word.
 GLOBAL_VALUES = frozenset(("cgroup-manager", "criu", "log", "log-format", "log-level", "root", "rootless"))
 COMMAND_VALUES = frozenset(
     (
@@ -31,13 +31,13 @@ COMMAND_VALUES = frozenset(
 # The commands that read the bundle and start a container from it.
 STARTING = frozenset(("create", "restore", "run"))
 
-# crun only where there is no runc anywhere: one installed later must not strand the other's containers.
+# crun only if there is no runc anywhere: a program that is installed later must not strand the other's containers.
 NAMES = ("runc", "crun")
-# What each keeps below its root in a directory named after the container, from `create` to `delete`.
+# The file that each keeps below its root in a directory named after the container, from `create` to `delete`.
 STATE_FILES = (("runc", "state.json"), ("crun", "status"))
 # `podman run --group-add keep-groups`: the container keeps the groups of the user who starts it. Only crun knows it.
 KEEP_GROUPS = "run.oci.keep_original_groups"
-# What python sets LC_CTYPE to where the locale is C, in its own environment (PEP 538).
+# Values of LC_CTYPE that Python puts into its own environment if the locale is C (PEP 538).
 COERCED_LOCALES = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 # Podman calls `delete` and `kill` without a PATH.
 USUAL_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -49,7 +49,7 @@ class Call(Value):
     command: str
     container_id: str = ""
     bundle: str = "."
-    # crun can be told another name; runc cannot.
+    # crun accepts another name; runc does not.
     config: str = "config.json"
     log: str = ""
     log_format: str = "text"
@@ -58,12 +58,12 @@ class Call(Value):
     systemd_cgroup: bool = False
     asks_for_help: bool = False
     asks_for_version: bool = False
-    # Of a call that starts nothing: the words behind the command of which the first container's name is one.
+    # If the call starts nothing: the words after the command that may be the container's name.
     names: tuple[str, ...] = ()
 
     @property
     def starts_container(self) -> bool:
-        """Return whether this call reads the bundle, so that what stands in it matters."""
+        """Return whether this call reads the bundle, so that its content matters."""
         return self.command in STARTING
 
 
@@ -74,7 +74,7 @@ class NoLowLevelRuntime(ToolkitError):
 
 
 def parse_call(words: Sequence[str]) -> Call:
-    """Parse the words behind the program's name."""
+    """Parse the words after the program's name."""
     options, position = _global_options(words)
     command = words[position] if position < len(words) else ""
     behind = words[position + 1 :]
@@ -84,7 +84,7 @@ def parse_call(words: Sequence[str]) -> Call:
         own, operands = _command_options(behind)
     return Call(
         command=command,
-        # The last, where engines put it: an option of a runtime to come may take a value that looks like an operand.
+        # Engines put it last. An option of a future runtime may take a value that looks like an operand.
         container_id=operands[-1] if operands else "",
         bundle=own.get("bundle") or own.get("b") or ".",
         config=own.get("config") or own.get("f") or "config.json",
@@ -100,15 +100,15 @@ def parse_call(words: Sequence[str]) -> Call:
 
 
 def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str, maker: str = "") -> str:
-    """Return the path of the OCI runtime: the configured one, else runc, else crun; NoLowLevelRuntime.
+    """Return the path of the OCI runtime: the configured one, else runc, else crun. Raises NoLowLevelRuntime.
 
-    `configured` is a path, a name or ""; `search_path` is a PATH; `ourselves` is passed over, wherever it is found.
-    Where a container needs the other of runc and crun, its `maker`, that one comes first.
+    `configured` is a path, a name or ""; `search_path` is a PATH. `ourselves` is skipped, wherever it is found. If a
+    container needs a particular one of runc and crun, its `maker`, that one comes first.
     """
-    # A relative directory of PATH would mean the bundle's, which is not a place for programs.
+    # A relative directory in PATH would be relative to the bundle, which is not a place for programs.
     directories = [*(part for part in search_path.split(":") if part.startswith("/")), *USUAL_DIRECTORIES]
     names = (configured,) if configured else NAMES
-    # A program of another name may be anything, crun in a wrapper too.
+    # A program with another name may be anything, even a wrapper around crun.
     if maker and configured.rpartition("/")[2] in {"", *NAMES} - {maker}:
         names = (maker, *names)
     for name in names:
@@ -127,9 +127,9 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
 
 
 def maker_of(names: Sequence[str], root: str, environment: Mapping[str, str]) -> str:
-    """Return which of runc and crun made the container that the first of `names` to be one names, "" for none or both.
+    """Return which of runc and crun made a container, "" if neither or both did; the first container in `names` counts.
 
-    Both keep a directory for each container, crun with another file in it; `root` is the --root of the call.
+    Both keep a directory for each container, with different files in it. `root` is the --root of the call.
     """
     user = environment.get("XDG_RUNTIME_DIR") or "/run"
     for name in names:
@@ -145,13 +145,13 @@ def maker_of(names: Sequence[str], root: str, environment: Mapping[str, str]) ->
 
 
 def maker_for(spec: dict[str, Any]) -> str:
-    """Return which of runc and crun a container needs, "" where either will do."""
+    """Return which of runc and crun a container needs, "" if either will do."""
     return "crun" if (spec.get("annotations") or {}).get(KEEP_GROUPS) == "1" else ""
 
 
 def hand_over(program: str, words: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:
-    """Become the low-level runtime: same process, descriptors, signals and, in the end, its exit code."""
-    # Python ignores these two, and what is ignored stays so in every program that comes after.
+    """Become the low-level runtime: same process, descriptors and signals and, in the end, its exit code."""
+    # Python ignores these two, and an executed program inherits ignored signals.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
     try:
@@ -165,7 +165,7 @@ def _may_be_container(word: str) -> bool:
 
 
 def _global_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
-    """Return the options in front of the command and where the command stands."""
+    """Return the options before the command, and the position of the command."""
     options: dict[str, str] = {}
     position = 0
     while position < len(words) and words[position].startswith("-") and words[position] != "-":
@@ -178,7 +178,7 @@ def _global_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
 
 
 def _command_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the options of a command and its operands, in whatever order they stand."""
+    """Return the options of a command and its operands, in any order."""
     options: dict[str, str] = {}
     operands: list[str] = []
     position = 0
@@ -205,7 +205,7 @@ def _option(words: Sequence[str], position: int, with_value: frozenset[str]) -> 
         return name or "=", value, 1
     if name in with_value:
         return name, words[position + 1] if position + 1 < len(words) else "", 2
-    # crun's -b/bundle; any other word could be a long option behind a single dash.
+    # crun's -b/bundle. Any other word could be a long option after a single dash.
     if word[:3] in ("-b/", "-b.", "-f/", "-f.") and word[1] in with_value:
         return word[1], word[2:], 1
     return name, "true", 1
@@ -224,7 +224,7 @@ def _is_same_file(path: str, other: str) -> bool:
 
 
 def _as_given(environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-    """Return the environment without what python itself has put into it."""
+    """Return the environment without the changes that Python itself made."""
     if environment.get(b"LC_CTYPE") not in COERCED_LOCALES:
         return environment
     try:

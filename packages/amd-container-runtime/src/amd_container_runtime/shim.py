@@ -1,4 +1,4 @@
-"""The OCI runtime that engines call: prepare what starts a container, then become runc for every call."""
+"""The OCI runtime that engines call: prepares container starts, then becomes runc for every call."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def _find_program(settings: Settings, environment: Mapping[str, str], maker: str
 
 
 def _show_versions(program: str, words: list[str]) -> NoReturn:
-    """Add our version to that of the low-level runtime, as one more line of its kind.
+    """Print the version of the low-level runtime, then ours in a line of the same form.
 
-    containerd's go-runc wants "runc version" in the first line; dockerd takes the last line that has "version" in it.
+    containerd's go-runc wants "runc version" in the first line. dockerd takes the last line that contains "version".
     """
     from importlib.metadata import version
 
@@ -84,7 +84,7 @@ def _read_surroundings(environment: Mapping[str, str]) -> tuple[Host, Settings]:
 
 
 def _settings_or_defaults(environment: Mapping[str, str]) -> Settings:
-    """Return the settings for a call that starts nothing; `delete` must not fail because a configuration is broken."""
+    """Return the settings for a call that starts nothing; a broken configuration must not make `delete` fail."""
     try:
         return _read_surroundings(environment)[1]
     except ToolkitError:
@@ -92,15 +92,15 @@ def _settings_or_defaults(environment: Mapping[str, str]) -> Settings:
 
 
 def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
-    """Prepare the bundle of a container that starts; return the program that makes it."""
+    """Prepare the bundle of a starting container; return the program that creates the container."""
     from amd_container_runtime.create import add_requested_gpus
     from amd_container_runtime.report import Log
 
     host, settings = _read_surroundings(environment)
-    # Looked for first: a container that cannot be made is not worth an edit.
+    # Looked up first: a container that cannot be created needs no edits.
     program = _find_program(settings, environment)
     log = Log(host, level=settings.log_level, path=settings.log_file, home=environment.get("HOME", ""))
-    # Those of PATH are the distribution's.
+    # Programs found in PATH belong to the distribution.
     if "/" in settings.low_level_runtime and (replaceable := writable_by_others(program)):
         log.write("warn", f"{program} can be replaced by users other than root, who may write to {replaceable}")
     try:

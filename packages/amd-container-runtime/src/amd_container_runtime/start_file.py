@@ -1,7 +1,7 @@
 """One file with the compiled modules of a container start, which opens it instead of forty others.
 
-The packages' `assemble` writes it beside the modules that it compiles. Where it is missing or a part of it cannot be
-read, a start imports the modules themselves. Paths and line numbers are the same either way.
+The packages' `assemble` writes it beside the modules that it compiles. If it is missing or partly unreadable, a start
+imports the modules themselves. Paths and line numbers are the same either way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = "start.modules"
-# What a tracked start with GPUs loads, the packages around each included. tests/test_import_budget.py holds the list.
+# What a tracked start with GPUs loads, including the packages around each. tests/test_import_budget.py holds the list.
 MODULES = {
     "amd_container_runtime": "create report runc shim",
     "amd_device_spec": "oci request settings start start.plan",
@@ -27,13 +27,13 @@ MODULES = {
     "amdgpu_discovery": "device_nodes drm errors files gpu host kfd_topology numbering oci_spec plain_files plain_json"
     " selection value",
 }
-# In a compiled file, what stands in front of the code.
+# Size of the header of a compiled file, before the code.
 HEADER_BYTES = 16
 ENDS_OF_A_PACKAGE = "/__init__.py"
 
 
 def write_start_file(directory: str) -> None:
-    """Join the compiled modules of a start below a directory that is on the path of modules."""
+    """Join the compiled modules of a start below a directory that is on Python's module path."""
     from importlib.util import cache_from_source
     from pathlib import Path
 
@@ -45,14 +45,14 @@ def write_start_file(directory: str) -> None:
             source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
             if source.exists():
                 codes[name] = Path(cache_from_source(str(source))).read_bytes()[HEADER_BYTES:]
-    # A start that reads it meanwhile, as after a repair, has the whole former file.
+    # A start at the same time, as during a repair, reads the whole former file.
     new = top / f"{NAME}.new"
     new.write_bytes(MAGIC_NUMBER + marshal.dumps(codes))
     new.replace(top / NAME)
 
 
 def use_start_file(directory: str) -> None:
-    """Import from the file of a directory, if it is there and of this Python, before anything else is looked for."""
+    """Import from the start file of a directory first, if there is one and this Python wrote it."""
     try:
         with open(f"{directory}/{NAME}", "rb") as file:
             content = file.read()
@@ -64,19 +64,19 @@ def use_start_file(directory: str) -> None:
 
 
 class StartFile:
-    """Finds and loads modules of a start, each of which is read when it is imported."""
+    """Finds and loads the modules of a start; each is read when it is imported."""
 
     def __init__(self, codes: dict[str, bytes]) -> None:
         self._codes = codes
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Return how a module is loaded, None where the next finder of Python knows."""
+        """Return how a module is loaded, None to leave it to Python's next finder."""
         try:
             code = marshal.loads(self._codes[name])  # noqa: S302 - a file of root, like the compiled modules beside it
         except (KeyError, EOFError, TypeError, ValueError):
             return None
         source = code.co_filename
-        # importlib.abc, whose Loader this is by its methods, takes as long to import as all of a start.
+        # Not importlib.abc.Loader, although it has its methods: importing that takes as long as all of a start.
         loader: Any = self
         spec = ModuleSpec(name, loader, origin=source, loader_state=code)
         if source.endswith(ENDS_OF_A_PACKAGE):
@@ -84,10 +84,10 @@ class StartFile:
         return spec
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python, as modules of a file do."""
+        """Let Python create the module, as it does for modules of a file."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the code of a module, which has its path like one that has a file."""
+        """Run the code of a module, and set its path as for modules of a file."""
         spec: Any = module.__spec__
         module.__file__ = spec.origin
         exec(spec.loader_state, module.__dict__)  # noqa: S102 - importlib does the same with the code of a file

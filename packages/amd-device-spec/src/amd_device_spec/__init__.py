@@ -6,8 +6,8 @@
     gpus = find_gpus(Host())
     spec = build_cdi_spec(gpus, find_device_nodes(Host(), gpus), CdiOptions())
 
-Functions take GPUs and return JSON-like values; nothing is written. What this page offers is kept from one version to
-the next; the modules behind it may change.
+The functions take GPUs and return JSON-like values. They write nothing. The names on this page stay the same from one
+version to the next. The modules behind them may change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Describes GPUs as a CDI spec, which container engines read when they are asked for `--device amd.com/gpu=0`."""
+"""Describes GPUs as a CDI spec, which container engines read for options such as `--device amd.com/gpu=0`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ ANNOTATION_PREFIX = "gpu.amd.com"
 
 
 class CdiOptions(Value):
-    """What a user can choose about a CDI spec; docs/reference/cdi.md says more.
+    """The user's options for a CDI spec; docs/reference/cdi.md describes them.
 
     Attributes:
         vendor: Vendor of the CDI kind.
         device_class: Class of the CDI kind.
-        name_strategy: Which names GPUs have beside their numbers: `index` (none), `uuid`, `pci` or `all`.
+        name_strategy: The names of GPUs beside their numbers: `index` (none), `uuid`, `pci` or `all-of-them`.
         with_all: Whether the spec has a device `all`.
         request: Which GPUs, in the grammar of requests.
-        annotations: Whether devices say in annotations what they are; needs CDI 0.6.0.
+        annotations: Whether annotations describe the devices; needs CDI 0.6.0.
         additional_gids: Whether devices add the groups of their nodes; needs CDI 0.7.0.
-        by_model: Whether a model (`MI210`) and a target (`gfx90a`) are devices too, of all GPUs that are one.
-        spec_version: CDI version to write; "" for the lowest that the content needs.
+        by_model: Whether a model (`MI210`) and a target (`gfx90a`) are devices too, with all GPUs of that kind.
+        spec_version: CDI version to write; "" for the lowest that can hold the content.
     """
 
     vendor: str = cdi_names.VENDOR
@@ -48,12 +48,12 @@ class CdiOptions(Value):
 
     @property
     def kind(self) -> str:
-        """Return what stands before the = of a device's qualified name."""
+        """Return the part of a device's qualified name before the `=`."""
         return f"{self.vendor}/{self.device_class}"
 
 
 def check_options(options: CdiOptions) -> None:
-    """SpecError where no engine, or not every engine, can cope with what was chosen."""
+    """Raise SpecError for options that some engines, or all of them, cannot handle."""
     if problem := cdi_names.label_problem(options.vendor):
         raise SpecError(f"the vendor {options.vendor!r} {problem}", hint="as in --vendor=example.com")
     if problem := cdi_names.label_problem(options.device_class):
@@ -71,11 +71,11 @@ def build_cdi_spec(
     groups: Mapping[str, Sequence[Gpu]] | None = None,
     keep_host_mode: bool = False,
 ) -> dict[str, Any]:
-    """Return the spec that offers `gpus`; `nodes` are what `find_device_nodes` says of them.
+    """Return the CDI spec that offers `gpus`; `nodes` come from `find_device_nodes`.
 
-    `hooks` maps moments of a container's life to OCI hooks that run once for each container, however many devices it
-    has. `groups` are devices `group-NAME` by their names. Nodes are open to every user of a container unless
-    `keep_host_mode` is set. SpecError where a version was asked for that cannot carry the content.
+    `hooks` maps moments of a container's life to OCI hooks. They run once for each container, however many devices it
+    has. `groups` maps names to GPUs, for devices `group-NAME`. Every user of a container can open the nodes unless
+    `keep_host_mode` is set. Raises SpecError if the chosen version cannot hold the content.
     """
     node_by_path = {node.path: node for node in nodes}
     named = cdi_names.names_of(gpus, options.name_strategy, with_all=options.with_all, by_model=options.by_model)
@@ -91,7 +91,7 @@ def build_cdi_spec(
 
 
 def build_cdi_hooks(hooks: HooksByMoment) -> list[dict[str, Any]]:
-    """Return OCI hooks in the form that CDI gives them."""
+    """Return OCI hooks in the form that CDI uses."""
     return [{"hookName": moment, **hook} for moment, entries in hooks.items() for hook in entries]
 
 
@@ -108,14 +108,14 @@ def _device(
     gids = sorted({node.gid for node in nodes if node.gid})
     if options.additional_gids and gids:
         edits["additionalGids"] = gids
-    # What is said of one GPU is not true of several.
+    # The annotations describe a single GPU.
     if options.annotations and len(gpus) == 1:
         return {"name": name, "annotations": _annotations(gpus[0]), "containerEdits": edits}
     return {"name": name, "containerEdits": edits}
 
 
 def _nodes_of(gpus: Sequence[Gpu], node_by_path: Mapping[str, DeviceNode]) -> list[DeviceNode]:
-    """Return each GPU's card node, where there is one, and render node, then /dev/kfd once."""
+    """Return the card node, if any, and the render node of each GPU, then /dev/kfd once."""
     paths = [path for gpu in gpus for path in (gpu.card_path, gpu.render_path) if path in node_by_path]
     return [node_by_path[path] for path in (*paths, KFD_PATH) if path is not None]
 
@@ -128,7 +128,7 @@ def _node(node: DeviceNode, mode: int) -> dict[str, Any]:
         "minor": node.minor,
         "fileMode": mode,
         "permissions": ACCESS,
-        # Where these are left out engines put in the container's user, whom a mode of the host's would then let in.
+        # Without these, engines make the container's user the owner, and the host's mode would let that user in.
         "uid": node.uid,
         "gid": node.gid,
     }

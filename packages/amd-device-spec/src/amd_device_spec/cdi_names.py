@@ -1,6 +1,6 @@
-"""How CDI devices may be called, and which names the GPUs of a host get.
+"""Which names CDI devices may have, and which names the GPUs of a host get.
 
-Source of the rules: CDI specification, "Kind" and "Devices", with what its Go library does in addition.
+Source of the rules: CDI specification, "Kind" and "Devices", and additional checks of its Go library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VENDOR = "amd.com"
 DEVICE_CLASS = "gpu"
 KIND = f"{VENDOR}/{DEVICE_CLASS}"
 ALL = "all"
-# In front of the name of a group of the settings.
+# Prefix of devices that are groups of the settings.
 GROUP_PREFIX = "group-"
 
 INDEX_NAMES = "index"
@@ -33,11 +33,11 @@ DEVICE_CHARACTERS = LABEL_CHARACTERS | frozenset(":")
 def names_of(
     gpus: Sequence[Gpu], strategy: str, *, with_all: bool = True, by_model: bool = False
 ) -> dict[str, list[Gpu]]:
-    """Return the GPUs behind each CDI device name: numbers, `all`, then unique ids and PCI addresses as asked for.
+    """Return the GPUs behind each CDI device name: numbers, `all`, then unique ids and PCI addresses by `strategy`.
 
-    A unique id stands as rocm-smi prints it (lower case), as `amd-smi static` does (upper case) and as `amd-smi list`
-    does (a UUID). What partitions share means all of them; `:p<rank>` behind it means one. With `by_model` a model and
-    a target mean all GPUs that are one.
+    A unique id is written as rocm-smi prints it (lower case), as `amd-smi static` does (upper case) and as `amd-smi
+    list` does (a UUID). A name that partitions share means all of them; with `:p<rank>` behind it, it means one. With
+    `by_model`, a model or a target is the name of all its GPUs.
     """
     named = {str(gpu.number): [gpu] for gpu in gpus}
     if with_all:
@@ -52,7 +52,7 @@ def names_of(
 
 
 def kind_problem(kind: str) -> str:
-    """Return what is wrong with `vendor/class`, "" if nothing is."""
+    """Return what is wrong with `vendor/class`, "" if it is valid."""
     vendor, slash, device_class = kind.partition("/")
     if not slash:
         return "is not of the form vendor/class"
@@ -64,7 +64,7 @@ def kind_problem(kind: str) -> str:
 
 
 def name_problem(name: str) -> str:
-    """Return what is wrong with the name of a device, "" if nothing is."""
+    """Return what is wrong with the name of a device, "" if it is valid."""
     if not name:
         return "is empty"
     if name[0] not in ALPHANUMERIC or name[-1] not in ALPHANUMERIC:
@@ -84,8 +84,8 @@ def _model_names(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
 
 
 def label_problem(label: str) -> str:
-    """Return what is wrong with the vendor or the class of a kind, "" if nothing is."""
-    # One letter is legal, but makes dockerd 28 crash.
+    """Return what is wrong with the vendor or the class of a kind, "" if it is valid."""
+    # One letter is legal, but crashes dockerd 28.
     if len(label) < 2:
         return "has fewer than two characters"
     if label[0] not in LETTERS:
@@ -104,7 +104,7 @@ def _unique_ids(gpu: Gpu) -> Iterator[str]:
     from amdgpu_discovery.selection import format_smi_uuid
 
     for unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id):
-        # 0 stands for "has none".
+        # 0 means that the GPU has no such id.
         if unique_id:
             yield f"0x{unique_id:X}"
             yield f"0x{unique_id:x}"

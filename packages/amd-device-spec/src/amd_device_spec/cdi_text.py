@@ -1,4 +1,4 @@
-"""CDI specs as text, JSON or YAML, and where in the text each part of one stands."""
+"""Reads and writes CDI specs as JSON or YAML, and finds the position of each part in the text."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 JSON = "json"
 YAML = "yaml"
 FORMATS = (JSON, YAML)
-# A spec of 64 GPUs has some thousands.
+# A spec of 64 GPUs has a few thousand parts.
 MOST_PARTS = 200_000
-# Of YAML; a spec of 64 GPUs has 30 KiB.
+# Limit for YAML; a spec of 64 GPUs has 30 KiB.
 LARGEST_YAML = 512 * 1024
-# Of the Go library in all engines, in which fileMode: 0666 is octal.
+# The version that the Go library of all engines reads, in which fileMode: 0666 is octal.
 ENGINES_YAML = (1, 1)
-# One has ten; the time that YAML's reader takes for a word grows with the brackets around it.
+# A spec has ten. The more brackets around a word, the longer YAML's reader takes for it.
 MOST_BRACKETS = 100
 
 
 class BrokenText(SpecError):
-    """A text that is neither JSON nor YAML; `line` and `column` say where it breaks, counted from 1."""
+    """A text that is neither JSON nor YAML; `line` and `column`, counted from 1, are where reading it failed."""
 
     def __init__(self, message: str, *, line: int, column: int) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class BrokenText(SpecError):
 
 
 class SpecText:
-    """A text that was read: `tree` is what it says, as dicts, lists and scalars."""
+    """A parsed text; `tree` has its content as dicts, lists and scalars."""
 
     def __init__(self, text: str, tree: Any) -> None:
         self.tree = tree
@@ -41,7 +41,7 @@ class SpecText:
     def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
         """Return line and column, counted from 1, of the innermost part on the way to `location` that exists."""
         if self._marked is None:
-            # Slow, and of use only where something is wrong.
+            # Slow, and needed only to locate an error.
             self._marked = _parse_yaml(self._text)
         line, column, node = 0, 0, self._marked
         for step in location:
@@ -54,7 +54,7 @@ class SpecText:
 
 
 def format_spec(spec: dict[str, Any], language: str) -> bytes:
-    """Return the CDI `spec` as the text of a file in `language`, "json" or "yaml"; same spec, same bytes."""
+    """Return the CDI `spec` as a file in `language`, "json" or "yaml"; the same spec gives the same bytes."""
     if language == YAML:
         return _format_yaml(spec)
     import json
@@ -63,15 +63,15 @@ def format_spec(spec: dict[str, Any], language: str) -> bytes:
 
 
 def language_of(path: str) -> str:
-    """Return in which language engines expect a file, by the end of its name."""
+    """Return the language that engines expect in a file, by the ending of its name."""
     return YAML if path.endswith((".yaml", ".yml")) else JSON
 
 
 def parse_spec(content: bytes, *, yaml_version: tuple[int, int] = ENGINES_YAML) -> SpecText:
-    """Read `content`, JSON or YAML, as engines do, which hold one for the other; BrokenText where it is neither.
+    """Parse `content`, JSON or YAML, as engines do, which accept either in any file; BrokenText if it is neither.
 
-    `tree` of what is returned is the spec; `position` tells where a part of it stands in the text. Other documents than
-    CDI specs may be of another `yaml_version`: in 1.2 the key `n` is not false.
+    `tree` of the result is the spec, and `position` finds a part of it in the text. Documents that are not CDI specs
+    may need another `yaml_version`: in 1.2 the key `n` is not false.
     """
     try:
         text = content.decode()
@@ -79,7 +79,7 @@ def parse_spec(content: bytes, *, yaml_version: tuple[int, int] = ENGINES_YAML) 
         line = content[: error.start].count(b"\n") + 1
         raise BrokenText("it is not text in UTF-8", line=line, column=1) from error
     looks_like_json = text.lstrip().startswith("{")
-    # YAML has its doubts about tabs, JSON none; in JSON they only ever stand between words.
+    # YAML rejects some tabs, JSON accepts them all. In JSON they occur only between words.
     text = text.replace("\t", " ") if looks_like_json else text
     try:
         return SpecText(text, _parse_json(text))
@@ -92,7 +92,7 @@ def parse_spec(content: bytes, *, yaml_version: tuple[int, int] = ENGINES_YAML) 
 
 
 def _parse_where_json_breaks(text: str, json_error: ValueError, yaml_version: tuple[int, int]) -> Any:
-    """Read what may be YAML after all; where it is not, BrokenText says what JSON's reader had against it."""
+    """Parse text that may still be YAML; if it is not, raise BrokenText with the message of JSON's reader."""
     from json import JSONDecodeError
 
     try:
@@ -105,7 +105,7 @@ def _parse_where_json_breaks(text: str, json_error: ValueError, yaml_version: tu
 
 
 def _parse_json(text: str) -> Any:
-    """Read JSON fast; ValueError if it is not one or holds a key twice, which YAML's reader tells better."""
+    """Parse JSON fast; ValueError if it is invalid or repeats a key, which YAML's reader reports better."""
     import json
 
     return json.loads(text, object_pairs_hook=_unique_keys)
@@ -135,10 +135,10 @@ def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
     except (YAMLError, ValueError) as error:
         raise BrokenText(" ".join(str(error).split()), line=1, column=1) from error
     except TypeError as error:
-        # ruamel.yaml takes a list or an object for a key, and then cannot look inside what it has made of it.
+        # ruamel.yaml accepts a list or an object as a key, but then cannot look inside the value it made of it.
         raise BrokenText("a list or an object stands where a key belongs", line=1, column=1) from error
     except AttributeError as error:
-        # ruamel.yaml cannot merge into an object what it has not read to its end.
+        # ruamel.yaml cannot merge an object that it is still reading.
         raise BrokenText("an object merges itself", line=1, column=1) from error
     except RecursionError as error:
         raise BrokenText("it is nested too deeply", line=1, column=1) from error
@@ -148,16 +148,16 @@ def _parse_yaml(text: str, version: tuple[int, int] = ENGINES_YAML) -> Any:
 
 
 def _bound_size(text: str) -> None:
-    """Refuse what takes the reader long: it reads 50 KB in a second, and copies what is merged key by key."""
+    """Refuse text that takes too long: the reader manages 50 KB a second, and copies merged content key by key."""
     if len(text) > LARGEST_YAML:
         raise BrokenText(f"YAML of more than {LARGEST_YAML // 1024} KiB is not read", line=1, column=1)
-    # A merge is written "<<", or has the tag; each alias in it costs at most all keys.
+    # A merge is written "<<", or has the tag. Each alias in it costs at most as much as all keys.
     if ("<<" in text or "merge" in text) and text.count("*") * text.count(":") > MOST_PARTS:
         raise BrokenText("its merges stand for too much", line=1, column=1)
 
 
 def _bound_nesting(text: str) -> None:
-    """Refuse what opens far more brackets than it closes; those in strings count too, `${` of a variable does not."""
+    """Refuse text that opens far more brackets than it closes. Strings count; `${` of a variable does not."""
     import re
 
     depth = 0
@@ -168,7 +168,7 @@ def _bound_nesting(text: str) -> None:
 
 
 def _bound_aliases(tree: Any) -> None:
-    """Refuse what is far larger than its text: an alias may stand for aliases, or for what it is in itself."""
+    """Refuse a tree that is far larger than its text: an alias may stand for other aliases, or contain itself."""
     waiting, parts = [tree], 0
     while waiting:
         part = waiting.pop()
@@ -192,7 +192,7 @@ def _format_yaml(spec: dict[str, Any]) -> bytes:
 
 
 def _quote_values(tree: Any) -> Any:
-    """Quote every string: to some readers 0x1F and 0000:03:00.0 are numbers where they stand bare."""
+    """Quote every string: some readers take a bare 0x1F or 0000:03:00.0 for a number."""
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
     if isinstance(tree, dict):

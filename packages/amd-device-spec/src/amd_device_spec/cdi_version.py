@@ -1,6 +1,6 @@
 """Which version of the CDI specification a spec needs, and which engines read it.
 
-Source: the specification's table of versions; what the engines read was tried, see docs/reference/engines.md.
+Source: the specification's table of versions. The versions of engines were tested; see docs/reference/engines.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 EARLIEST = "0.3.0"
 
-# The latest version that an engine reads.
+# The latest version that each engine reads.
 LATEST_BY_ENGINE = {
     "Podman 4.3": "0.5.0",
     "Docker 26": "0.7.0",
@@ -27,7 +27,7 @@ LATEST_BY_ENGINE = {
 
 
 class Need(Value):
-    """A version, what in a spec needs it, and the location where that stands."""
+    """A version, the content of a spec that needs it, and the location of that content."""
 
     version: str
     content: str
@@ -35,7 +35,7 @@ class Need(Value):
 
 
 def needed_version(spec: dict[str, Any]) -> Need:
-    """Return the lowest version that carries all of a spec which the schema accepts."""
+    """Return the lowest version that can carry all of a spec; the schema must have accepted the spec."""
     lowest = Need(version=EARLIEST, content="any spec", location=())
     return max([lowest, *_needs(spec)], key=lambda need: VERSIONS.index(need.version))
 
@@ -47,9 +47,9 @@ def engines_without(version: str) -> list[str]:
 
 
 def latest_version(engine: str, number: Sequence[int]) -> str:
-    """Return the latest version that an engine of this number reads, "" for one later than those that were tried.
+    """Return the latest version that an engine of this number reads; "" if the engine is later than all tested ones.
 
-    An engine between two that were tried counts as the later of them.
+    An engine between two tested ones counts as the later of them.
     """
     for name, latest in LATEST_BY_ENGINE.items():
         tried = tuple(map(int, name.removeprefix(engine).split("."))) if name.startswith(f"{engine} ") else ()

@@ -1,4 +1,4 @@
-"""What a request gets that says what is needed and names no GPU, such as `auto:2` or `all+discrete`."""
+"""Which GPUs a choice gets: a request that describes GPUs and names none, such as `auto:2` or `all+discrete`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY_GPU = Choice(text=ALL, word=ALL, count=0)
 
 
 def grant_choice(request: str, node: Node) -> Grant | None:
-    """Grant all GPUs that fit, or let the GPU Tracker choose; None where the request names GPUs. RequestError."""
+    """Grant all GPUs that fit, or let the GPU Tracker choose; return None if the request names GPUs. RequestError."""
     choice = parse_choice(request)
     if choice is None:
         is_all = [item.lower() for item in split_items(request)] == [ALL]
@@ -29,7 +29,7 @@ def grant_choice(request: str, node: Node) -> Grant | None:
 
 
 def _find_candidates(choice: Choice, node: Node) -> list[Gpu]:
-    # In a job of Slurm a container can have the GPUs of that job only.
+    # In a Slurm job, a container can get only the GPUs of that job.
     numbers = {gpu.number for gpu in node.gpus}
     return find_candidates(
         choice, [gpu for gpu in node.described() if gpu.number in numbers], node.settings.choice_rules()
@@ -37,6 +37,6 @@ def _find_candidates(choice: Choice, node: Node) -> list[Gpu]:
 
 
 def _located(chosen: Sequence[Gpu], node: Node) -> tuple[GpuLocation, ...]:
-    """Return GPUs as others compare them: without what the driver says about them."""
+    """Return the locations of GPUs, which is what callers compare."""
     numbers = {gpu.number for gpu in chosen}
     return tuple(gpu for gpu in node.gpus if gpu.number in numbers)

@@ -1,9 +1,8 @@
 """The edits to an OCI runtime spec that give a container its GPUs.
 
-Edits are made on the JSON as it stands: what this project does not know survives. What was added is listed in an
-annotation, devices and rules in short, so that a spec that comes again (`create` after a failed `create`) is
-edited again and not twice.
-Source: OCI runtime-spec, config-linux.md.
+Edits change the JSON in place, so fields that this project does not know survive. An annotation lists what was added,
+devices and rules in a short form. If the same spec comes again (`create` after a failed `create`), its edits are
+replaced and not repeated. Source: OCI runtime-spec, config-linux.md.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
 
 ANNOTATION = "com.amd.container-toolkit.edits"
 
-# Read and write. Engines allow the making of nodes (`m`) for every number; opening them is what counts.
+# Read and write. Engines allow creating nodes (`m`) for every number; only opening them matters.
 ACCESS = "rw"
 
-# Tells a container how much of its GPU's memory is its own, in units of 2^20 bytes.
+# How much of its GPU's memory the container may use, in units of 2^20 bytes.
 VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
-# And how much the GPU has, and the part of that which frameworks may allocate: the limit without the headroom.
+# The memory of the GPU, and the fraction of it that frameworks may allocate: the limit without the headroom.
 VRAM_TOTAL = "AMD_VRAM_TOTAL_MB"
 VRAM_FRACTION = "AMD_VRAM_FRACTION"
 VRAM_VARIABLES = (VRAM_LIMIT, VRAM_TOTAL, VRAM_FRACTION)
 
-# Where the edits of each section stand in a spec.
+# Where a spec has each section of the edits.
 LOCATIONS = {
     "devices": ("linux", "devices"),
     "mounts": ("mounts",),
@@ -41,27 +40,27 @@ LOCATIONS = {
     "env": ("process", "env"),
 }
 
-# Where the runtime makes the nodes that it binds, on a simulated host below its root. Not in /run, which systemd mounts
-# without devices.
+# Where the runtime makes the nodes that it binds; on a simulated host, below its root. Not in /run, which systemd
+# mounts without devices.
 PRIVATE_NODES = "/dev/amd-container-toolkit"
 
-# Every user in the container may open its GPUs: the device cgroup decides which these are, and a user inside cannot
-# be in the host's render group (docs/explanation/access.md).
+# Every user in the container may open its GPUs. The device cgroup decides which GPUs these are, and a user inside
+# cannot be in the host's render group (docs/explanation/access.md).
 OPEN_MODE = 0o666
 
-# Where a user namespace shows a group that it does not map (/proc/sys/kernel/overflowgid); no process can join it.
+# A user namespace shows this for groups that it does not map (/proc/sys/kernel/overflowgid). No process can join it.
 OVERFLOW_GID = 65534
 
 
 class Edits(Value):
-    """What a container gets, as it is written into its OCI spec.
+    """The additions to the OCI spec of a container.
 
     Attributes:
         devices: Entries of `linux.devices`.
-        sources: By the path of a device: the node of the host that is bound there, where no device is made.
+        sources: The host's node to bind at the path of a device, for devices that are not made.
         rules: Entries of `linux.resources.devices`.
-        gids: Groups that the container's process is put into.
-        poststop: Hooks that run when the container is gone.
+        gids: Groups to which the container's process is added.
+        poststop: Hooks that run after the container has ended.
         env: Variables for the container, `NAME=value`.
     """
 
@@ -85,10 +84,10 @@ def build_edits(
 ) -> Edits:
     """Return the edits that let a container use these nodes; `poststop` are hooks in OCI's form.
 
-    With `keep_host_mode` the nodes keep the host's permission bits and the process is put into their groups instead.
-    `sources` are nodes of the host that are bound instead of some, for a container with a user namespace of its own.
-    `vram_mb` is how much of the GPU's memory it is told to use, in MiB, 0 for all; `vram_total_mb` is how much the GPU
-    has, and `vram_headroom_mb` how much of `vram_mb` the fraction leaves to ROCm itself.
+    With `keep_host_mode` the nodes keep the host's permission bits and the process joins their groups instead.
+    `sources` are host nodes to bind in place of some devices, for a container with its own user namespace. `vram_mb` is
+    how much memory of the GPU the container is told to use, in MiB; 0 means all. `vram_total_mb` is the memory of the
+    GPU, and `vram_headroom_mb` is the part of `vram_mb` that the fraction leaves to ROCm itself.
     """
     nodes = list(nodes)
     return Edits(
@@ -105,22 +104,23 @@ def _memory_variables(vram_mb: int, total_mb: int, headroom_mb: int) -> list[str
     limit = [f"{VRAM_LIMIT}={vram_mb}"]
     if total_mb < vram_mb:
         return limit
-    # Rounded down, so that the fraction is never more than what was reserved.
+    # Round down, so that the fraction never exceeds the reservation.
     parts = max(0, vram_mb - headroom_mb) * 10000 // total_mb
     return [*limit, f"{VRAM_TOTAL}={total_mb}", f"{VRAM_FRACTION}={parts // 10000}.{parts % 10000:04}"]
 
 
 def is_edited(spec: dict[str, Any]) -> bool:
-    """Return whether a spec has edits of an earlier time, as it does when an engine makes its container once more."""
+    """Return whether a spec already has edits, as it does when an engine creates its container again."""
     annotations = spec.get("annotations")
     return isinstance(annotations, dict) and ANNOTATION in annotations
 
 
 def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
-    """Put edits into a spec that has none of an earlier time; return whether the spec changed.
+    """Add edits to a spec that has none; return whether the spec changed.
 
-    What the spec has already, by path or by number, is kept as it is and not listed in the annotation. SpecError where
-    the spec has something else where these things belong, RequestError where it has another device at one of the paths.
+    Entries that the spec already has, by path or by number, stay as they are and are not listed in the annotation.
+    Raises SpecError if the spec has other content in these places, and RequestError if another device is at one of the
+    paths.
     """
     devices, mounts = _add_nodes(spec, edits)
     rules = _add(spec, "rules", edits.rules, missing=_missing_rules)
@@ -140,23 +140,23 @@ def add_edits(spec: dict[str, Any], edits: Edits) -> bool:
 
 
 def summary_of(device: dict[str, Any]) -> str:
-    """Return a device as the annotation lists it: path, number, mode and owner; no two that differ look alike."""
+    """Return a device as the annotation lists it: path, type, number, mode and owner, so that no two look alike."""
     path, node_type, number = device.get("path"), device.get("type"), numbers_of(device)
     return f"{path} {node_type} {number} {device.get('fileMode')} {device.get('uid')} {device.get('gid')}"
 
 
 def mount_of(destination: str, source: str) -> dict[str, Any]:
-    """Return the mount that binds a node of the host; with options beyond these, runtimes would mount it again."""
+    """Return the mount that binds a node of the host. With more options, runtimes would mount it a second time."""
     return {"destination": destination, "type": "bind", "source": source, "options": ["bind", "rprivate"]}
 
 
 def rule_of(major: int, minor: int) -> dict[str, Any]:
-    """Return the rule of the device cgroup by which a container may use a device of this number."""
+    """Return the device cgroup rule that lets a container use a device with this number."""
     return {"allow": True, "type": "c", "major": major, "minor": minor, "access": ACCESS}
 
 
 def numbers_of(rule: dict[str, Any]) -> str:
-    """Return the device number of a rule or a device, `major:minor`."""
+    """Return the device number of a rule or a device as `major:minor`."""
     # As text, so that values of any type can be compared.
     return f"{rule.get('major')}:{rule.get('minor')}"
 
@@ -174,7 +174,7 @@ def _device(node: DeviceNode, mode: int) -> dict[str, Any]:
 
 
 def _add_nodes(spec: dict[str, Any], edits: Edits) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Add the devices that are missing, some of them as mounts; return both."""
+    """Add the missing devices, some of them as mounts; return both lists."""
     missing = _missing_devices(_list(spec, LOCATIONS["devices"], of=dict), edits.devices) if edits.devices else []
     made = [device for device in missing if device["path"] not in edits.sources]
     bound = [
@@ -184,7 +184,7 @@ def _add_nodes(spec: dict[str, Any], edits: Edits) -> tuple[list[dict[str, Any]]
 
 
 def _add(spec: dict[str, Any], section: str, wanted: list[Any], *, missing: Any) -> list[Any]:
-    """Append of `wanted` what `missing` finds missing in the list that is there; return what was appended."""
+    """Append to a section those of `wanted` that `missing` returns; return what was appended."""
     if not wanted:
         return []
     present = _list(spec, LOCATIONS[section], of=type(wanted[0]))
@@ -221,19 +221,19 @@ def _is_same_device(old: dict[str, Any] | None, new: dict[str, Any]) -> bool:
 
 
 def _missing_rules(present: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rules that are not there behind the last one that denies, which may take back what stands before."""
+    """Return the rules missing after the last rule that denies, which may revoke all rules before it."""
     last = next((position for position in reversed(range(len(present))) if not present[position].get("allow")), 0)
     standing = {numbers_of(rule) for rule in present[last:] if _allows_use(rule)}
     return [rule for rule in wanted if numbers_of(rule) not in standing]
 
 
 def _allows_use(rule: dict[str, Any]) -> bool:
-    """Return whether a rule allows reading and writing of one character device or more."""
+    """Return whether a rule allows reading and writing of at least one character device."""
     return rule.get("allow") is True and rule.get("type") == "c" and set(ACCESS) <= set(str(rule.get("access")))
 
 
 def _list(spec: dict[str, Any], spec_path: tuple[str, ...], *, of: type) -> list[Any]:
-    """Return the list at a path of the spec, made if there is none; SpecError where there is something else."""
+    """Return the list at a path of the spec, created if missing; SpecError if the path has anything else."""
     parent = _object(spec, spec_path[:-1])
     if parent.get(spec_path[-1]) is None:
         parent[spec_path[-1]] = []

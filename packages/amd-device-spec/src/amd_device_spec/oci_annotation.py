@@ -1,4 +1,4 @@
-"""Remove from a spec what its annotation lists as added by this toolkit.
+"""Removes from a spec what its annotation lists as added by this toolkit.
 
 Any user or image can write an annotation, so its list is checked before anything is removed.
 """
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
     from amd_device_spec.oci import Edits
 
-# What the hooks of the GPU Tracker run, which is a distribution that this one does not know.
+# The program of the GPU Tracker's hooks; this distribution does not import the tracker.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
-# Of a device; the kernel's have 12 and 20 bits.
+# Most digits of a device number; the kernel's numbers have 12 and 20 bits.
 LONGEST_NUMBER = 10
-# The list of 64 partitions, the most a host has, is a quarter of this.
+# A list for 64 partitions, the most that a host has, is a quarter of this.
 LONGEST_LIST = 2**16
 
 
 def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
-    """Put edits into an OCI `spec` in place of those of an earlier time; return whether it changed.
+    """Replace earlier edits in an OCI `spec` by new ones; return whether it changed.
 
-    Errors as `add_edits`.
+    Raises the errors of `add_edits`.
     """
     removed = remove_edits(spec)
     return add_edits(spec, edits) or removed
 
 
 def remove_edits(spec: dict[str, Any]) -> bool:
-    """Remove from an OCI `spec` what an earlier `add_edits` added; return whether there was anything. SpecError."""
+    """Remove from an OCI `spec` what an earlier `add_edits` added; return whether it had edits. Raises SpecError."""
     if not is_edited(spec):
         return False
     _remove_listed(spec, spec["annotations"].pop(ANNOTATION))
@@ -51,14 +51,14 @@ def remove_edits(spec: dict[str, Any]) -> bool:
 
 
 def _remove_listed(spec: dict[str, Any], listed: object) -> None:
-    """Take out what the annotation's value lists; SpecError where this toolkit did not write that."""
+    """Remove what the annotation's value lists; SpecError if this toolkit did not write that value."""
     for section, entries in _parse_listed(listed).items():
         left: dict[object, int] = {}
         for entry in entries:
             text = _hook_text(entry) if section == "poststop" else entry
             left[text] = left.get(text, 0) + 1
         present = _find_list(spec, LOCATIONS[section])
-        # Edits were appended: of two equal entries the first belongs to another program.
+        # Edits were appended, so the first of two equal entries belongs to another program.
         present[:] = [entry for entry in reversed(present) if not _take(left, _as_listed(section, entry))][::-1]
 
 
@@ -70,7 +70,7 @@ def _take(left: dict[object, int], listed: object) -> bool:
 
 
 def _as_listed(section: str, present: Any) -> object:
-    """Return an entry of a spec as the annotation lists it, None where this toolkit does not write such entries."""
+    """Return an entry of a spec as the annotation lists it, None if this toolkit never writes such entries."""
     if section in ("gids", "env"):
         return present if isinstance(present, (int, str)) else None
     if not isinstance(present, dict):
@@ -105,7 +105,7 @@ def _parse_listed(listed: object) -> dict[str, list[Any]]:
 def _is_edit_list(section: str, entries: object) -> bool:
     """Return whether these can be edits of this toolkit.
 
-    What an image lists must not remove a denial, or a hook of another program.
+    An image must not use the list to remove a rule that denies, or a hook of another program.
     """
     return section in LOCATIONS and isinstance(entries, list) and all(_is_listed(section, entry) for entry in entries)
 

@@ -1,9 +1,9 @@
-"""What a container asks for and what it is granted.
+"""What a container asks for, and what it is granted.
 
-Requests are read from the environment of an OCI spec, as docs/reference/requests.md says.
-`AMD_VISIBLE_DEVICES` is the user's request. Docker Swarm sets `DOCKER_RESOURCE_<KIND>` for each generic resource of a
-task. An image can set both, and nothing in a spec tells who did, so a resource is read only if this node advertises its
-kind (docs/decisions/0003-swarm-has-the-last-word.md).
+Requests come from the environment of an OCI spec; docs/reference/requests.md describes them. `AMD_VISIBLE_DEVICES` is
+the user's request. Docker Swarm sets `DOCKER_RESOURCE_<KIND>` for each generic resource of a task. An image can set
+both, and a spec does not show who set them. So a resource is read only if this node advertises its kind
+(docs/decisions/0003-swarm-has-the-last-word.md).
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 SLURM_PREFIX = "SLURM"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
-# As `amd-ctk swarm setup --vram` calls it, and as nodes are set up by hand.
+# The name that `amd-ctk swarm setup --vram` uses, and so do nodes that were set up by hand.
 VRAM_KIND = "VRAM"
 
-# How many resources of kinds that this node does not advertise are looked at; an image can set any number of them.
+# An image can set any number of resources of kinds that this node does not advertise. No more than this are examined.
 MOST_UNADVERTISED = 8
 # Longer than any unique id or PCI address.
 LONGEST_NAME = 64
 
 
 class VramRequest(Value):
-    """MiB of the memory of one GPU, which Swarm has taken from the node's pool of a `kind`."""
+    """Memory of one GPU in MiB, which Swarm took from the node's pool of a `kind`."""
 
     kind: str
     mib: int
 
     def __str__(self) -> str:
-        """Return it as it stands in the environment."""
+        """Return the variable as it stands in the environment."""
         return f"{SWARM_PREFIX}{self.kind}={self.mib}"
 
 
 class GpuRequest(Value):
-    """What the environment of a container asks for.
+    """The request in the environment of a container.
 
     Attributes:
-        visible: The last `AMD_VISIBLE_DEVICES`; None where it is not set, "" where it is empty.
-        resources: Swarm's resources of the kinds that this node advertises by its settings: what was chosen, by kind.
+        visible: The last `AMD_VISIBLE_DEVICES`; None if it is not set, "" if it is empty.
+        resources: Swarm's resources of the kinds that this node advertises by its settings: the choice by kind.
         unadvertised: Kind and first item of resources of other kinds that may be GPUs of this host or their memory;
             never granted.
-        job: The job of Slurm that the container belongs to, which limits all of these; None if there is none.
+        job: The Slurm job of the container, which limits all of these; None if there is none.
     """
 
     visible: str | None
@@ -64,24 +64,24 @@ class GpuRequest(Value):
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Return whether no GPU is wanted: `none` in AMD_VISIBLE_DEVICES beats every resource."""
+        """Return whether the container wants no GPU; `none` in AMD_VISIBLE_DEVICES overrides every resource."""
         if self.visible is None:
             return not (self.resources or self.unadvertised or (self.job and self.job.gpus))
         return asks_for_nothing(self.visible)
 
     @property
     def needs_gpus(self) -> bool:
-        """Return whether a host without GPUs cannot meet this; resources of other kinds may be other devices."""
+        """Return whether a host without GPUs cannot meet the request; resources of other kinds may be other devices."""
         return not self.asks_for_nothing and self.is_named
 
     @property
     def is_named(self) -> bool:
-        """Return whether the user or Swarm names GPUs, which have to be given then."""
+        """Return whether the user or Swarm asks for GPUs, so that the container must get them."""
         return self.visible is not None or bool(self.resources)
 
     @property
     def names_identities(self) -> bool:
-        """Return whether any of this may name a GPU by its id or address, so that numbers alone do not settle it."""
+        """Return whether the request may name a GPU by its id or address, so that numbers alone are not enough."""
         return bool(self.resources or self.unadvertised) or not names_numbers(self.visible or "")
 
 
@@ -89,12 +89,12 @@ class Grant(Value):
     """What a request gets on this host.
 
     Attributes:
-        gpus: The GPUs, by number.
-        notes: A sentence for the log about each thing that was ignored.
-        kinds: The resource kinds by which Swarm chose.
-        vram: Memory of a GPU (in MiB) that the GPU Tracker has yet to choose; then there are no `gpus`.
-        choice: What was asked for, where the request said that and named no GPUs.
-        candidates: The GPUs among which the GPU Tracker has yet to choose; then there are no `gpus`.
+        gpus: The GPUs, in order of their numbers.
+        notes: A sentence for the log about each item that was ignored.
+        kinds: The resource kinds of Swarm's choice.
+        vram: Memory (in MiB) of a GPU that the GPU Tracker has yet to choose; `gpus` is empty then.
+        choice: The request, if it is a choice; None if it names GPUs.
+        candidates: The GPUs among which the GPU Tracker has yet to choose; `gpus` is empty then.
     """
 
     gpus: tuple[GpuLocation, ...]
@@ -106,7 +106,7 @@ class Grant(Value):
 
 
 class Node(Value):
-    """What a request is held against: the GPUs, the administrator's settings, and what finds out more about GPUs."""
+    """What requests are compared with: GPUs, the administrator's settings, and functions that find more about GPUs."""
 
     gpus: Sequence[GpuLocation]
     settings: Settings
@@ -115,9 +115,9 @@ class Node(Value):
 
 
 def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | None:
-    """Return what the container of an OCI `spec` asks for, None where its environment says nothing about GPUs.
+    """Return the request of the container of an OCI `spec`; None if its environment does not mention GPUs.
 
-    SpecError where the environment is not a list of strings.
+    Raises SpecError if the environment is not a list of strings.
     """
     visible: str | None = None
     resources: dict[str, str] = {}
@@ -138,9 +138,9 @@ def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | Non
 
 
 def keep_last_request(spec: dict[str, Any]) -> bool:
-    """Leave one AMD_VISIBLE_DEVICES in the environment, the last; return whether there were more.
+    """Keep only the last AMD_VISIBLE_DEVICES in the environment; return whether there were more.
 
-    `docker run --gpus` appends its own to the user's, and what a process then finds depends on its libc.
+    `docker run --gpus` appends its own after the user's. Which one a process finds depends on its libc.
     """
     environment = spec.get("process", {}).get("env") or []
     places = [place for place, entry in enumerate(environment) if entry.partition("=")[0] == VISIBLE_DEVICES]
@@ -151,7 +151,7 @@ def keep_last_request(spec: dict[str, Any]) -> bool:
 
 
 def name_chosen_gpus(spec: dict[str, Any], gpus: Iterable[GpuLocation]) -> bool:
-    """Tell a container which GPUs were chosen for it, where its environment says what it needs; return True."""
+    """Replace the choice in a container's environment by the numbers of the chosen GPUs; return True."""
     environment = spec["process"]["env"]
     place = next(place for place, entry in enumerate(environment) if entry.partition("=")[0] == VISIBLE_DEVICES)
     environment[place] = f"{VISIBLE_DEVICES}={','.join(str(gpu.number) for gpu in gpus)}"
@@ -159,18 +159,18 @@ def name_chosen_gpus(spec: dict[str, Any], gpus: Iterable[GpuLocation]) -> bool:
 
 
 def is_permitted(spec: dict[str, Any], settings: Settings) -> bool:
-    """Return whether this host lets a container ask by its environment."""
+    """Return whether this host accepts requests from the container's environment."""
     policy = settings.visible_devices_env
     return policy == "always" or (policy == "privileged" and holds_sys_admin(spec))
 
 
 def is_amount(value: str) -> bool:
-    """Return whether a resource is counted: Swarm hands out words or integers, and an integer never is a name."""
+    """Return whether a resource is an amount: Swarm assigns words or integers, and an integer is never a name."""
     return value.isascii() and value.isdecimal()
 
 
 def with_variable(variable: str, value: str, error: RequestError) -> RequestError:
-    """Return the error for the value of a variable."""
+    """Return the error with the variable and its value in front of the message."""
     from amdgpu_discovery.unknown_gpus import shown
 
     named = RequestError(f"{variable}={shown(value)}: {error.message}", hint=error.hint)
@@ -212,7 +212,7 @@ def _advertised(resources: dict[str, str], settings: Settings) -> dict[str, str]
 
 
 def _unadvertised(resources: dict[str, str], settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Return what may have been meant for GPUs; licences, disks and FPGAs are not, and need no look at the host."""
+    """Return the resources that may mean GPUs. Licences, disks and FPGAs do not, and need no look at the host."""
     kinds = (*settings.swarm_resources, *settings.swarm_vram_resources)
     found: list[tuple[str, str]] = []
     for kind, value in resources.items():

@@ -1,8 +1,8 @@
-"""The administrator's settings: what they are, and reading them at the price of a container start.
+"""The administrator's settings, and a way to read them that is fast enough for container starts.
 
-People write `config.toml`; `amd-ctk config` compiles it to flat `key=value` lines, because parsing TOML costs more than
-all else a container start does. The compiled form carries the time and size of the TOML it was made from, and where
-these are not the file's any more, or there is no compiled form, the TOML itself is read.
+People write `config.toml`. `amd-ctk config` compiles it to flat `key=value` lines, because parsing TOML takes longer
+than all else in a container start. The compiled form has the time and size of its TOML file. If these no longer match,
+or if there is no compiled form, the TOML itself is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CONFIG_FILE = "/etc/amd-container-toolkit/config.toml"
 COMPILED_FILE = "/etc/amd-container-toolkit/config.compiled"
 HEADER = "# Compiled from config.toml by amd-ctk; edit that file, or use 'amd-ctk config set'."
-# The keys that take one of a few words; the first is the default.
+# Keys that take one of a few words; the first is the default.
 CHOICES = {
     "unknown-gpus": ("error", "ignore"),
     "device-mode": ("open", "host"),
@@ -43,22 +43,22 @@ CHOICES = {
     "history-names": ("names", "numbers"),
     "log-level": ("info", "debug", "warn", "error"),
 }
-# The keys that take kinds of Swarm's generic resources, each with an example.
+# Keys that take resource kinds of Swarm, each with an example.
 KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 GROUPS = "gpu-groups"
-# Who may reserve GPUs. `amd-ctk users` writes it, and what gives out GPUs reads it; a container start does not.
+# Users who may reserve GPUs. `amd-ctk users` writes it, and programs that give out GPUs read it; starts do not.
 USERS = "users"
-# Who may open the nodes of GPUs on the host; `amd-ctk config` sets these up.
+# Who may open the nodes of GPUs on the host; `amd-ctk config` applies it.
 ACCESS = "gpu-access"
 RESERVED = "reserved"
-# Which modes nodes have in containers.
+# The mode of nodes in containers.
 DEVICE_MODE = "device-mode"
 HOST_MODE = "host"
-# Of `job-names`.
+# A value of `job-names`.
 PRIVATE = "private"
-# Every key that takes a list, each with an example.
+# Keys that take a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
-# The keys that take a number, each with an example, and what it counts.
+# Keys that take a number, each with an example, and their units.
 AMOUNTS = {"swarm-vram-headroom": 300, "history-days": 90, "bad-page-limit": 64, "temperature-limit": 95}
 UNITS = {
     "swarm-vram-headroom": "MiB",
@@ -70,45 +70,45 @@ LONGEST_AMOUNT = 7
 # The key that takes a length of time.
 IDLE = "idle"
 UNITS_OF_TIME = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# What says which GPUs are sick.
+# Keys that define which GPUs are sick.
 SICKNESS = ("allow-sick-gpus", "bad-page-limit")
 
 
 class SettingsError(ToolkitError):
-    """Settings that cannot be read or are invalid; the defaults are not used instead."""
+    """The settings cannot be read or are invalid; the defaults do not replace them."""
 
     exit_code = 8
 
 
 class Settings(Value):
-    """What an administrator can choose in config.toml; docs/reference/config.md says more.
+    """The settings in config.toml; docs/reference/config.md describes them.
 
     Attributes:
-        unknown_gpus: What becomes of a request that names GPUs which do not exist: `error` or `ignore`.
+        unknown_gpus: What happens to a request for GPUs that do not exist: `error` or `ignore`.
         device_mode: Mode of GPU nodes in containers: `open` (0666) or `host`.
-        low_level_runtime: Name or path of the program that makes containers; "" for runc, then crun.
+        low_level_runtime: Name or path of the program that creates containers; "" for runc, then crun.
         swarm_resources: Resource kinds of Swarm that name GPUs.
-        swarm_resource_names: What these name GPUs by: `uuid` or `pci`.
+        swarm_resource_names: How these name GPUs: `uuid` or `pci`.
         swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
-        swarm_vram_headroom: How much of a task's memory its fraction leaves to ROCm itself, in MiB.
-        visible_devices_env: Whether containers may ask by environment: `always`, `privileged` or `never`.
-        privileged_claims: What privileged containers claim of the GPU Tracker: `requested` or `all`.
-        slurm_filters: What becomes of Slurm's own ROCR_VISIBLE_DEVICES and its like in containers: `remove` or `keep`.
-        image_requirements: What becomes of containers that do not fit the `AMD_REQUIRE_*` of their image: `enforce`,
+        swarm_vram_headroom: The part of a task's memory that its fraction leaves to ROCm itself, in MiB.
+        visible_devices_env: Which containers may request GPUs in their environment: `always`, `privileged` or `never`.
+        privileged_claims: Which GPUs privileged containers claim from the GPU Tracker: `requested` or `all`.
+        slurm_filters: What happens to ROCR_VISIBLE_DEVICES and the like of Slurm in containers: `remove` or `keep`.
+        image_requirements: What happens to containers that do not meet the `AMD_REQUIRE_*` of their image: `enforce`,
             `warn` or `ignore`.
-        gpu_groups: Groups of GPUs, `NAME=REQUEST` each, which choices and CDI devices name.
-        integrated_gpus: Whether `all` and choices take an APU beside discrete GPUs: `include` or `exclude`.
+        gpu_groups: Groups of GPUs, each as `NAME=REQUEST`, for choices and CDI devices.
+        integrated_gpus: Whether `all` and choices include an APU beside discrete GPUs: `include` or `exclude`.
         drained_in_all: Whether `all` leaves out drained and sick GPUs or is refused: `skip` or `refuse`.
-        allow_sick_gpus: Whether sick GPUs are given to those who name them: `no` or `yes`.
+        allow_sick_gpus: Whether requests that name sick GPUs get them: `no` or `yes`.
         bad_page_limit: How many pages of its memory may be retired before a GPU is sick; 0 for the driver's limit.
-        temperature_limit: From how many degrees Celsius on a GPU is suspect; 0 for the driver's limit.
+        temperature_limit: The temperature in degrees Celsius from which a GPU is suspect; 0 for the driver's limit.
         users: Users who may reserve GPUs without root, as `amd-ctk users` writes it.
-        queue_order: Who is served first: `fair`, who used least lately, or `fifo`, who came first.
+        queue_order: Who is served first: `fair`, the user who used least lately, or `fifo`, who came first.
         job_names: Whether all users see the names of jobs: `public` or `private`.
-        gpu_access: Who may open the nodes of GPUs on the host: their `group`, or who has them `reserved`.
+        gpu_access: Who may open the nodes of GPUs on the host: their `group`, or users who have them `reserved`.
         idle: Idle time of reserved GPUs after which their owner gets a warning, as in `60m`; "" for never.
-        history_days: For how many days the history of reservations is kept; 0 for no day.
-        history_names: Whether reports show persons by `names` or `numbers`.
+        history_days: How many days the history of reservations is kept; 0 means that there is none.
+        history_names: Whether reports show people by `names` or `numbers`.
         log_level: `debug`, `info`, `warn` or `error`.
         log_file: Absolute path of the runtime's log; "" for the default.
     """
@@ -141,7 +141,7 @@ class Settings(Value):
     log_file: str = ""
 
     def choice_rules(self) -> ChoiceRules:
-        """Return what the settings say about choices and the health of GPUs."""
+        """Return the settings for choices and for the health of GPUs."""
         # Most container starts ask for GPUs by name.
         from amdgpu_discovery.choices.rules import ChoiceRules
         from amdgpu_discovery.health.limits import HealthLimits
@@ -156,7 +156,7 @@ class Settings(Value):
 
 
 def read_settings(host: Host) -> Settings:
-    """Return the settings of a host, the defaults where it has no config.toml; SettingsError."""
+    """Return the settings of a host, the defaults if it has no config.toml. Raises SettingsError."""
     try:
         source = host.stat(CONFIG_FILE)
         if source is None:
@@ -164,17 +164,17 @@ def read_settings(host: Host) -> Settings:
         compiled = host.read(COMPILED_FILE) if host.stat(COMPILED_FILE) else b""
     except OSError as error:
         raise SettingsError(f"the settings in {host.path(CONFIG_FILE)} cannot be read: {reason(error)}") from error
-    # Most hosts have none, and their container starts do without what this takes.
+    # Most hosts have no config.toml; their container starts do not get here.
     values = parse_compiled(compiled, stamp(source))
     if values is not None:
-        # What is compiled was checked, so a key that is not known here is of a later version, as after a roll-back:
-        # starts go on without it, and 'amd-ctk config' and doctor name it.
+        # Compiled settings were checked, so an unknown key comes from a later version, for example before a roll-back.
+        # Starts ignore it; 'amd-ctk config' and doctor name it.
         values = {key: value for key, value in values.items() if is_setting(key)}
     return check_settings(read_toml(host) if values is None else values, host.path(CONFIG_FILE))
 
 
 def stamp(source: os.stat_result) -> str:
-    """Return what tells one version of a config.toml from another."""
+    """Return a text that differs for each version of a config.toml."""
     return f"{source.st_mtime_ns}.{source.st_size}"
 
 
@@ -186,7 +186,7 @@ def format_compiled(values: Mapping[str, Any], source: str) -> bytes:
 
 
 def parse_compiled(content: bytes, source: str) -> dict[str, Any] | None:
-    """Return the values of a compiled form, None where it was made from another config.toml than `source`."""
+    """Return the values of a compiled form; None if it was made from a config.toml with a stamp other than `source`."""
     lines = content.decode("utf-8", "replace").splitlines()
     if f"source={source}" not in lines[1:2]:
         return None
@@ -195,7 +195,7 @@ def parse_compiled(content: bytes, source: str) -> dict[str, Any] | None:
 
 
 def check_settings(values: Mapping[str, Any], where: str) -> Settings:
-    """Return the settings that `values` by key amount to; SettingsError names the key in the file `where`."""
+    """Return the settings for `values` by key; SettingsError names the key and the file `where`."""
     for key, value in values.items():
         if key_problem := problem(key, value):
             raise SettingsError(f"{where}: {key_problem[0]}", hint=key_problem[1])
@@ -209,7 +209,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
 
 
 def problem(key: str, value: object) -> tuple[str, str] | None:
-    """Return what is wrong with a key or its value and a hint, None where nothing is."""
+    """Return what is wrong with a key or its value, and a hint; None if both are valid."""
     if not is_setting(key):
         return unknown_setting(key)
     if key in (GROUPS, USERS):
@@ -224,19 +224,19 @@ def problem(key: str, value: object) -> tuple[str, str] | None:
 
 
 def _typed(key: str, value: Any) -> Any:
-    """Return a value that `problem` has passed; the compiled form has text where config.toml has a number."""
+    """Convert a value that `problem` accepted; the compiled form has text where config.toml has a number."""
     if key in LISTS:
         return tuple(value)
     return int(value) if key in AMOUNTS else value
 
 
 def is_setting(key: str) -> bool:
-    """Return whether there is a setting of this name."""
+    """Return whether a setting with this name exists."""
     return "_" not in key and key.replace("-", "_") in Settings._fields
 
 
 def unknown_setting(key: str) -> tuple[str, str]:
-    """Return what is wrong with a key that is no setting, and what to do: the one that was meant, if one is near."""
+    """Return the problem of a key that is no setting, and a hint: the most similar setting, if there is one."""
     from difflib import get_close_matches
 
     keys = [field.replace("_", "-") for field in Settings._fields]
@@ -266,7 +266,7 @@ def _problem_of_path(key: str, value: str) -> tuple[str, str] | None:
     if not value or value.startswith("/"):
         return None
     if key == "low-level-runtime" and "/" in value:
-        # It would be looked for in the bundle, which is where the runtime is called.
+        # The runtime would look for it in the bundle, which is its working directory.
         return f"{key} is neither a name nor an absolute path: {value}", "as in crun, or /usr/bin/crun"
     if key == "log-file":
         return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
@@ -281,7 +281,7 @@ def _problem_of_groups(value: object) -> tuple[str, str] | None:
 
     for group in value:
         name, _, request = group.partition("=")
-        # The compiled form has the groups of a host in one line, with spaces between them.
+        # The compiled form has all groups in one line, separated by spaces.
         if not is_group_name(name) or not request or may_be_choice(request) or len(group.split()) != 1:
             return f'{GROUPS} has "{group}", which is not NAME=GPUS', f'as in {GROUPS} = ["{LISTS[GROUPS]}"]'
     names = [group.partition("=")[0] for group in value]
@@ -290,7 +290,7 @@ def _problem_of_groups(value: object) -> tuple[str, str] | None:
 
 
 def _problem_of_users(value: object) -> tuple[str, str] | None:
-    # The compiled form has all of them in one line, with spaces between them.
+    # The compiled form has all users in one line, separated by spaces.
     if isinstance(value, (list, tuple)) and all(isinstance(who, str) and len(who.split()) == 1 for who in value):
         return None
     return f"{USERS} is not a list of words", "let 'sudo amd-ctk users' write it"
@@ -314,11 +314,11 @@ def _problem_of_amount(key: str, value: object) -> tuple[str, str] | None:
 
 
 def read_toml(host: Host) -> dict[str, Any]:
-    """Return what config.toml says, unchecked; SettingsError."""
+    """Return the unchecked content of config.toml. Raises SettingsError."""
     path = host.path(CONFIG_FILE)
     try:
         return _parse_toml(host.read(CONFIG_FILE).decode(), path)
-    # tomllib calls itself for each bracket.
+    # tomllib recurses for each bracket.
     except (ValueError, OSError, RecursionError) as error:
         words = reason(error) if isinstance(error, OSError) else str(error)
         if isinstance(error, RecursionError):
@@ -333,6 +333,6 @@ def _parse_toml(text: str, path: str) -> dict[str, Any]:
         import tomllib
 
         return tomllib.loads(text)
-    # Older settings might allow what these forbid, so they are no substitute.
+    # The old compiled settings may allow what the new file forbids, so they are no substitute.
     problem = f"{path} was changed since it was compiled, and python 3.10 cannot read it"
     raise SettingsError(problem, hint="run 'sudo amd-ctk config compile'")

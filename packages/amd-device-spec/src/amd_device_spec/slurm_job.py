@@ -1,4 +1,4 @@
-"""What Slurm says of a job in the environment of a container."""
+"""The Slurm job in the environment of a container."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JOB_ID = "SLURM_JOB_ID"
-# A step may have less than its job, and Slurm gives tasks a part of their step by the same variable.
+# A step may have fewer GPUs than its job. Slurm uses the step's variable also for the part that a task gets.
 GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 NODE = "SLURMD_NODENAME"
-# A host has 64 GPUs at most, with numbers of two digits.
+# A host has at most 64 GPUs, with numbers of two digits.
 LONGEST_LIST = 1024
 
 
 class SlurmError(ToolkitError):
-    """Slurm gave a job GPUs, and its configuration does not say which these are."""
+    """Slurm gave a job GPUs, but its configuration does not show which."""
 
     exit_code = 4
 
@@ -28,9 +28,9 @@ class Job(Value):
     """A job, or a step of one.
 
     Attributes:
-        variable: The variable that names its GPUs; "" where it has none.
-        gpus: The value of it: positions of devices in gres.conf.
-        node: What Slurm calls this node; "" where it does not say.
+        variable: The variable that lists its GPUs; "" if there is none.
+        gpus: The value of that variable: positions of devices in gres.conf.
+        node: Slurm's name of this node; "" if the environment does not have it.
     """
 
     variable: str
@@ -39,7 +39,7 @@ class Job(Value):
 
     @property
     def positions(self) -> list[int]:
-        """Return the positions of the GPUs in gres.conf; SlurmError where the value is no list of numbers."""
+        """Return the positions of the GPUs in gres.conf; SlurmError if the value is not a list of numbers."""
         positions = parse_numbers(self.gpus) if self.gpus else []
         if positions is None:
             raise SlurmError(f"{self.variable}={shown(self.gpus)} is not a list of numbers")
@@ -47,7 +47,7 @@ class Job(Value):
 
 
 def parse_job(variables: Mapping[str, str]) -> Job | None:
-    """Return what variables of Slurm say; None where they are not those of a job."""
+    """Return the job that Slurm's variables describe; None if they describe none."""
     variable = next((name for name in GPUS if variables.get(name)), "")
     if not variable and JOB_ID not in variables:
         return None
@@ -55,7 +55,7 @@ def parse_job(variables: Mapping[str, str]) -> Job | None:
 
 
 def parse_numbers(text: str) -> list[int] | None:
-    """Return the numbers of a list, None where it holds anything else."""
+    """Return the numbers of a list; None if it contains anything else."""
     words = text.split(",") if len(text) <= LONGEST_LIST else [""]
     if not all(word.isascii() and word.isdecimal() for word in words):
         return None

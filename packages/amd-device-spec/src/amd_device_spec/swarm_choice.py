@@ -1,4 +1,4 @@
-"""What did Docker Swarm choose for a task, as far as that can be told from the task's environment?
+"""Finds what Docker Swarm chose for a task, as far as the task's environment shows it.
 
 Swarm writes `DOCKER_RESOURCE_<KIND>`, and any image can write that too: decision 3,
 docs/decisions/0003-swarm-has-the-last-word.md.
@@ -31,10 +31,10 @@ LONGEST_AMOUNT = 19
 
 
 class SwarmChoice(Value):
-    """What counts of a request in which Swarm may have had a say: `variables` that name GPUs, with their values.
+    """Swarm's part of a request.
 
-    `variables` is None where Swarm chose nothing, so that the user's count.
-    `kinds` are the resource kinds by which Swarm chose, `vram` is memory that it gave, and `notes` say what is ignored.
+    `variables` are the variables that name GPUs, with their values; None if Swarm chose nothing and the user's count.
+    `kinds` are the resource kinds of the choice, `vram` is memory that Swarm gave, and `notes` list what is ignored.
     """
 
     variables: dict[str, str] | None
@@ -44,7 +44,7 @@ class SwarmChoice(Value):
 
 
 def read_choice(request: GpuRequest, node: Node) -> SwarmChoice:
-    """Return what Swarm chose; RequestError."""
+    """Return what Swarm chose. Raises RequestError."""
     _refuse_unadvertised_memory(request)
     vram = _vram(request, node.settings)
     chosen, problems = _split_by_author(request, node)
@@ -56,7 +56,7 @@ def read_choice(request: GpuRequest, node: Node) -> SwarmChoice:
     notes = tuple(f"{problem.message}, and is ignored" for problem in problems)
     if chosen or vram:
         return _choice(request, chosen, vram, notes)
-    # A task must not start without the GPUs it reserved, unless it asked for others.
+    # A task must not start without the GPUs it reserved, unless its user asked for others.
     if problems and request.visible is None and node.settings.unknown_gpus == "error":
         raise problems[0]
     return SwarmChoice(variables=None, notes=notes)
@@ -74,7 +74,7 @@ def _choice(
 
 
 def _split_by_author(request: GpuRequest, node: Node) -> tuple[dict[str, str], list[RequestError]]:
-    """Return the variables that may be Swarm's choice, and why each other that names GPUs cannot be."""
+    """Return the variables that may be Swarm's choice, and an error for each that names GPUs and cannot be."""
     chosen: dict[str, str] = {}
     problems: list[RequestError] = []
     for kind in sorted(request.resources.keys() - set(node.settings.swarm_vram_resources)):
@@ -87,12 +87,12 @@ def _split_by_author(request: GpuRequest, node: Node) -> tuple[dict[str, str], l
 
 
 def _problem_of_choice(variable: str, value: str, node: Node) -> RequestError | None:
-    """Return why Swarm cannot have written this on this node, None where it can; RequestError for an amount."""
+    """Return why Swarm cannot have written this on this node, None if it can; RequestError for an amount."""
     try:
         items = split_items(value)
     except RequestError as error:
         return with_variable(variable, value, error)
-    # Swarm does write amounts, so this may be its own: other GPUs than the reserved ones would be given instead.
+    # Swarm does write amounts, so this may be its choice. The task must not get other GPUs than it reserved.
     if any(map(is_amount, items)):
         _refuse_amount(variable, value)
     return next(filter(None, (_problem_of_name(variable, value, item, node) for item in items)), None)
@@ -106,18 +106,18 @@ def _problem_of_name(variable: str, value: str, item: str, node: Node) -> Reques
             f" {FORMS[advertised]}",
             hint=f"if it does not, run 'sudo amd-ctk config set swarm-resource-names {form}' on that node",
         )
-    # Another form that names a GPU here could be guessed by an image.
+    # An image could guess any other form that names a GPU here.
     if names_numbers(item) or (not form and resolve(node.gpus, item).gpus):
         return RequestError(
             f"{variable}={shown(value)} does not name GPUs as Swarm does",
             hint=f"ask for GPUs with {VISIBLE_DEVICES}, and leave {variable} to Swarm",
         )
-    # Swarm gives out any word that a node advertises, so a wrong one may come from it; it is refused as unknown.
+    # Swarm gives out any word that a node advertises, so it may have written a wrong one. That is refused as unknown.
     return None
 
 
 def _problems_of_unadvertised(request: GpuRequest, node: Node) -> Iterator[RequestError]:
-    """Yield why each resource of another kind that names a GPU of this host does not count."""
+    """Yield an error for each unadvertised resource that names a GPU of this host."""
     for kind, name in request.unadvertised:
         if resolve(node.gpus, name).gpus:
             yield RequestError(
@@ -127,7 +127,7 @@ def _problems_of_unadvertised(request: GpuRequest, node: Node) -> Iterator[Reque
 
 
 def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
-    """Return the amount of memory that Swarm gave, None for none; RequestError where it is no amount of one kind."""
+    """Return the memory that Swarm gave, None if it gave none; RequestError unless it is an amount of one kind."""
     kinds = sorted(kind for kind in settings.swarm_vram_resources if kind in request.resources)
     if len(kinds) > 1:
         raise RequestError(
@@ -147,7 +147,7 @@ def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
 
 
 def _require_more_than_headroom(variable: str, mib: int, headroom_mib: int) -> None:
-    """Refuse memory of which nothing would be left for the task's data."""
+    """Refuse an amount of memory that leaves nothing for the task's data."""
     if headroom_mib >= mib:
         raise RequestError(
             f"{variable}={mib} is not more than the headroom of {headroom_mib} MiB that this node keeps of each task's"
@@ -157,7 +157,7 @@ def _require_more_than_headroom(variable: str, mib: int, headroom_mib: int) -> N
 
 
 def _refuse_unadvertised_memory(request: GpuRequest) -> None:
-    """Refuse memory that this node does not count: the task would start without a GPU."""
+    """Refuse memory that this node does not advertise: the task would start without a GPU."""
     for kind, value in request.unadvertised:
         if kind == VRAM_KIND and is_amount(value):
             raise RequestError(

@@ -1,4 +1,4 @@
-"""What is wrong with a CDI spec, whatever machine it is for."""
+"""Finds errors in a CDI spec that are errors on every machine."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _PATTERN_WORDS = {
     "^[^=]+=": "not of the form NAME=VALUE",
     "^[rwm]*$": "not made of r, w and m",
 }
-# Of all annotations of a device together, in bytes.
+# In bytes, for all annotations of a device together.
 LONGEST_ANNOTATIONS = 256 * 1024
 LONGEST_LABEL = 63
-# More would not be read.
+# Nobody would read more.
 MOST_ERRORS = 1000
 LONGEST_PREFIX = 253
 
 
 class Problem(Value):
-    """One thing that is wrong with a CDI spec.
+    """One error in a CDI spec.
 
     Attributes:
-        location: Way from the top of the spec to where it is: keys and positions, such as `("devices", 0, "name")`.
+        location: Keys and positions from the top of the spec to the error, such as `("devices", 0, "name")`.
         message: What is wrong, in one clause.
     """
 
@@ -47,33 +47,33 @@ class Problem(Value):
 
 
 def form_problems(spec: object) -> list[Problem]:
-    """Return what in a CDI `spec` breaks the specification; [] if engines that know its version will take it."""
+    """Return what in a CDI `spec` breaks the specification; [] if engines that know its version accept it."""
     problems = schema_problems(spec)
-    # The rules are about the content of fields and need these to be there.
+    # The rules check the content of fields, so the fields must exist.
     if not problems and isinstance(spec, dict):
         problems = list(rule_problems(spec))
     return problems
 
 
 def schema_problems(spec: object) -> list[Problem]:
-    """Return which fields are missing, unknown or of the wrong kind."""
+    """Return errors about fields that are missing, unknown or of the wrong kind."""
     from itertools import islice
 
     from jsonschema import Draft7Validator
 
     errors = islice(Draft7Validator(_read_schema()).iter_errors(spec), MOST_ERRORS)
-    # jsonschema names two missing fields in two errors, each of which knows of both.
+    # If two fields are missing, jsonschema yields two errors that name both.
     return list(dict.fromkeys(problem for error in errors for problem in _describe(error)))
 
 
 def format_location(location: Location) -> str:
-    """Return a location as people write it: devices[0].name; what is not printable is escaped."""
+    """Return a location as people write it, such as devices[0].name; unprintable text is escaped."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
     return printable(text)
 
 
 def printable(text: str) -> str:
-    """Return a text of a spec as it may be shown, escaped if anything in it is not printable."""
+    """Return text of a spec for display, escaped if any of it is not printable."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -87,7 +87,7 @@ def _read_schema() -> dict[str, Any]:
 
 
 def _describe(error: Any) -> Iterator[Problem]:
-    """Say what a complaint of jsonschema means for the author of a spec."""
+    """Translate an error of jsonschema for the author of a spec."""
     location = tuple(error.absolute_path)
     if error.validator == "required":
         for field in (field for field in error.validator_value if field not in error.instance):
@@ -113,7 +113,7 @@ def _sentence(error: Any) -> str:
 
 
 def rule_problems(spec: dict[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with a spec that the schema accepts."""
+    """Yield the errors of a spec that the schema accepts."""
     yield from _version_problems(spec)
     if problem := kind_problem(spec["kind"]):
         yield Problem(location=("kind",), message=f"{spec['kind']!r} {problem}")
@@ -151,7 +151,7 @@ def _annotation_problems(owner: dict[str, Any], location: Location) -> Iterator[
     for key in annotations:
         if problem := _annotation_key_problem(key):
             yield Problem(location=(*location, "annotations", key), message=problem)
-    # JSON and YAML can hold half of a character, which UTF-8 cannot.
+    # JSON and YAML can hold half of a character (a surrogate), which UTF-8 cannot.
     size = sum(len(part.encode("utf-8", "surrogatepass")) for pair in annotations.items() for part in pair)
     if size > LONGEST_ANNOTATIONS:
         yield Problem(location=(*location, "annotations"), message=f"longer than {LONGEST_ANNOTATIONS} bytes")

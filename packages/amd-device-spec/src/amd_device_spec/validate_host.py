@@ -1,4 +1,4 @@
-"""Check whether a CDI spec still matches the GPUs of a machine."""
+"""Checks whether a CDI spec still matches the GPUs of a machine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def host_problems(
     *,
     hooks: Sequence[dict[str, Any]] = (),
 ) -> Iterator[Problem]:
-    """Yield where a well-formed CDI `spec` contradicts a machine.
+    """Yield the contradictions between a well-formed CDI `spec` and a machine.
 
-    `gpus` are those it should define, and `nodes` those of `find_device_nodes`. `hooks`, in CDI's form, must be among
-    those of the spec. Other content of a spec (mounts, devices with other names) is not checked.
+    `gpus` are those the spec should define, and `nodes` come from `find_device_nodes`. The spec must contain all of
+    `hooks`, which are in CDI's form. Other content of a spec (mounts, devices with other names) is not checked.
     """
     named = names_of(gpus, ALL_NAMES, by_model=True)
     node_by_path = {node.path: node for node in nodes}

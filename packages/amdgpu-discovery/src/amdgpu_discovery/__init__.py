@@ -1,12 +1,12 @@
-"""Which AMD GPUs does this machine have, and which did you mean?
+"""Finds the AMD GPUs of a machine, and those that a request means.
 
     from amdgpu_discovery import Host, find_gpus, select_gpus
 
     gpus = find_gpus(Host())
     select_gpus(gpus, "0-2")
 
-`Host()` is this machine; `build_host` makes a directory that stands in for one. What this page offers is kept from one
-version to the next; the modules behind it may change.
+`Host()` is this machine; `build_host` makes a directory that stands in for one. The names on this page stay the same
+from one version to the next. The modules behind them may change.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ __all__ = list(_MODULE_BY_NAME)
 def lazy_exports(package: str, module_by_name: Mapping[str, str]) -> Callable[[str], object]:
     """Return the `__getattr__` of a package that offers names of its modules, and its version as `__version__`.
 
-    The distributions beside this one use it too. A module is imported when a name of it is first used: every container
-    start imports the packages, and needs hardly any of their names.
+    The other distributions use it, too. It imports a module when one of its names is first used, because every
+    container start imports the packages but needs hardly any of their names.
     """
 
     def find(name: str) -> object:

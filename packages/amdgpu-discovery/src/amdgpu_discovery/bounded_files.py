@@ -1,12 +1,12 @@
-"""Read files that may never answer: in a process of its own, which is left behind when the time is over.
+"""Reads files that may never answer, in a child process that is abandoned when its time runs out.
 
-A driver that hangs keeps a reader in the kernel, where no signal reaches it. A thread there would keep its whole
+A driver that hangs keeps a reader in the kernel, where no signal reaches it. A thread that reads would keep its whole
 process from ending.
 """
 
 from __future__ import annotations
 
-# `signal` itself brings `enum`, which takes longer than the reading.
+# `signal` itself imports `enum`, which takes longer than the reading.
 import _signal as signal  # type: ignore[import-not-found]  # typeshed does not know it
 import errno
 import os
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
     Read = Callable[[str], str]
 
-# Of one attribute: a page, but for the list of bad pages (34 bytes each) and files that grow on a simulated host.
+# An attribute has a page at most, except for the list of bad pages (34 bytes each) and files on a simulated host.
 LARGEST_ATTRIBUTE = 256 * 1024
 LARGEST_ANSWER = 64 * 1024
 SHORTEST_WAIT = 0.01
-# The kernel's own limit for a process that did not ask for more (NR_OPEN of fs.h).
+# The kernel's limit for a process that did not ask for more (NR_OPEN of fs.h).
 MOST_DESCRIPTORS = 1024 * 1024
 # Children that may not have ended yet.
 LEFT_BEHIND: list[int] = []
 
 
 class FileAnswer(Value):
-    """What reading a file gave: its text, or the number of the error (`errno`); ETIMEDOUT where it did not answer."""
+    """The result of reading a file: its text, or the number of the error (`errno`); ETIMEDOUT if it did not answer."""
 
     text: str = ""
     error: int = 0
 
 
 def read_attribute(path: str) -> str:
-    """Return the text of an attribute, of the largest one its beginning; OSError."""
+    """Return the text of an attribute, up to LARGEST_ATTRIBUTE bytes. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -54,9 +54,9 @@ def read_attribute(path: str) -> str:
 def read_in_child(
     groups: Sequence[Sequence[str]], *, seconds: float, read: Read = read_attribute
 ) -> dict[str, FileAnswer]:
-    """Return what each file says, of at most `seconds` in all; of a group no more is read when one of it hangs.
+    """Return the answer of each file, within `seconds` in all. If a file hangs, the rest of its group is skipped.
 
-    `read` reads one of them, in the child, and returns what is of interest; OSError.
+    The child calls `read` for each file. It returns the text of interest, or raises OSError.
     """
     answers: dict[str, FileAnswer] = {}
     left = [list(group) for group in groups if group]
@@ -73,13 +73,13 @@ def read_in_child(
         left = [[path for path in group if path not in answers] for group in left]
         left = [group for group in left if group]
         if time.monotonic() >= until:
-            # What was not reached is not known, and no sign of anything.
+            # Files that were not read are unknown, which is not a sign of a fault.
             break
     return answers
 
 
 def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], until: float, read: Read) -> str | None:
-    """Add the answers of one child; return the path at which it hangs, None where it is done."""
+    """Add the answers of one child; return the path at which it hangs, None if it is done."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -95,9 +95,9 @@ def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], u
 
 
 def _let_go(pid: int, *, has_answered: bool) -> None:
-    """Let go of a child that was killed, and of earlier ones: one may be in the kernel for ever, and is not waited for.
+    """Reap a child that was killed, and earlier ones, without waiting for those that may be in the kernel for ever.
 
-    Threads may be here at the same time, and none but the one that has taken a number may ask for it.
+    Several threads may run this at the same time. Only the thread that took a pid from the list may wait for it.
     """
     pids = [] if _has_ended(pid, wait=has_answered) else [pid]
     while True:
@@ -113,16 +113,16 @@ def _has_ended(pid: int, *, wait: bool = False) -> bool:
     try:
         return os.waitpid(pid, 0 if wait else os.WNOHANG) != (0, 0)
     except ChildProcessError:
-        # It is no child of this process, or the kernel was told not to wait for children.
+        # This is no child of this process, or the kernel was told not to keep children that end.
         return True
 
 
 def _answer(paths: Sequence[str], writer: int, read: Read) -> None:
-    """Write a line of JSON for each file, and end; the process of the caller must not go on here."""
+    """Write a line of JSON for each file, then exit: this process must not return to the caller's code."""
     try:
-        # Ctrl-C and the like are for the caller, who ends this process by a signal that cannot be blocked.
+        # Ctrl-C and the like are for the caller, which ends this process by a signal that cannot be blocked.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        # It may hang for ever, and with it would whatever lock the caller has open.
+        # This process may hang for ever, and would hold every lock that the caller has open.
         os.closerange(3, writer)
         os.closerange(writer + 1, MOST_DESCRIPTORS)
         for path in paths:
@@ -142,7 +142,7 @@ def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, Fil
     count, rest = 0, b""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    # One file may take half of what is left, so that the others have a chance.
+    # One file may take half of the remaining time, so that the others have a chance.
     while count < len(paths):
         now = time.monotonic()
         if not poll.poll(max(0.0, (until - now) / 2, SHORTEST_WAIT if now < until else 0.0) * 1000):
@@ -163,7 +163,7 @@ def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, Fil
 
 
 def _is_runnable(pid: int) -> bool:
-    """Return whether a process only lacks a processor, as on a machine with more work than it can do: nothing hangs."""
+    """Return whether a process only waits for a processor, as on an overloaded machine: then nothing hangs."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[:1] == [b"R"]

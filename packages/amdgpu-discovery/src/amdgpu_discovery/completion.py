@@ -1,4 +1,4 @@
-"""What the TAB key offers where GPUs are named; nothing where there is no driver."""
+"""Completion of GPUs with the TAB key; it offers nothing if there is no driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amdgpu_discovery.host import host_from_environment
 
 
 def offer_gpus(incomplete: str) -> list[str]:
-    """Return the numbers of this host's GPUs; of a list of them, the last one is completed."""
+    """Return the GPU numbers of this host, and `all`, that complete a text. In a list, its last item is completed."""
     from amdgpu_discovery.numbering import locate_gpus
 
     try:

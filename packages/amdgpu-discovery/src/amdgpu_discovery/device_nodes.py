@@ -1,6 +1,6 @@
-"""The device nodes through which GPUs are reached, with the driver's numbers and access from /dev.
+"""The device nodes of GPUs, with the driver's numbers and the access rights in /dev.
 
-Also which of them a container cannot open, because of a user namespace: that of a rootless engine, or its own.
+Also finds those that a container cannot open because of a user namespace: that of a rootless engine, or its own.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ KFD_NUMBER = "/sys/class/kfd/kfd/dev"
 
 
 def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNode]:
-    """Return what a container needs to use these GPUs: each one's card and render node, then /dev/kfd; [] for none.
+    """Return the nodes that a container needs for these GPUs: their card and render nodes, then /dev/kfd; [] for none.
 
-    A card node that is not in /dev is left out, because ROCm does without. DeviceNodeError where another node is
-    missing or where a node has another number than the driver gave it.
+    A card node that is missing in /dev is left out, because ROCm works without it. Raises DeviceNodeError if another
+    node is missing, or if a node has another number than the driver gave it.
     """
     paths = [(gpu.card_path, gpu.card_minor or 0, gpu.render_path, gpu.render_minor) for gpu in gpus]
     if not paths:
@@ -71,19 +71,19 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
 
 
 def drm_number(path: str, minor: int) -> DeviceNumber:
-    """Return the number of a card or render node. Its name tells it (drm_sysfs.c), so sysfs need not be asked."""
+    """Return the number of a card or render node. Its name has the minor (drm_sysfs.c), so sysfs is not read."""
     return DeviceNumber(path=path, major=DRM_MAJOR, minor=minor)
 
 
 def read_kfd_number(host: Host) -> tuple[int, int] | None:
-    """Return the major and minor number of /dev/kfd, None where the kernel gives none."""
+    """Return the major and minor number of /dev/kfd, None if the kernel gives none."""
     first, _, second = host.read_attribute(KFD_NUMBER).partition(":")
     major, minor = parse_number(first), parse_number(second)
     return (major, minor) if major and minor is not None else None
 
 
 def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[DeviceNode]:
-    """Return the nodes that users of a container will not be able to open if the host's are bound.
+    """Return the nodes that users of a container could not open if the host's nodes were bound.
 
     Device nodes cannot be made in a user namespace, so runtimes bind those of the host, with the host's mode.
     """
@@ -92,7 +92,7 @@ def closed_nodes(nodes: Iterable[DeviceNode], spec: dict[str, Any]) -> list[Devi
 
 
 def closed_nodes_note(closed: Sequence[DeviceNode], spec: dict[str, Any]) -> str:
-    """Return a sentence about the closed nodes that an edited spec has as devices, "" if there is none."""
+    """Return a sentence about the closed nodes among the devices of an edited spec, "" if there is none."""
     devices = {str(device.get("path")) for device in spec["linux"]["devices"]} if closed else set()
     paths = [node.path for node in closed if node.path in devices]
     if not paths:
@@ -121,7 +121,7 @@ def _check_node(path: str, number: tuple[int, int], found: os.stat_result | None
             hint=f"remove it: 'sudo rmdir {path}'; then run 'sudo udevadm trigger'",
         )
     actual = (posix.major(found.st_rdev), posix.minor(found.st_rdev))
-    # On a simulated host nodes are plain files.
+    # On a simulated host, nodes are plain files.
     if kind == CHARACTER_DEVICE and actual != number:
         raise DeviceNodeError(
             f"{path} is device {actual[0]}:{actual[1]}, but the driver's is {number[0]}:{number[1]}",
@@ -132,7 +132,7 @@ def _check_node(path: str, number: tuple[int, int], found: os.stat_result | None
 
 
 def _has_user_namespace(spec: dict[str, Any]) -> bool:
-    """Return whether a container gets a user namespace, as by userns-remap of Docker."""
+    """Return whether a container gets a user namespace, as with userns-remap of Docker."""
     linux = spec.get("linux")
     namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
     return isinstance(namespaces, list) and any(

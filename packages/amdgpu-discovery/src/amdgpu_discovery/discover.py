@@ -1,4 +1,4 @@
-"""Find the GPUs of a host with everything the driver says about them."""
+"""Finds the GPUs of a host, with everything that the driver reports about them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ APU_TARGETS = frozenset(
         *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
     )
 )
-# MI300A, which has the target of MI300X; Raven Ridge and Picasso, of which old kernels tell no target (amdgpu_drv.c,
+# MI300A, which has the target of MI300X; Raven Ridge and Picasso, for which old kernels report no target (amdgpu_drv.c,
 # pciidlist).
 APU_DEVICE_IDS = frozenset((0x74A0, 0x15DD, 0x15D8))
 
 
 def find_gpus(host: Host) -> list[Gpu]:
-    """Return every GPU and partition that this process may use, by number. Errors as `locate_gpus`."""
+    """Return every GPU and partition that this process may use, by number. Raises the errors of `locate_gpus`."""
     found, topology = join_gpus(host)
     numbered = zip(found, number_gpus(host, found, topology.hidden), strict=True)
     return [_describe(host, gpu, location) for gpu, location in numbered]
@@ -33,7 +33,7 @@ def find_gpus(host: Host) -> list[Gpu]:
 def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
     """Return the GPUs of the amdgpu driver that have no number, by PCI address. No request can name them.
 
-    Where the device cgroup of this process hides GPUs, those that may be the hidden ones are left out.
+    If the device cgroup of this process hides GPUs, those that may be the hidden ones are left out.
     """
     found, topology = join_gpus(host)
     numbered = {gpu.pci_address for gpu in found}
@@ -54,7 +54,7 @@ def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
 
 
 def format_gfx_target(version: int) -> str:
-    """Return the name compilers use for KFD's `gfx_target_version`: 90402 is gfx942, 90010 is gfx90a, 0 is ""."""
+    """Return the compilers' name for KFD's `gfx_target_version`: 90402 is gfx942, 90010 is gfx90a, 0 is ""."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else ""
 
 
@@ -72,7 +72,7 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
         gfx_target=target,
         device_id=device_id,
         vram_bytes=_read_vram_bytes(host, found, location),
-        # -1 where the firmware does not say.
+        # The kernel prints -1, which is None here, if the firmware does not report the node.
         numa_node=parse_number(host.read_attribute(f"{parent}/numa_node")) if parent else None,
         compute_partition=host.read_attribute(f"{parent}/current_compute_partition") if parent else "",
         memory_partition=host.read_attribute(f"{parent}/current_memory_partition") if parent else "",
@@ -86,7 +86,7 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
 def _read_vram_bytes(host: Host, found: FoundGpu, location: GpuLocation) -> int | None:
     vram = read_vram_bytes(host, found.node)
     if vram is None and found.parent and location.partition_total == 1:
-        # The same number, kept by another part of the driver; of a partitioned GPU it would be the whole.
+        # Another part of the driver keeps the same number. For a partitioned GPU it would be that of the whole GPU.
         return parse_number(host.read_attribute(f"{found.parent.path}/mem_info_vram_total"))
     return vram
 

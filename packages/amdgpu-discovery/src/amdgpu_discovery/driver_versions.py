@@ -1,7 +1,7 @@
 """Which ROCm in an image is tested with which kernel driver.
 
-The version of a DKMS module is not that of ROCm; the table says which belong together, and an administrator's file may
-say more.
+The version of a DKMS module is not that of ROCm. A table shows which belong together, and an administrator's file may
+add to it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.tables import read_table
 from amdgpu_discovery.value import Value
 
-# There is none for the kernel's own driver.
+# The kernel's own driver does not have this file.
 DRIVER_VERSION = "/sys/module/amdgpu/version"
-# Of the same form as the table: {"modules": {"6.16.13": {"tested": ["7.2"], "untested": ["6.2"]}}}.
+# In the form of the table: {"modules": {"6.16.13": {"tested": ["7.2"], "untested": ["6.2"]}}}.
 OWN_TABLE = "/etc/amd-container-toolkit/rocm-drivers.json"
 LARGEST = 64 * 1024
-# Of one number in a version; no version has a longer one.
+# Of one number in a version; no version has a longer number.
 MOST_DIGITS = 18
 Rows = dict[str, dict[str, list[str]]]
 
 
 class DriverReleases(Value):
-    """What is known of a driver: the releases of ROCm that it is tested with, the oldest first, and some it is not.
+    """What is known about a driver: ROCm releases that it is tested with, oldest first, and some that it is not.
 
-    `is_newer` where it is newer than every driver of the table; then `oldest` is the oldest release that the newest of
-    these is tested with.
+    `is_newer` if the driver is newer than every driver of the table. Then `oldest` is the oldest release that the
+    newest driver of the table is tested with.
     """
 
     tested: tuple[str, ...] = ()
@@ -36,16 +36,16 @@ class DriverReleases(Value):
 
 
 def read_releases(host: Host, module: str) -> DriverReleases:
-    """Return what the table, and this host's own file, say of a driver module; nothing for one that neither has."""
+    """Return what the table and this host's own file have about a driver module; empty if neither lists it."""
     rows: Rows = {**read_table("rocm-drivers")["modules"], **_read_own(host)}
     numbers = leading_numbers(module)
     known = {leading_numbers(name): row for name, row in rows.items()}
     found = [name for name in known if name and numbers[: len(name)] == name]
     if found:
-        # 6.16.13 says more than 6.16.
+        # The longest name matches best: 6.16.13 before 6.16.
         row = known[max(found, key=len)]
         return DriverReleases(tested=tuple(row.get("tested", ())), untested=tuple(row.get("untested", ())))
-    # Modules were numbered as Linux is, and then as drivers are: 31.40 is later than 6.19, and says nothing about it.
+    # Modules were first numbered like Linux, then like drivers: 31.40 is later than 6.19, but says nothing about it.
     below = [name for name in known if name[:1] <= numbers[:1]]
     if not below or numbers <= max(below):
         return DriverReleases()
@@ -54,7 +54,7 @@ def read_releases(host: Host, module: str) -> DriverReleases:
 
 
 def is_tested(releases: DriverReleases, rocm: str) -> bool | None:
-    """Return whether AMD tests a ROCm with a driver; None if that is unknown."""
+    """Return whether AMD tests a ROCm release with a driver; None if that is unknown."""
     release = leading_numbers(rocm)[:2]
     if not release:
         return None
@@ -63,12 +63,12 @@ def is_tested(releases: DriverReleases, rocm: str) -> bool | None:
     if release in map(leading_numbers, releases.untested):
         return False
     oldest = releases.oldest or next(iter(releases.tested), "")
-    # Drivers serve ROCm of a year; a later one serves none that is older.
+    # A driver supports the ROCm releases of a year, and later drivers none that are older.
     return False if oldest and release < leading_numbers(oldest) else None
 
 
 def leading_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers with which a version begins: 6, 12, 12 of "6.12.12-2164967.24.04"."""
+    """Return the numbers at the beginning of a version: 6, 12, 12 for "6.12.12-2164967.24.04"."""
     numbers: list[int] = []
     for part in text.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))][:MOST_DIGITS]
@@ -81,7 +81,7 @@ def leading_numbers(text: str) -> tuple[int, ...]:
 
 
 def _read_own(host: Host) -> Rows:
-    """Return the rows of the administrator's file, {} if there is none or where it says nothing."""
+    """Return the valid rows of the administrator's file, {} if it is missing or unusable."""
     try:
         modules = loads(read_plain_file(host.path(OWN_TABLE), largest=LARGEST)[0])["modules"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

@@ -1,7 +1,6 @@
-"""Read which device stands behind every DRM minor.
+"""Finds the device behind every DRM minor.
 
-Source: drivers/gpu/drm/drm_drv.c, drivers/gpu/drm/drm_sysfs.c,
-drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
+Source: drivers/gpu/drm/drm_drv.c, drivers/gpu/drm/drm_sysfs.c, drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ AMDGPU_DRIVER = "/sys/module/amdgpu/drivers"
 AMDGPU_PCI_DEVICES = f"{AMDGPU_DRIVER}/pci:amdgpu"
 
 PLATFORM = "/sys/devices/platform"
-# Of platform devices: amdgpu_xcp_3, which older drivers write amdgpu_xcp.3.
+# Platform devices of partitions: amdgpu_xcp_3, or amdgpu_xcp.3 with older drivers.
 PARTITION_DEVICE = "amdgpu_xcp"
 
 
 class DrmDevice(Value):
     """A device with DRM minors: a PCI function, or the platform device of a partition (`amdgpu_xcp_3`).
 
-    `path` is its directory in sysfs; older drivers write `amdgpu_xcp.3`. The number in that name says nothing: it is
-    taken from one pool for all GPUs and used again after a hot unplug.
+    `path` is its directory in sysfs; older drivers write `amdgpu_xcp.3`. The number in that name has no meaning: it
+    comes from one pool for all GPUs and is reused after a hot unplug.
     """
 
     path: str
@@ -46,18 +45,18 @@ class DrmDevice(Value):
 
 
 class FoundGpu(Value):
-    """A KFD node joined with its DRM device and with the PCI function (`parent`) it belongs to, if that is known."""
+    """A KFD node with its DRM device and, if known, the PCI function (`parent`) that it belongs to."""
 
     node: KfdNode
     device: DrmDevice
     parent: DrmDevice | None
     pci_address: PciAddress
-    # What orders GPUs: the parent's address, then the render minor, both as numbers.
+    # The order of GPUs: the parent's address, then the render minor, both as numbers.
     sort_key: tuple[tuple[int, int, int, int], int]
 
 
 def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice]:
-    """Return the devices with these render nodes. A host has many more: each MI300X brings seven for partitions."""
+    """Return the devices with these render nodes. A host has many more: each MI300X has seven for partitions."""
     minors = list(render_minors)
     paths = device_paths(host, [f"renderD{minor}" for minor in minors])
     minor_by_path = {path: minor for path, minor in zip(paths, minors, strict=True) if path}
@@ -70,10 +69,10 @@ def find_drm_devices(host: Host, render_minors: Iterable[int]) -> list[DrmDevice
 
 
 def _find_cards(host: Host, minor_by_path: Mapping[str, int]) -> dict[str, int | None]:
-    """Return the minors of the devices' cards by path, None for those that have none.
+    """Return the minors of the devices' cards by path, None for a device without a card.
 
-    Devices of one driver mostly get both minors in turn, but nothing binds them to that: one device's card tells which
-    the others will be, and a link that confirms it saves the names of a directory.
+    Devices of one driver mostly get both minors in turn, but nothing guarantees that. So the card of one device
+    predicts the cards of the others, and a link that confirms a prediction saves listing a directory.
     """
     cards: dict[str, int | None] = {}
     for path, minor in minor_by_path.items():
@@ -88,20 +87,20 @@ def _find_cards(host: Host, minor_by_path: Mapping[str, int]) -> dict[str, int |
 
 
 def device_paths(host: Host, names: Iterable[str]) -> list[str]:
-    """Return the directory in sysfs of the device behind each card or render node, "" if there is none."""
+    """Return the sysfs directory of the device behind each card or render node, "" if there is none."""
     # /sys/class/drm/renderD128 -> ../../devices/pci0000:00/0000:03:00.0/drm/renderD128
     links = [host.link(f"{DRM_CLASS}/{name}") for name in names]
     return [link.rpartition("/drm/")[0].replace("../..", "/sys", 1) for link in links]
 
 
 def find_card(host: Host, path: str) -> int | None:
-    """Return the minor of a device's card, None for one that has none."""
+    """Return the minor of a device's card, None if it has none."""
     names = (name.removeprefix("card") for name in host.names(f"{path}/drm") if name.startswith("card"))
     return next((int(number) for number in names if number.isdecimal()), None)
 
 
 def make_device(path: str, render_minor: int | None, card_minor: int | None) -> DrmDevice:
-    """Return a device; its directory is named after its PCI function, if it has one."""
+    """Return the device in a directory, which is named after the device's PCI function, if it has one."""
     address = parse_pci_address(path.rpartition("/")[2])
     return DrmDevice(path=path, pci_address=address, render_minor=render_minor, card_minor=card_minor)
 
@@ -109,7 +108,7 @@ def make_device(path: str, render_minor: int | None, card_minor: int | None) -> 
 def read_drm_devices(host: Host) -> list[DrmDevice]:
     """Return every device with a card or render node, of any vendor, by path."""
     prefixes = {name: name.rstrip("0123456789") for name in host.names(DRM_CLASS)}
-    # Connectors (card1-DP-1) and control links stand in the same directory.
+    # The directory also has connectors (card1-DP-1) and control links.
     names = [name for name, prefix in prefixes.items() if prefix in ("card", "renderD") and prefix != name]
     minors: dict[str, dict[str, int]] = {}
     for name, path in zip(names, device_paths(host, names), strict=True):
@@ -128,9 +127,9 @@ def amdgpu_pci_addresses(host: Host) -> list[PciAddress]:
 
 
 def find_unlinked_devices(host: Host, render_minors: Collection[int]) -> list[DrmDevice]:
-    """Return the devices of the amdgpu driver with these render nodes, asked one by one.
+    """Return the devices of the amdgpu driver with these render nodes, by searching every device.
 
-    For render nodes that /sys/class/drm has no link to, as in a sandbox that shows a part of it.
+    For render nodes without a link in /sys/class/drm, as in a sandbox that shows only a part of it.
     """
     functions = [f"{AMDGPU_PCI_DEVICES}/{address}" for address in amdgpu_pci_addresses(host)]
     partitions = [f"{PLATFORM}/{name}" for name in host.names(PLATFORM) if name.startswith(PARTITION_DEVICE)]
@@ -142,10 +141,10 @@ def find_unlinked_devices(host: Host, render_minors: Collection[int]) -> list[Dr
 
 
 def find_owners(host: Host, devices: Iterable[DrmDevice], found: Iterable[FoundGpu]) -> dict[str, PciAddress]:
-    """Return the PCI function of the amdgpu driver that each of its DRM devices belongs to, by the device's path.
+    """Return the PCI function that each DRM device of the amdgpu driver belongs to, by the device's path.
 
-    `found` are the GPUs and partitions in use, of which KFD knows. Another partition belongs to the function whose
-    minor comes before its own, because a function takes the minors of its partitions together with its own.
+    `found` are the GPUs and partitions in use, which KFD knows. Any other partition belongs to the function whose minor
+    comes before its own, because a function gets the minors of its partitions together with its own.
     """
     functions = set(amdgpu_pci_addresses(host))
     address_by_path = {gpu.device.path: gpu.pci_address for gpu in found}

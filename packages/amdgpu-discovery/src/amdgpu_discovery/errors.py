@@ -1,18 +1,18 @@
-"""The one shape of every expected failure."""
+"""The one form of every expected failure."""
 
 from __future__ import annotations
 
 
 class ToolkitError(Exception):
-    """An expected failure; the hint says what to do.
+    """An expected failure; the hint suggests what to do.
 
-    Programs catch this class in one place, print it and end with `exit_code`; anything else is a bug and shows its
-    trace.
+    Programs catch this class in one place, print it and end with `exit_code`. Anything else is a bug and shows its
+    traceback.
 
     Attributes:
-        message: One clause that says what is wrong with which thing.
-        hint: What to do next; "" where there is nothing to say.
-        exit_code: What a program ends with; each class has its own.
+        message: One clause that names the thing and what is wrong with it.
+        hint: What to do next; "" if there is nothing to suggest.
+        exit_code: Exit code of the program; each class has its own.
     """
 
     exit_code = 1
@@ -27,14 +27,14 @@ class ToolkitError(Exception):
 
 
 class DriverUnavailable(ToolkitError):
-    """The amdgpu driver is not loaded, so there is nothing to find."""
+    """The amdgpu driver is not loaded, so no GPU can be found."""
 
 
 class GpusHidden(ToolkitError):
     """The device cgroup of this process hides GPUs, so it must not act for the whole host."""
 
     def __init__(self, hidden: int, total: int) -> None:
-        """Say that `hidden` of the `total` GPUs of the host are hidden."""
+        """Report that `hidden` of the `total` GPUs of the host are hidden."""
         super().__init__(
             f"{hidden} of {total} GPUs {'is' if hidden == 1 else 'are'} hidden from this process by its device cgroup",
             hint="run it outside the job, container or unit that limits the process",
@@ -42,13 +42,13 @@ class GpusHidden(ToolkitError):
 
 
 class DeviceNodeError(ToolkitError):
-    """A device node or its number is missing or not what the driver says.
+    """A device node or its number is missing, or differs from the driver's.
 
     Attributes:
-        path: Where the node is, or should be.
-        is_missing: Whether there is no such node.
-        is_left_over: Whether there is one with another number, that of an earlier boot.
-        is_directory: Whether there is a directory in its place.
+        path: Path of the node.
+        is_missing: Whether the node does not exist.
+        is_left_over: Whether the node has another number, from an earlier boot.
+        is_directory: Whether a directory is in its place.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class RequestError(ToolkitError):
     """A request for GPUs that this host cannot meet as it is written.
 
     Attributes:
-        variable: The variable of the environment that has the request, "" for any other.
-        names_hidden: Whether it names GPUs that this host has and this process may not use.
+        variable: The environment variable with the request, "" for requests from elsewhere.
+        names_hidden: Whether the request names GPUs of this host that this process may not use.
     """
 
     exit_code = 4
@@ -94,7 +94,7 @@ class FileError(ToolkitError):
 
 
 def reason(error: OSError) -> str:
-    """Say why an operation failed in words that no container engine takes for its own.
+    """Return why an operation failed, in words that no container engine mistakes for its own.
 
     Docker turns messages that contain "no such file or directory" into exit code 127 and "permission denied" into 126.
     """

@@ -1,6 +1,6 @@
-"""Files and their paths: read, append, replace atomically, and what a container start needs of `os.path`.
+"""Reads, appends to and atomically replaces files, and handles paths without `os.path`.
 
-Importing `os` takes a millisecond, a tenth of a container start; `posix`, the C half below it, is there already. So
+Importing `os` takes a millisecond, a tenth of a container start. `posix`, the C half below it, is already loaded. So
 modules that every start loads use `posix` and these functions, which leave unusual paths to `os.path`.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-# inode(7); the module `stat` says the same and has to be imported.
+# inode(7); the module `stat` has the same constants, but would have to be imported.
 FILE_TYPE = 0o170000
 DIRECTORY = 0o040000
 REGULAR_FILE = 0o100000
@@ -27,27 +27,27 @@ STICKY = 0o001000
 WRITABLE_BY_GROUP = 0o000020
 WRITABLE_BY_ALL = 0o000002
 
-# How the name of a file ends that is not in its place yet; a process that is killed leaves it.
-# Of a temporary file that will not be put in its place any more.
+# A temporary file has this ending until it is put in its place. A killed process leaves it, and after OLD_SECONDS it is
+# never put in its place any more.
 OLD_SECONDS = 60
 TEMPORARY = ".tmp"
 READ_AT_ONCE = 65536
-# No file that a program of this project reads has a thousandth of it; /dev/zero, which a link may lead to, has no end.
+# No file that this project reads has a thousandth of this. A link may lead to /dev/zero, which has no end.
 LARGEST_FILE = 64 * 1024 * 1024
 DIRECTORY_MODE = 0o755
 
 
 def read_file(path: str, *, flags: int = 0, largest: int | None = None) -> bytes:
-    """Return the content of a file; OSError as from the kernel. `flags` are further ones of open(2).
+    """Return the content of a file; OSError as from the kernel. `flags` are additional ones of open(2).
 
-    Name the `largest` size where an untrusted process decides what there is to read; more is an OSError.
+    Set `largest`, in bytes, if an untrusted process decides what there is to read; a larger file is an OSError.
     """
     descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | flags)
     try:
         if largest is not None:
             return read_to_end(descriptor, largest)
         content = posix.read(descriptor, READ_AT_ONCE)
-        # Files end where less comes than was asked for; most of sysfs and /proc is smaller than one page.
+        # A short read is the end of a file; most of sysfs and /proc is smaller than one page.
         return content if len(content) < READ_AT_ONCE else content + _read_rest(descriptor)
     finally:
         posix.close(descriptor)
@@ -69,9 +69,9 @@ def _refuse_large() -> None:
 
 
 def read_to_end(descriptor: int, largest: int) -> bytes:
-    """Return all that is left to read; OSError where that is more than `largest` bytes.
+    """Return everything up to the end of a file; OSError if that is more than `largest` bytes.
 
-    Lists such as /proc/PID/mountinfo come in pieces of a page, so that only an empty read is their end.
+    Lists such as /proc/PID/mountinfo come in pieces of a page, so only an empty read is their end.
     """
     chunks, left = [], largest
     while chunk := posix.read(descriptor, min(READ_AT_ONCE, left + 1)):
@@ -83,7 +83,7 @@ def read_to_end(descriptor: int, largest: int) -> bytes:
 
 
 def read_files(paths: Iterable[str], *, flags: int = 0) -> list[bytes | OSError]:
-    """Return the content of each file; of one that cannot be read, the error. `flags` are further ones of open(2)."""
+    """Return for each file its content, or the error if it cannot be read. `flags` are additional ones of open(2)."""
     found: list[bytes | OSError] = []
     for path in paths:
         try:
@@ -94,7 +94,7 @@ def read_files(paths: Iterable[str], *, flags: int = 0) -> list[bytes | OSError]
 
 
 def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:
-    """Append to a file in one write; a new one is for all to read. OSError. `flags` are further ones of open(2)."""
+    """Append to a file in one write; all may read a new file. OSError. `flags` are additional ones of open(2)."""
     flags |= posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC
     descriptor = posix.open(path, flags, 0o644)
     try:
@@ -106,10 +106,9 @@ def append_to_file(path: str, content: bytes, *, flags: int = 0) -> None:
 def replace_file(path: str, content: bytes, *, mode: int | None = None, durable: bool = False) -> None:
     """Replace the file at `path` by `content`; readers see either the old file or the new one.
 
-    An existing file keeps its mode and owner, a new one gets `mode` (0644 if not given). A symbolic link is followed,
-    so that the link stays and its target changes. `durable` also waits for the disk, and removes what processes that
-    were killed left beside the file. FileError where that fails; the old file is then untouched and nothing is left
-    beside it.
+    An existing file keeps its mode and owner; a new one gets `mode` (0644 if not given). A symbolic link stays, and its
+    target is replaced. `durable` also waits for the disk, and removes what killed processes left beside the file.
+    Raises FileError if the file cannot be replaced; the old one is then untouched and nothing is left beside it.
     """
     try:
         target = behind_links(path)
@@ -124,7 +123,7 @@ def replace_file(path: str, content: bytes, *, mode: int | None = None, durable:
 def _sweep(path: str) -> None:
     """Remove the temporary files of `write_beside` whose processes are gone.
 
-    A new one stays: its process may live in another pid namespace.
+    A recent one stays: its process may live in another pid namespace.
     """
     directory, _, name = path.rpartition("/")
     for found in posix.listdir(directory or "/"):
@@ -140,11 +139,10 @@ def _sweep(path: str) -> None:
 
 
 def write_new_file(path: str, content: bytes, *, mode: int, owner: int | None = None) -> None:
-    """Write a new file of the caller, in place of a file or a symbolic link at `path`; FileError as `replace_file`.
+    """Write a new file in place of a file or a symbolic link at `path`; FileError as `replace_file`.
 
-    Root may name another `owner`.
-
-    Nothing of what is there is kept or followed, for directories in which other users may write.
+    Nothing of the old file is kept, and no link is followed, so this is for directories in which other users may write.
+    The file belongs to the caller; root may name another `owner`.
     """
     try:
         put_in_place(write_beside(path, content, mode=mode, keep_owner=False, owner=owner), path)
@@ -161,10 +159,10 @@ def write_beside(
     keep_owner: bool = True,
     owner: int | None = None,
 ) -> str:
-    """Write `content` to a new file beside `path` with the mode and owner of `path`; return its name; OSError.
+    """Write `content` to a new file beside `path` with the mode and owner of `path`; return its name. OSError.
 
-    Without `keep_owner` it gets `mode` and `owner`, else the caller, as its owner. The caller either
-    calls `put_in_place` or unlinks it.
+    Without `keep_owner` the file gets `mode`, and belongs to `owner` or to the caller. The caller must call
+    `put_in_place` or unlink it.
     """
     old = _stat_or_none(path) if keep_owner else None
     temporary = f"{path}.{posix.getpid()}{TEMPORARY}"
@@ -172,7 +170,7 @@ def write_beside(
     try:
         descriptor = posix.open(temporary, flags, 0o600)
     except FileExistsError:
-        # Left by a killed process that had this process's number; no other process uses this name.
+        # A killed process that had the same pid left this file. No other process uses this name.
         posix.unlink(temporary)
         descriptor = posix.open(temporary, flags, 0o600)
     try:
@@ -192,7 +190,7 @@ def write_beside(
 
 
 def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
-    """Rename what `write_beside` wrote; OSError, after which the temporary file is gone."""
+    """Rename a file of `write_beside` to `path`; OSError, after which the temporary file is gone."""
     try:
         posix.replace(temporary, path)
     except BaseException:
@@ -203,15 +201,15 @@ def put_in_place(temporary: str, path: str, *, durable: bool = False) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Remove a file for good: wait for the disk, so that no power cut brings it back; OSError as from the kernel."""
+    """Remove a file and wait for the disk, so that no power cut brings the file back; OSError as from the kernel."""
     posix.unlink(path)
     sync_directory(directory_of(path))
 
 
 def make_directories(path: str, *, ignore_umask: bool = False) -> None:
-    """Make a directory and those above it that are missing; OSError names the one that cannot be made.
+    """Make a directory and its missing parents; OSError names the one that cannot be made.
 
-    Only their owner may write. With `ignore_umask` all users may read, else those that the umask allows.
+    Only their owner may write. With `ignore_umask` all users may read, otherwise those that the umask allows.
     """
     if is_directory(path):
         return
@@ -254,7 +252,7 @@ def _dress(descriptor: int, old: os.stat_result | None, mode: int | None) -> Non
 
 
 def sync_directory(directory: str) -> None:
-    """Return when the names in a directory are on the disk; OSError."""
+    """Wait until the names in a directory are on the disk. Raises OSError."""
     descriptor = posix.open(directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
         posix.fsync(descriptor)
@@ -263,7 +261,7 @@ def sync_directory(directory: str) -> None:
 
 
 def absolute(path: str) -> str:
-    """Return what os.path.abspath returns."""
+    """Return the same path as os.path.abspath."""
     odd = "//" in path or "/./" in path or "/../" in path or path.endswith(("/", "/.", "/.."))
     if path == "/" or (path.startswith("/") and not odd):
         return path
@@ -273,7 +271,7 @@ def absolute(path: str) -> str:
 
 
 def behind_links(path: str) -> str:
-    """Return the absolute path of the file that a path leads to; directories on the way may still be links."""
+    """Return the absolute path of the file that a path leads to; directories in it may still be links."""
     try:
         if posix.lstat(path).st_mode & FILE_TYPE != SYMBOLIC_LINK:
             return absolute(path)
@@ -285,7 +283,7 @@ def behind_links(path: str) -> str:
 
 
 def directory_of(path: str) -> str:
-    """Return the directory a path is in, "." for a name alone."""
+    """Return the directory of a path, "." for a name alone."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
@@ -313,7 +311,7 @@ def is_link(path: str) -> bool:
 
 
 def writable_by_others(path: str) -> str:
-    """Return what of an absolute path, or of where it leads, users other than root and this user may replace; or ""."""
+    """Return the part of an absolute path, or of its target, that users except root and this one may replace; or ""."""
     parts = [path]
     while parts[-1] != "/":
         parts.append(directory_of(parts[-1]))
@@ -328,7 +326,7 @@ def writable_by_others(path: str) -> str:
 def _is_writable_by_others(path: str) -> bool:
     status = posix.stat(path)
     others = status.st_mode & (WRITABLE_BY_ALL if status.st_gid == 0 else WRITABLE_BY_ALL | WRITABLE_BY_GROUP)
-    # In a directory like /tmp only owners may rename and remove, and what is below belongs to root or this user.
+    # In a directory like /tmp only owners may rename and remove, and the part below belongs to root or this user.
     is_guarded = status.st_mode & STICKY and status.st_mode & FILE_TYPE == DIRECTORY
     return status.st_uid not in (0, posix.geteuid()) or bool(others and not is_guarded)
 

@@ -1,4 +1,4 @@
-"""What there is to say about a GPU: where it is, what leads to it, and what the driver says about it."""
+"""GPUs as values: where a GPU is, what leads to it, and what the driver reports about it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEXADECIMAL = "0123456789abcdefABCDEF"
-# Bytes in 1 MiB, in which memory of GPUs is counted.
+# Bytes in 1 MiB, the unit of GPU memory.
 MEBIBYTE = 2**20
-# In bytes; less is what a process has that only looks, and what drivers and firmware keep.
+# In bytes. Processes that only look at a GPU, drivers and firmware use less.
 LEAST_VRAM = 256 * MEBIBYTE
 
 
 class PciAddress(Value):
-    """Where a PCI function is.
+    """The address of a PCI function.
 
     Attributes:
         domain: PCI domain (segment), up to 32 bits; 0 on most machines.
@@ -31,22 +31,22 @@ class PciAddress(Value):
     function: int
 
     def __str__(self) -> str:
-        """Return it as Linux prints it; a domain above 0xffff has more than four digits."""
+        """Return the address as Linux prints it; a domain above 0xffff has more than four digits."""
         return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"
 
     @property
     def sort_key(self) -> tuple[int, int, int, int]:
-        """Return the numbers that order addresses; names do not (10000:00 < 1001:00 as text)."""
+        """Return numbers that sort addresses; their text does not (10000:00 < 1001:00)."""
         return (self.domain, self.bus, self.device, self.function)
 
 
 def parse_pci_address(text: str) -> PciAddress | None:
-    """Read `0000:03:00.0`, or `03:00.0` for domain 0 as lspci prints it; None for anything else."""
+    """Parse `0000:03:00.0`, or `03:00.0` for domain 0 as lspci prints it; return None for anything else."""
     return parse_pci_addresses([text])[0]
 
 
 def parse_pci_addresses(texts: Iterable[str]) -> list[PciAddress | None]:
-    """Read each text as `parse_pci_address` does."""
+    """Parse each text as `parse_pci_address` does."""
     numbers = [_parse_pci_number(text) for text in texts]
     return [
         None
@@ -70,25 +70,25 @@ def _parse_pci_number(text: str) -> int | None:
 
 
 class GpuLocation(Value):
-    """One GPU or partition: its number and what leads to it. All that a container start needs to choose.
+    """One GPU or partition: its number and what leads to it. A container start needs no more to choose GPUs.
 
-    `number` is what users say (`AMD_VISIBLE_DEVICES=0`, `amd.com/gpu=0`): GPUs in the order of their parent's PCI
-    address, then of their render minor; every partition is one number. GPUs that this process may not open keep their
-    numbers, so a list may begin with GPU 2.
+    `number` is what users write (`AMD_VISIBLE_DEVICES=0`, `amd.com/gpu=0`). GPUs are counted in the order of their
+    parent's PCI address, then of their render minor. Every partition has its own number. GPUs that this process may not
+    open keep their numbers, so a list may begin with GPU 2.
 
     Attributes:
         number: Number of the GPU on this host, from 0.
         pci_address: Address of the PCI function; partitions share it.
         render_minor: Minor number of `/dev/dri/renderD<minor>`.
-        card_minor: Minor number of `/dev/dri/card<minor>`; None where an accelerator has no card node.
+        card_minor: Minor number of `/dev/dri/card<minor>`; None if an accelerator has no card node.
         kfd_node: Position in `/sys/class/kfd/kfd/topology/nodes`; valid until a GPU comes or goes, never an identity.
-        kfd_unique_id: 64-bit id that rocminfo and HIP print; 0 where the hardware has none. Partitions share it or have
+        kfd_unique_id: 64-bit id that rocminfo and HIP print; 0 if the hardware has none. Partitions share it or have
             their own.
-        pci_unique_id: 64-bit id of the PCI function, which rocm-smi and amd-smi (ASIC_SERIAL) print; 0 where there is
+        pci_unique_id: 64-bit id of the PCI function, which rocm-smi and amd-smi (ASIC_SERIAL) print; 0 if there is
             none.
         partition_rank: Position among the partitions of the parent, from 0.
         partition_total: How many partitions of the parent are in use; 1 if it is not partitioned.
-        host_total: How many GPUs the host has, with those that the device cgroup of this process hides.
+        host_total: How many GPUs the host has, including those that the device cgroup of this process hides.
     """
 
     number: int
@@ -104,7 +104,7 @@ class GpuLocation(Value):
 
     @property
     def key(self) -> str:
-        """Return what tells this GPU from the others of its host over reboots: its address and rank."""
+        """Return what identifies this GPU on its host, even after a reboot: its address and rank."""
         return f"{self.pci_address}/{self.partition_rank}"
 
     @property
@@ -124,17 +124,17 @@ class GpuLocation(Value):
 
     @property
     def unique_id(self) -> int:
-        """Return the id shown to users: KFD's, else that of the PCI function, 0 if there is none."""
+        """Return the id shown to users: KFD's, else that of the PCI function; 0 if there is none."""
         return self.kfd_unique_id or self.pci_unique_id
 
 
 class DeviceNumber(Value):
-    """A character device as the kernel numbers it.
+    """A character device and its number in the kernel.
 
     Attributes:
         path: Path in `/dev`.
-        major: Major number; 226 for DRM nodes, and for `/dev/kfd` what its `dev` file in sysfs says.
-        minor: Minor number, as KFD or the name in sysfs tells it. Never read from `/dev`.
+        major: Major number: 226 for DRM nodes, and for `/dev/kfd` the one in its `dev` file in sysfs.
+        minor: Minor number from KFD or the name in sysfs. Never read from `/dev`.
     """
 
     path: str
@@ -143,7 +143,7 @@ class DeviceNumber(Value):
 
 
 class DeviceNode(DeviceNumber):
-    """A device node: the number is the driver's, mode and owner are those of the node in `/dev`.
+    """A device node: the number is the driver's; mode and owner are those of the node in `/dev`.
 
     Attributes:
         mode: Permission bits, `0o660` for example.
@@ -161,22 +161,22 @@ NO_RENDER_NODE = "the render node that the kernel's compute driver (KFD) names f
 
 
 class Gpu(GpuLocation):
-    """One GPU or partition with everything the driver says about it.
+    """One GPU or partition with everything that the driver reports about it.
 
     Attributes:
         render_node: Device number of the render node.
         card_node: Device number of the card node; None if there is none.
         gpu_id: KFD's 16-bit hash of slot and mode, the GUID column of rocm-smi. Not a unique id.
-        gfx_target: Name compilers use, such as `gfx942`; "" where the kernel does not say.
+        gfx_target: Name that compilers use, such as `gfx942`; "" if the kernel does not report it.
         device_id: PCI device id, `0x74a1` for MI300X.
-        vram_bytes: Bytes of memory that this GPU or partition can use, on an APU its share of system memory; None where
+        vram_bytes: Bytes of memory that this GPU or partition can use, on an APU its share of system memory; None if
             unknown.
-        numa_node: NUMA node next to the GPU; None where unknown.
+        numa_node: NUMA node next to the GPU; None if unknown.
         compute_partition: Compute mode, `SPX` to `CPX`; "" on hardware that cannot be partitioned.
         memory_partition: Memory mode, `NPS1` to `NPS8`; "" on hardware that cannot be partitioned.
         cu_count: Number of compute units.
-        is_apu: Whether it is on one package with the processor, whose memory it uses.
-        xgmi_hive: Id that is equal for GPUs which reach each other by XGMI; None without XGMI.
+        is_apu: Whether the GPU is on one package with the processor, whose memory it uses.
+        xgmi_hive: Id shared by all GPUs that reach each other by XGMI; None without XGMI.
     """
 
     render_node: DeviceNumber
@@ -198,7 +198,7 @@ class UnnumberedGpu(Value):
 
     Attributes:
         pci_address: Address of the PCI function.
-        device_id: PCI device id; 0 where unknown.
+        device_id: PCI device id; 0 if unknown.
         render_minor: Minor number of its render node; None if there is none.
         card_minor: Minor number of its card node; None if there is none.
         reason: Why it has no number, as a clause with "it" for the GPU.

@@ -1,8 +1,8 @@
-"""Which numbers belong to GPUs that the device cgroup of this process hides?
+"""Finds the numbers that belong to GPUs hidden by the device cgroup of this process.
 
-KFD lists the directories of their nodes and says nothing else of them (kfd_priv.h, kfd_devcgroup_check_permission). The
-PCI functions of the driver, their compute modes and the directories of DRM are for all to read: as many nodes as KFD
-hides have to be found among them. Apart from `numbering`, because most processes may use every GPU.
+KFD lists the directories of their nodes, but not their content (kfd_priv.h, kfd_devcgroup_check_permission). All
+processes can read the driver's PCI functions, their compute modes and the directories of DRM. As many nodes as KFD
+hides must be among them. This is not in `numbering`, because most processes may use every GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import PciAddress
     from amdgpu_discovery.host import Host
 
-    # A GPU's number, its rank among the partitions of its parent, and how many there are of them.
+    # A GPU's number, its rank among the partitions of its parent, and the number of these partitions.
     Position = tuple[int, int, int]
 
 
@@ -37,12 +37,12 @@ class NumbersUnknown(ToolkitError):
 def count_around_hidden(host: Host, groups: Sequence[list[FoundGpu]], hidden: int) -> list[Position]:
     """Return the positions of GPUs among all of the host. `groups` are those of one PCI function each, in order.
 
-    NumbersUnknown where it cannot be told which of the driver's devices the `hidden` nodes belong to, and that matters.
+    Raises NumbersUnknown if it matters which of the driver's devices the `hidden` nodes belong to, and that is unknown.
     """
     minors = _render_minors_by_function(host, [gpu for group in groups for gpu in group])
     shown = {group[0].pci_address: len(group) for group in groups}
     others = _count_hidden(host, shown, minors)
-    # KFD knows a function of which it shows a partition, and hides the rest. Another function may be unknown to it.
+    # If KFD shows a partition of a function, it hides the others. KFD may not know other functions at all.
     siblings = {address: others.pop(address, 0) for address in shown}
     elsewhere, candidates = hidden - sum(siblings.values()), sum(others.values())
     positions: list[Position] = []
@@ -61,7 +61,7 @@ def count_around_hidden(host: Host, groups: Sequence[list[FoundGpu]], hidden: in
 
 
 def find_hidden_functions(host: Host, found: Sequence[FoundGpu]) -> set[PciAddress]:
-    """Return the PCI functions of the driver that hidden GPUs are, or may be."""
+    """Return the PCI functions of the driver that are, or may be, hidden GPUs."""
     shown: dict[PciAddress, int] = {}
     for gpu in found:
         shown[gpu.pci_address] = shown.get(gpu.pci_address, 0) + 1
@@ -72,7 +72,7 @@ def find_hidden_functions(host: Host, found: Sequence[FoundGpu]) -> set[PciAddre
 def _count_hidden(
     host: Host, shown: Mapping[PciAddress, int], minors: Mapping[PciAddress, list[int]]
 ) -> dict[PciAddress, int]:
-    """Return how many nodes KFD may hide of each PCI function of the driver."""
+    """Return how many nodes of each PCI function of the driver KFD may hide."""
     hidden = {}
     for address, of_function in minors.items():
         total = read_partition_total(host, f"{AMDGPU_PCI_DEVICES}/{address}")
@@ -83,7 +83,7 @@ def _count_hidden(
 
 
 def _render_minors_by_function(host: Host, found: Sequence[FoundGpu]) -> dict[PciAddress, list[int]]:
-    """Return the render minors of each PCI function of the driver, its own and those of its partitions, in order."""
+    """Return the render minors of each PCI function of the driver, including those of its partitions, in order."""
     devices = read_drm_devices(host)
     owners = find_owners(host, devices, found)
     minors: dict[PciAddress, list[int]] = {address: [] for address in amdgpu_pci_addresses(host)}
@@ -95,7 +95,7 @@ def _render_minors_by_function(host: Host, found: Sequence[FoundGpu]) -> dict[Pc
 
 
 def _ranks(group: Sequence[FoundGpu], minors: Sequence[int]) -> list[int]:
-    """Return the ranks of those partitions of a function that are not hidden; the first `minors` are those in use."""
+    """Return the ranks of a function's partitions that are not hidden; `minors` are the render minors in use."""
     unexpected = [gpu for gpu in group if gpu.node.render_minor not in minors]
     if unexpected:
         raise NumbersUnknown(len(minors) - len(group), len(minors))

@@ -1,6 +1,6 @@
 """The one seam between this project and a machine: everything below `/sys`, `/dev`, `/etc`, `/var` and `/run`.
 
-With a root other than `/` a directory of plain files is a GPU server; tests, the demo and users' own CI use that.
+With a root other than `/`, a directory of plain files acts as a GPU server. Tests, the demo and users' own CI use that.
 `/proc` is never re-rooted, because processes are always those of this machine.
 """
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-# What /proc/self/uid_map says outside of every user namespace (user_namespaces(7)): all ids stand for themselves.
+# The content of /proc/self/uid_map outside of every user namespace (user_namespaces(7)): all ids map to themselves.
 IDENTITY_UID_MAP = "0 0 4294967295"
-# It means nothing to files; open(2) of a named pipe waits for a writer without it.
+# Has no effect on files. Without it, open(2) of a named pipe waits for a writer.
 NEVER_WAIT = posix.O_NONBLOCK
 ROOT_VARIABLE = "AMD_CTK_HOST_ROOT"
-# What a program says on standard error before it changes such a host.
+# A program prints this on standard error before it changes such a host.
 SIMULATED_NOTICE = "Working on the simulated host {root}, not on this machine"
 
 
 class Host:
     """The file system of one machine, real or simulated.
 
-    Paths are given as they are on that machine (`/sys/class/drm`). Symbolic links are followed as the operating
-    system does, so a simulated host uses relative ones, as sysfs itself does.
+    Paths are those of that machine (`/sys/class/drm`). The operating system follows symbolic links, so a simulated host
+    uses relative ones, as sysfs itself does.
 
     Attributes:
         root: Absolute path of the directory that is `/` of that machine.
     """
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
-        """Serve the machine whose root directory is `root`; by default this one."""
+        """Use the machine whose root directory is `root`; by default this one."""
         self.root = absolute(posix.fspath(root))
 
     def __repr__(self) -> str:
@@ -45,15 +45,15 @@ class Host:
 
     @property
     def is_this_machine(self) -> bool:
-        """Whether paths are used as they stand; programs say in their log or output when they are not."""
+        """Whether paths are used unchanged; if not, programs mention that in their log or output."""
         return self.root == "/"
 
     def path(self, path: str) -> str:
-        """Return where `path` of that machine is on this one."""
+        """Return the path on this machine for a `path` of that machine."""
         return path if self.root == "/" else self.root + path
 
     def given(self, path: str) -> str:
-        """Return what a path that a user gave is called on that machine; one below the root loses the root."""
+        """Return the path on that machine for a path that a user gave; if it is below the root, the root is removed."""
         path = absolute(path)
         return path if self.root == "/" or not path.startswith(f"{self.root}/") else path[len(self.root) :]
 
@@ -62,14 +62,14 @@ class Host:
         return read_file(self.path(path), flags=NEVER_WAIT)
 
     def read_attribute(self, path: str) -> str:
-        """Return a sysfs attribute without its newline, "" where the kernel does not offer or refuses it."""
+        """Return a sysfs attribute without its newline, "" if the kernel does not have it or refuses to read it."""
         try:
             return self.read(path).decode("utf-8", "replace").strip()
         except OSError:
             return ""
 
     def read_each(self, paths: Iterable[str]) -> list[bytes | OSError]:
-        """Return the content of each file of `paths`; of one that cannot be read, the error."""
+        """Return for each of `paths` its content, or the error if it cannot be read."""
         return read_files([self.path(path) for path in paths], flags=NEVER_WAIT)
 
     def read_attributes(self, paths: Iterable[str]) -> list[str]:
@@ -85,14 +85,14 @@ class Host:
             return []
 
     def link(self, path: str) -> str:
-        """Return what a symbolic link says, "" if there is none."""
+        """Return the target of a symbolic link, "" if there is none."""
         try:
             return posix.readlink(self.path(path))
         except OSError:
             return ""
 
     def stat(self, path: str) -> os.stat_result | None:
-        """Return what `path` leads to, None where there is nothing."""
+        """Return the status of what `path` leads to, None if there is nothing."""
         try:
             return posix.stat(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -100,7 +100,7 @@ class Host:
 
 
 def read_environment() -> dict[str, str]:
-    """Return this process's environment as os.environ has it; reading it by itself costs less than `os`."""
+    """Return this process's environment as os.environ has it, without the cost of importing `os`."""
     encoding, errors = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
     return {name.decode(encoding, errors): value.decode(encoding, errors) for name, value in posix.environ.items()}
 
@@ -111,12 +111,12 @@ def is_user_namespace() -> bool:
 
 
 def host_from_environment(environment: Mapping[str, str]) -> Host:
-    """Make the host that a program serves; ToolkitError where the variable names no directory."""
+    """Return the host that a program works on; ToolkitError if the variable does not name a directory."""
     root = environment.get(ROOT_VARIABLE, "") or "/"
     if not is_directory(root):
         raise ToolkitError(
             f"{ROOT_VARIABLE}={root} is not a directory",
-            # Every other command fails for the same reason.
+            # With `env -u`, because every other command fails for the same reason.
             hint=f"run 'unset {ROOT_VARIABLE}'; 'env -u {ROOT_VARIABLE} amd-ctk simulate build PROFILE DIR' builds one",
         )
     return Host(root)

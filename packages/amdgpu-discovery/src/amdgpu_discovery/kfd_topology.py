@@ -1,7 +1,7 @@
-"""Read the KFD topology: the driver's own list of GPUs and partitions that can compute.
+"""Reads the KFD topology: the driver's own list of GPUs and partitions that can compute.
 
-Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c. The whole tree is removed and built again when a GPU comes or goes
-or a partition mode changes, so a reader compares `generation_id` before and after, as libhsakmt does.
+Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c. The kernel removes the whole tree and builds it again when a GPU
+comes or goes or a partition mode changes. So a reader compares `generation_id` before and after, as libhsakmt does.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from amdgpu_discovery.value import Value
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
 
-# A rebuild takes well under a millisecond; losing this often is not a race.
+# A rebuild takes well under a millisecond, so losing this often is not a race.
 ATTEMPTS = 100
-# KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and that it cannot.
+# KFD_CRAT heap types: video memory that the CPU can reach through the PCI window, and memory that it cannot reach.
 FRAME_BUFFER_HEAPS = (1, 2)
 
 
-# Of 2^64 - 1, the largest number that the kernel prints; Python refuses to convert thousands of digits.
+# Digits of 2^64 - 1, the largest number that the kernel prints; Python refuses to convert thousands of digits.
 MOST_DIGITS = 20
 # The render minor of a node whose properties this process may not read.
 HIDDEN = -1
@@ -28,17 +28,17 @@ class KfdNode(Value):
     """One node: its `number` in the topology and its `properties` as the kernel prints them, between newlines."""
 
     number: int
-    # 0 for a CPU; old APU nodes have CPU cores too, so those prove nothing. HIDDEN where the node cannot be read.
+    # 0 for a CPU. CPU cores would not show that: old APU nodes have some too. HIDDEN if the node cannot be read.
     render_minor: int
     properties: str
 
     def read(self, key: str) -> int:
-        """Return a property; 0 where this kernel does not have it, as the kernel itself prints for "none"."""
+        """Return a property; 0 if this kernel does not have it, as the kernel itself prints for "none"."""
         return read_property(self.properties, key)
 
     @property
     def slot(self) -> tuple[int, int, int]:
-        """Return the PCI domain, bus and device of a GPU; the function cannot be told."""
+        """Return the PCI domain, bus and device of a GPU; KFD does not show its function."""
         # Kernels without "domain" have one domain. Bits 2:0 (once 31:28) are the partition, not the function.
         location = self.read("location_id")
         return self.read("domain"), location >> 8 & 0xFF, location >> 3 & 0x1F
@@ -50,20 +50,20 @@ class KfdNode(Value):
 
 
 class Topology(Value):
-    """The GPU nodes that this process may know, in KFD's order; `is_whole` if these are all there are."""
+    """The GPU nodes that this process may know, in KFD's order; `is_whole` if there are no others."""
 
     gpu_nodes: list[KfdNode]
     is_whole: bool
-    # How many nodes of GPUs the device cgroup of this process hides.
+    # How many GPU nodes the device cgroup of this process hides.
     hidden: int
 
 
 def read_topology(host: Host) -> Topology:
-    """Return the GPU nodes, none where there is no KFD.
+    """Return the GPU nodes, none if there is no KFD.
 
-    A node whose read is refused belongs to a GPU outside this process's device cgroup: it is counted. One that goes
-    away meanwhile is left out. ToolkitError if the topology never holds still, or if it cannot be read for another
-    reason: GPUs must not take the numbers of those that were overlooked.
+    If the kernel refuses to read a node, the node belongs to a GPU outside this process's device cgroup and is counted.
+    A node that goes away meanwhile is left out. Raises ToolkitError if the topology keeps changing, or if a node cannot
+    be read for another reason: GPUs must not take the numbers of those that were overlooked.
     """
     for _ in range(ATTEMPTS):
         before = read_generation(host)
@@ -82,10 +82,10 @@ def read_topology(host: Host) -> Topology:
 
 
 def read_property(properties: str, key: str) -> int:
-    """Return the number behind a key in text of lines `key number` between newlines; 0 if there is none.
+    """Return the number of a key in text of lines `key number` between newlines; 0 if there is none.
 
-    Keys are added over time and in the middle, so nothing depends on their order; a few of the forty are looked for in
-    the text, because taking all of them apart takes longer.
+    Kernels add keys over time and in the middle, so nothing depends on their order. The text is searched for a few of
+    the forty keys, because parsing all of them takes longer.
     """
     start = properties.find(f"\n{key} ")
     if start < 0:
@@ -100,13 +100,13 @@ def parse_number(text: str) -> int | None:
 
 
 def read_generation(host: Host) -> str:
-    """Return what the kernel counts up whenever nodes come or go, "" where there is no KFD."""
+    """Return the counter that changes whenever nodes come or go, "" if there is no KFD."""
     return host.read_attribute(f"{TOPOLOGY}/generation_id")
 
 
 def _read_nodes(host: Host) -> list[KfdNode | None]:
-    """Return the nodes by number, None for one that is gone."""
-    # As numbers: 10 comes after 2.
+    """Return the nodes by number, None for a node that is gone."""
+    # Sort as numbers: 10 comes after 2.
     numbers = sorted(int(name) for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal())
     paths = [f"{TOPOLOGY}/nodes/{number}/properties" for number in numbers]
     texts = [_as_text(path, content) for path, content in zip(paths, host.read_each(paths), strict=True)]
@@ -121,25 +121,25 @@ def _as_text(path: str, content: bytes | OSError) -> str | None:
     """Return the properties of a node between newlines, "" for a node that is hidden, None for one that is gone."""
     if isinstance(content, bytes):
         return f"\n{content.decode('ascii', 'replace')}\n"
-    # EPERM of the device cgroup (kfd_priv.h, kfd_devcgroup_check_permission), of which nodes of CPUs know nothing;
-    # EACCES of a security module comes to the same.
+    # EPERM comes from the device cgroup (kfd_priv.h, kfd_devcgroup_check_permission), which does not concern CPU nodes.
+    # EACCES from a security module means the same.
     if isinstance(content, PermissionError):
         return ""
     import errno
 
-    # ENODEV: gone while it was open (fs/kernfs/file.c).
+    # ENODEV: the node went away while it was open (fs/kernfs/file.c).
     if content.errno in (errno.ENOENT, errno.ENODEV):
         return None
     raise ToolkitError(f"{path} cannot be read: {reason(content)}") from content
 
 
 def read_gpu_id(host: Host, node: KfdNode) -> int:
-    """Return the 16-bit hash that rocm-smi calls GUID, 0 where it is refused."""
+    """Return the 16-bit hash that rocm-smi calls GUID, 0 if the kernel refuses to read it."""
     return parse_number(host.read_attribute(f"{node.path}/gpu_id")) or 0
 
 
 def read_vram_bytes(host: Host, node: KfdNode) -> int | None:
-    """Return the bytes of video memory of this node, None where the kernel does not say."""
+    """Return the bytes of video memory of this node, None if the kernel does not report them."""
     paths = (f"{node.path}/mem_banks/{bank}/properties" for bank in host.names(f"{node.path}/mem_banks"))
     banks = [f"\n{host.read_attribute(path)}\n" for path in paths]
     sizes = [read_property(bank, "size_in_bytes") for bank in banks if _is_frame_buffer(bank)]

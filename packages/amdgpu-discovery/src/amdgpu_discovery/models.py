@@ -1,8 +1,8 @@
-"""GPU models, such as MI300X, for labels, resource kinds and CDI names; and the names under which GPUs are sold.
+"""GPU models, such as MI300X, for labels, resource kinds and CDI names; and the product names of GPUs.
 
-The table has compute GPUs by their PCI device ids. One id of a graphics card stands for several products, which differ
-in their revision, so those go by their compilation target. Product names, such as AMD Instinct MI210, are for people,
-never for requests.
+The table has compute GPUs by their PCI device ids. One id of a graphics card stands for several products with different
+revisions, so graphics cards are called by their compilation target. Product names, such as AMD Instinct MI210, are for
+people, never for requests.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 PCI_DEVICES = "/sys/bus/pci/devices"
-# libdrm's list, as AMD's driver packages and distributions bring it (libdrm/data/amdgpu.ids).
+# libdrm's list, from AMD's driver packages and from distributions (libdrm/data/amdgpu.ids).
 AMDGPU_IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
 MAKER = "AMD "
-# What udev's builtin hwdb adds to a device, from hwdb.d/20-pci-vendor-model.hwdb.
+# The property that udev's builtin hwdb adds to a device, from hwdb.d/20-pci-vendor-model.hwdb.
 HWDB_MODEL = "ID_MODEL_FROM_DATABASE"
 
 
@@ -31,22 +31,22 @@ def known_models() -> frozenset[str]:
 
 
 def model_of(gpu: Gpu) -> str:
-    """Return the model of a GPU (MI210), or its compilation target where the model is unknown (GFX1100)."""
+    """Return the model of a GPU (MI210), else its compilation target (GFX1100), else its device id (DEVICE_740F)."""
     return _model_in_table(gpu) or gpu.gfx_target.upper() or f"DEVICE_{gpu.device_id:04X}"
 
 
 def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
-    """Return the product names of GPUs by number; "" if it is unknown.
+    """Return the product names of GPUs by number; "" if unknown.
 
-    They come from the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware database, and the
-    table of compute GPUs, in this order.
+    The sources, in this order: the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware
+    database, and the table of compute GPUs.
     """
     listed, hwdb = _read_amdgpu_ids(host), _Hwdb(is_there=host.is_this_machine)
     return {gpu.number: _find_product_name(host, gpu, listed, hwdb) for gpu in gpus}
 
 
 def short_name(model: str, product: str) -> str:
-    """Return what a GPU is called in lists: MI210, and a graphics card by its product without the maker."""
+    """Return the name of a GPU in lists: MI210, or the product of a graphics card without the maker."""
     is_compute = product.endswith(model)
     return model if is_compute or not product else product.removeprefix(MAKER)
 
@@ -56,34 +56,34 @@ def parse_amdgpu_ids(text: str) -> dict[tuple[int, int], str]:
     names = {}
     for line in text.splitlines():
         fields = [field.strip() for field in line.split(",", 2)]
-        # The line with the version of the list has one field.
+        # The line with the version of the list has only one field.
         if len(fields) == 3 and not line.startswith("#") and _is_hexadecimal(fields[0]) and _is_hexadecimal(fields[1]):
             names[int(fields[0], 16), int(fields[1], 16)] = fields[2]
     return names
 
 
 def product_in_hwdb(model: str) -> str:
-    """Return the product that udev's database names beside the chip: `Aldebaran/MI200 [Instinct MI210]`."""
+    """Return the product that udev's database puts after the chip: `Aldebaran/MI200 [Instinct MI210]`."""
     inside = model.partition("[")[2].partition("]")[0] or model
     return f"{MAKER}{inside.removeprefix(MAKER)}" if inside else ""
 
 
 class _Hwdb:
-    """udev's database, which is opened for the first GPU that needs it: each time starts `ldconfig` to find libudev."""
+    """udev's database, opened for the first GPU that needs it: each opening starts `ldconfig` to find libudev."""
 
     def __init__(self, *, is_there: bool) -> None:
         self._context: Any = None
         self._is_there = is_there
 
     def model_of(self, directory: str) -> str:
-        """Return what udev says of a device of this machine, "" without udev or pyudev."""
+        """Return udev's model of a device of this machine, "" without udev or pyudev."""
         if not self._is_there:
             return ""
         try:
             import pyudev
 
             self._context = self._context or pyudev.Context()
-        # pyudev raises it where there is no libudev, too.
+        # pyudev raises it also if there is no libudev.
         except ImportError:
             self._is_there = False
             return ""
@@ -106,7 +106,7 @@ def _find_product_name(host: Host, gpu: Gpu, listed: dict[tuple[int, int], str],
 
 
 def _read_amdgpu_ids(host: Host) -> dict[tuple[int, int], str]:
-    # The first one that is there is the newest.
+    # The first list that exists is the newest.
     texts = (host.read_attribute(path) for path in AMDGPU_IDS)
     return parse_amdgpu_ids(next((text for text in texts if text), ""))
 

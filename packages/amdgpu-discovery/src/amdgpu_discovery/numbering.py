@@ -1,10 +1,10 @@
-"""Give every GPU and partition of a host its number.
+"""Gives every GPU and partition of a host its number.
 
-A GPU is a KFD node that has a DRM render node. KFD knows what computes, DRM knows where it is; see
-docs/explanation/numbering.md for why the order is the one it is.
+A GPU is a KFD node that has a DRM render node. KFD knows what computes, and DRM knows where it is.
+docs/explanation/numbering.md explains the order.
 
-sysfs has no link from a partition to its PCI function. The location's function bits hold the partition's number,
-so two virtual functions of one device look alike; a function's own minor is handed out before those of its partitions.
+sysfs has no link from a partition to its PCI function. The function bits of a location hold the partition's number, so
+two virtual functions of one device look alike. A function gets its own minor before those of its partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.kfd_topology import KfdNode, Topology
 
-    # A function's address, and its device where it has minors of its own.
+    # A function's address, and its device if it has minors of its own.
     Parent = tuple[PciAddress, DrmDevice | None]
 
 # 0x and 64 bits.
@@ -31,33 +31,33 @@ LONGEST_HEXADECIMAL = 18
 
 
 def locate_gpus(host: Host, *, board_ids: bool = True) -> list[GpuLocation]:
-    """Return every GPU and partition that this process may use, with only what it takes to choose among them.
+    """Return every GPU and partition that this process may use, with only what is needed to choose among them.
 
     They are in the order of their numbers, which are the host's: those of hidden GPUs are missing. Without `board_ids`
-    no `pci_unique_id` is read and all are 0, for those who choose by number alone. [] where the driver is loaded and
-    has no GPU; DriverUnavailable where it is not loaded, GpusHidden where this process may use none.
+    no `pci_unique_id` is read and all are 0, for callers that choose by number alone. Returns [] if the driver is
+    loaded and has no GPU. Raises DriverUnavailable if it is not loaded, and GpusHidden if this process may use none.
     """
     found, topology = join_gpus(host)
     return number_gpus(host, found, topology.hidden, board_ids=board_ids)
 
 
 def require_all_gpus(gpus: Sequence[GpuLocation]) -> None:
-    """Refuse to speak for the host where `gpus` are not all that it has; GpusHidden."""
+    """Raise GpusHidden unless `gpus` are all that the host has."""
     hidden = len(hidden_numbers(gpus))
     if hidden:
         raise GpusHidden(hidden, hidden + len(gpus))
 
 
 def hidden_numbers(gpus: Sequence[GpuLocation]) -> list[int]:
-    """Return the numbers of the host's GPUs that are not among `gpus`, which `locate_gpus` returned."""
+    """Return the numbers of the host's GPUs that are missing in `gpus`, which `locate_gpus` returned."""
     usable = {gpu.number for gpu in gpus}
     return [number for number in range(gpus[0].host_total if gpus else 0) if number not in usable]
 
 
 def join_gpus(host: Host) -> tuple[list[FoundGpu], Topology]:
-    """Return the GPUs and partitions that this process may use, in the order of their numbers, and what KFD lists.
+    """Return the GPUs and partitions that this process may use, in the order of their numbers, and KFD's topology.
 
-    Errors as `locate_gpus`.
+    Raises the errors of `locate_gpus`.
     """
     topology = read_topology(host)
     if not topology.gpu_nodes:
@@ -75,11 +75,11 @@ def join_gpus(host: Host) -> tuple[list[FoundGpu], Topology]:
 
 
 def number_gpus(host: Host, found: Sequence[FoundGpu], hidden: int, *, board_ids: bool = True) -> list[GpuLocation]:
-    """Give numbers to what `join_gpus` found."""
+    """Return the GPUs that `join_gpus` found with their numbers."""
     groups: dict[tuple[int, ...], list[FoundGpu]] = {}
     for gpu in found:
         groups.setdefault(gpu.sort_key[0], []).append(gpu)
-    # Siblings follow one another, and dictionaries keep their order.
+    # Siblings are adjacent, and dictionaries keep their order.
     if hidden:
         from amdgpu_discovery.hidden_gpus import count_around_hidden
 
@@ -95,7 +95,7 @@ def _find_devices(host: Host, node_by_minor: Mapping[int, KfdNode]) -> list[DrmD
     devices = find_drm_devices(host, node_by_minor)
     if len(devices) == len(node_by_minor):
         return devices
-    # A node may outlive its render node: KFD lets go only when the last open file is closed.
+    # A node may outlive its render node: KFD removes it only when the last open file is closed.
     unlinked = set(node_by_minor) - {device.render_minor for device in devices}
     return devices + find_unlinked_devices(host, unlinked)
 
@@ -131,13 +131,13 @@ def _join(
 
 
 def _read_pci_unique_ids(host: Host, boards: Sequence[DrmDevice | None]) -> list[int]:
-    """Return the boards' ids (amdgpu_pm.c, hexadecimal); the file is absent or empty if there is none."""
+    """Return the boards' ids (amdgpu_pm.c, hexadecimal); the file is missing or empty if there is none."""
     texts = iter(host.read_attributes([f"{board.path}/unique_id" for board in boards if board]))
     return [parse_hexadecimal(next(texts)) if board else 0 for board in boards]
 
 
 def parse_hexadecimal(text: str) -> int:
-    """Return a number of at most 64 bits that sysfs prints in hexadecimal, 0 for any other text."""
+    """Return a number of at most 64 bits that sysfs prints in hexadecimal; 0 for any other text."""
     try:
         return int(text, 16) if len(text) <= LONGEST_HEXADECIMAL else 0
     except ValueError:
@@ -170,13 +170,13 @@ def _locate(
 def find_partition_parents(
     host: Host, nodes: Iterable[KfdNode], devices: Iterable[DrmDevice], *, is_whole: bool
 ) -> dict[int, Parent]:
-    """Return by render minor where partitions are, which are `nodes` of KFD's.
+    """Return the parents of partitions by render minor; `nodes` are the partitions in KFD.
 
-    `devices` are those of all nodes of KFD's; `is_whole` if these are all that there are.
+    `devices` are those of all KFD nodes; `is_whole` if KFD hides no other.
     """
     slots = {node.render_minor: node.slot for node in nodes}
     by_slot = _by_slot(devices)
-    # Nearly always the function is a GPU itself, and alone in its slot.
+    # The function is nearly always a GPU itself, and the only one in its slot.
     if not is_whole or any(len(by_slot.get(slot, ())) != 1 for slot in slots.values()):
         by_slot = _by_slot(read_drm_devices(host))
     return {minor: _find_parent(minor, slot, by_slot.get(slot, [])) for minor, slot in slots.items()}

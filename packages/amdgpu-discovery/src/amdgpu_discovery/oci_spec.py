@@ -1,10 +1,11 @@
-"""A container's OCI runtime spec (config.json): read so that it means the same here and to the runtime that gets it.
+"""Reads a container's OCI spec (config.json) so that it means the same here and to the runtime that gets it.
 
-runc (Go) ignores the case of keys and merges a key given twice; crun does neither, takes the first of two, and reads
-numbers in quotes too. A spec on which they disagree is refused, because it is unclear what its container would get.
+runc (Go) ignores the case of keys and merges a key that is given twice. crun does neither: it takes the first of two,
+and also reads numbers in quotes. A spec on which they disagree is refused, because it is unclear what its container
+would get.
 
-The functions below `read_spec` say what a spec means: which privileges its container has, which GPUs it opens by
-itself, and whether the container's processes die with its init.
+The functions below `read_spec` interpret a spec: the privileges of its container, the GPUs that it opens by itself, and
+whether the container's processes die with its init.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-# A device's number in a rule for all of them: what Docker writes for the * of `--device-cgroup-rule`, and what Podman
-# leaves out.
+# A device number in a rule for all devices: Docker writes -1 for the * of `--device-cgroup-rule`, Podman no number.
 ANY_NUMBER = (None, -1)
-# In variables of this kind an image says which GPUs it requires; docs/reference/requirements.md.
+# Prefix of the variables in which an image lists its GPU requirements; docs/reference/requirements.md.
 REQUIREMENT_PREFIX = "AMD_REQUIRE_"
 
 
 class _Object:
-    """The keys of an object that this project reads, by name, and by what runc takes for that name."""
+    """The keys of an object that this project reads, by name, and by what runc accepts for that name."""
 
     __slots__ = ("fields", "name_by_folded")
 
@@ -61,9 +61,9 @@ _NAMES = {str: "a string", int: "a number", bool: "true or false", dict: "an obj
 
 
 def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], bytes] = read_file) -> dict[str, Any]:
-    """Return the spec in a file; FileError calls the file `name`, and gives `hint` where it cannot be read.
+    """Return the spec in a file; FileError calls the file `name`, and has `hint` if the file cannot be read.
 
-    `read` reads the file, for a caller that does not read every user's; OSError.
+    `read` reads the file, for callers that must not read files of every user. It may raise OSError.
     """
     try:
         spec: dict[str, Any] = loads(read(path), make_object=_unambiguous)
@@ -80,53 +80,53 @@ def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], byt
 
 
 def names_requirements(spec: dict[str, Any]) -> bool:
-    """Return whether the environment of a spec that was read has variables in which an image says what it requires."""
+    """Return whether a spec has environment variables in which an image lists its requirements."""
     environment = (spec.get("process") or {}).get("env") or ()
     return any(variable.startswith(REQUIREMENT_PREFIX) for variable in environment)
 
 
 def holds_sys_admin(spec: dict[str, Any]) -> bool:
-    """Return whether a container holds CAP_SYS_ADMIN, as `docker run --privileged` gives it."""
+    """Return whether a container has CAP_SYS_ADMIN, as with `docker run --privileged`."""
     capabilities = (spec.get("process") or {}).get("capabilities")
     bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
     return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding
 
 
 def is_privileged(spec: dict[str, Any]) -> bool:
-    """Return whether a container may use every device and holds CAP_SYS_ADMIN, as `--privileged` has both.
+    """Return whether a container may use every device and has CAP_SYS_ADMIN, as with `--privileged`.
 
-    One alone says less: who adds the capability and a GPU's node has asked for that GPU, and who allows every device
-    (`--device-cgroup-rule='a *:* rwm'`) has asked for all GPUs.
+    One of them alone means less. A user who adds the capability and a GPU's node asks for that GPU, and a user who
+    allows every device (`--device-cgroup-rule='a *:* rwm'`) asks for all GPUs.
     """
     return holds_sys_admin(spec) and allows_every_device(device_rules(spec))
 
 
 def device_rules(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rules of a container's device cgroup, in the order in which they count."""
+    """Return the rules of a container's device cgroup, in the order in which they apply."""
     resources = (spec.get("linux") or {}).get("resources") or {}
     return resources.get("devices") or []
 
 
 def allows_every_device(rules: Sequence[dict[str, Any]]) -> bool:
-    """Return whether rules of a device cgroup allow all devices in the end."""
+    """Return whether the rules of a device cgroup allow all devices in the end."""
     allowed = False
     for rule in rules:
         if is_general_rule(rule):
-            # runc and cgroups v1 pass over the rest of such a rule; crun with cgroups v2 takes a denial at its word.
+            # runc and cgroups v1 ignore the rest of such a rule; crun with cgroups v2 takes a denial literally.
             allowed = bool(rule.get("allow")) or (allowed and not _denies_everything(rule))
     return allowed
 
 
 def is_general_rule(rule: dict[str, Any]) -> bool:
-    """Return whether a rule is of type "a", which is also that of rules without one; crun looks at the first letter."""
+    """Return whether a rule is of type "a", which is the default; crun looks at the first letter."""
     return (rule.get("type") or "a").startswith("a")
 
 
 def gpus_in_spec(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
-    """Return those of `gpus` of which a `spec` lists a render or card node, or allows one by a rule of its cgroup.
+    """Return those of `gpus` whose render or card node a `spec` lists, or allows by a rule of its cgroup.
 
-    A privileged container is root on the host and could reach every GPU; it was given those that a rule names, as CDI
-    adds them.
+    A privileged container is root on the host and could reach every GPU. For it, only the GPUs count that a rule names,
+    as CDI adds them.
     """
     minors = _minors_in_spec(spec)
     everything = not minors.isdisjoint(ANY_NUMBER)
@@ -134,8 +134,8 @@ def gpus_in_spec(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuL
 
 
 def find_given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
-    """Return the GPUs that a spec opens by itself; none where the host's GPUs cannot be found."""
-    # Few containers are asked for these.
+    """Return the GPUs that a spec opens by itself; none if the host's GPUs cannot be found."""
+    # Only needed for few containers.
     from amdgpu_discovery.numbering import locate_gpus
 
     try:
@@ -145,25 +145,25 @@ def find_given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
 
 
 def names_gpus(spec: dict[str, Any]) -> bool:
-    """Return whether `gpus_in_spec` has to be asked, which needs the host's GPUs."""
+    """Return whether `gpus_in_spec`, which needs the host's GPUs, may return any."""
     return bool(_minors_in_spec(spec))
 
 
 def drm_minors(spec: dict[str, Any]) -> set[int | None]:
-    """Return the minor numbers of the render and card nodes, of whatever vendor, that a spec lists."""
+    """Return the minor numbers of the render and card nodes, of any vendor, that a spec lists."""
     devices = (spec.get("linux") or {}).get("devices") or ()
     return {device.get("minor") for device in devices if device.get("major") == DRM_MAJOR}
 
 
 def shared_cgroup(spec: dict[str, Any], container_id: str) -> str:
-    """Return the cgroup of a container that has no pid namespace of its own, "" for all others."""
+    """Return the cgroup of a container without a pid namespace of its own, "" for all others."""
     linux = spec.get("linux")
     if linux is None:
         return ""
     for namespace in linux.get("namespaces") or ():
         if namespace.get("type") == "pid" and not namespace.get("path"):
             return ""
-    # Without a path runtimes name the cgroup after the container.
+    # Without a path, runtimes name the cgroup after the container.
     return str(linux.get("cgroupsPath") or container_id)
 
 
@@ -183,7 +183,7 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: object, shape: Any, location: str) -> None:
-    """Check a value and what is in it; null is as good as nothing."""
+    """Check a value and its content; null counts as missing."""
     if value is None:
         return
     if type(shape) is _Object:
@@ -225,7 +225,7 @@ def _denies_everything(rule: dict[str, Any]) -> bool:
 
 
 def _minors_in_spec(spec: dict[str, Any]) -> set[int | None]:
-    """Return the minors of render and card nodes that a spec gives, one of ANY_NUMBER for all of them."""
+    """Return the minors of render and card nodes that a spec opens, with one of ANY_NUMBER if it opens all of them."""
     rules = device_rules(spec)
     minors = {rule.get("minor") for rule in rules if rule.get("allow") and _is_about_drm(rule)}
     if is_privileged(spec):
@@ -238,9 +238,9 @@ def _minors_in_spec(spec: dict[str, Any]) -> set[int | None]:
 def _is_about_drm(rule: dict[str, Any]) -> bool:
     """Return whether a rule is about opening render and card nodes, for which a container needs no node in its spec.
 
-    It may make them: every container has the rule "c *:* m".
+    A container may make the node itself: every container has the rule "c *:* m".
     """
     is_block = (rule.get("type") or "a").startswith("b")
-    # A general rule without a number is what `allows_every_device` is about.
+    # `allows_every_device` handles general rules without a number.
     majors = (DRM_MAJOR,) if is_general_rule(rule) else (DRM_MAJOR, *ANY_NUMBER)
     return not is_block and rule.get("major") in majors and rule.get("access") != "m"

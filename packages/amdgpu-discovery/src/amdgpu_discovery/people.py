@@ -1,4 +1,4 @@
-"""Who asks, also by sudo, and names of people for those who read them: a container start knows numbers only."""
+"""The user who asks, also through sudo, and names of users for output: a container start knows numbers only."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# The kernel keeps the highest number for "no user".
+# The kernel reserves the highest number for "no user".
 LARGEST_UID = (1 << 32) - 2
 LONGEST_UID = len(str(LARGEST_UID))
-# Not through pwd: a directory service that does not answer would stop the look.
+# Not through pwd: a directory service that does not answer would block the caller.
 USERS = "/etc/passwd"
 LARGEST_USERS = 1024 * 1024
 
 
 class NoSuchUser(ToolkitError):
-    """A user whom the system does not know."""
+    """The system does not know this user."""
 
     exit_code = 2
 
 
 def parse_uid(text: str) -> int | None:
-    """Return the number of a user, None for any other text."""
+    """Return a user id, None for any other text."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_UID
     return int(text) if is_number and int(text) <= LARGEST_UID else None
 
 
 def find_user(word: str) -> int | None:
-    """Return the number of a user by name or number, also of one that was deleted; None for "". NoSuchUser."""
+    """Return the number of a user by name or number, also of a deleted user; None for "". Raises NoSuchUser."""
     number = parse_uid(word)
     if number is not None or not word:
         return number
-    # What gives out GPUs knows numbers only.
+    # Programs that give out GPUs know numbers only.
     import pwd
 
     try:
@@ -48,21 +48,21 @@ def find_user(word: str) -> int | None:
 
 
 def behind_sudo(environment: Mapping[str, str]) -> int | None:
-    """Return the user who became root by sudo, as sudo says; None for all others."""
+    """Return the user who became root by sudo, from sudo's variable; None for all others."""
     return parse_uid(environment.get("SUDO_UID", "")) if os.geteuid() == 0 else None
 
 
 def person_behind(uid: int, *, login: int | None, sudo: int | None) -> int | None:
-    """Return the person of a process of user `uid`: for root, who logged in, or else who called sudo; None if unknown.
+    """Return the person of a process of `uid`: for root, the user who logged in, else who called sudo; None if unknown.
 
-    The kernel keeps the login, while root can set any SUDO_UID. A login as root names no person.
+    The kernel keeps the login, while root can set any SUDO_UID. A login as root does not identify a person.
     """
     return uid or login or sudo
 
 
 def name_of_person(uid: int) -> str:
-    """Return the name of a user by the system's name service, the number where it has none."""
-    # Few tables have people.
+    """Return a user's name from the system's name service, the number if there is none."""
+    # Few tables show people.
     import pwd
 
     try:
@@ -72,13 +72,13 @@ def name_of_person(uid: int) -> str:
 
 
 def title_of_person(uid: int) -> str:
-    """Return what a sentence calls a user: the name, or `user 1001` for one that has none."""
+    """Return the name of a user for a sentence, `user 1001` for a user without a name."""
     name = name_of_person(uid)
     return f"user {name}" if name == str(uid) else name
 
 
 def read_user_names(host: Host) -> dict[int, str]:
-    """Return the names of the users that a host has itself."""
+    """Return the names in a host's own file of users, by user id."""
     try:
         content = read_plain_file(host.path(USERS), largest=LARGEST_USERS)[0]
     except OSError:

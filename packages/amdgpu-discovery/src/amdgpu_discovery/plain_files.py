@@ -1,4 +1,4 @@
-"""Read files that another user may have written: within limits, and nothing but plain files."""
+"""Reads files that another user may have written: only plain files, and only up to a limit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
-# Many times what a file of this toolkit comes to.
+# Many times the size of any file of this toolkit.
 LARGEST_PLAIN_FILE = 1024 * 1024
 
 
 def read_plain_file(
     path: str, *, largest: int = LARGEST_PLAIN_FILE, directory: int | None = None, owner: int | None = None
 ) -> tuple[bytes, float]:
-    """Return the content of a file and when it was written; OSError where it is large or no plain file.
+    """Return the content of a file and when it was written; OSError if it is too large or not a plain file.
 
     For files that an untrusted user may have made: a pipe would block the reader, opening a device may have an effect,
-    and some files never end. Of an `owner` only that user's own files are read, and no symbolic link is followed.
+    and some files never end. With `owner`, only that user's own files are read, and no symbolic link is followed.
     """
     found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
     handle = posix.open(path, found_path, dir_fd=directory)
@@ -31,7 +31,7 @@ def read_plain_file(
     finally:
         posix.close(handle)
     try:
-        # It may have grown meanwhile.
+        # The file may have grown meanwhile.
         return read_to_end(descriptor, largest), found.st_mtime
     finally:
         posix.close(descriptor)
@@ -40,7 +40,7 @@ def read_plain_file(
 def read_own_file(path: str, *, largest: int = LARGEST_PLAIN_FILE) -> bytes:
     """Return the content of a file in a directory that only the caller and root may change; errors as above.
 
-    It is opened before it is known what it is, which takes half as long: a pipe does not block the reader, and no
+    The file is opened before its type is known, which takes half as long. A pipe does not block the reader, and no
     other user can have put a device there.
     """
     flags = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOCTTY
@@ -49,7 +49,7 @@ def read_own_file(path: str, *, largest: int = LARGEST_PLAIN_FILE) -> bytes:
         found = posix.fstat(descriptor)
         _require_plain(found, largest, None)
         content = posix.read(descriptor, found.st_size + 1)
-        # It may have grown meanwhile.
+        # The file may have grown meanwhile.
         return content if len(content) == found.st_size else content + read_to_end(descriptor, largest - len(content))
     finally:
         posix.close(descriptor)
@@ -65,6 +65,6 @@ def _require_plain(found: os.stat_result, largest: int, owner: int | None) -> No
     if is_plain:
         raise OSError(errno.EFBIG, "it is too large")
     if file_type in (DIRECTORY, SYMBOLIC_LINK):
-        # What `reason` has words for.
+        # Numbers for which `reason` has words.
         raise OSError(errno.EISDIR if file_type == DIRECTORY else errno.ELOOP, "it is not a plain file")
     raise OSError(errno.EINVAL, "it is not a plain file" if file_type != REGULAR_FILE else "it belongs to another user")

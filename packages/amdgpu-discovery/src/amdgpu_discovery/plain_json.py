@@ -1,7 +1,7 @@
-"""Read and write JSON as `json` does, without what importing `json` costs.
+"""Reads and writes JSON as `json` does, without the cost of importing `json`.
 
-`import json` brings `re` and `enum` and doubles the time of a container start; the C half of it alone does not. Where
-an interpreter lacks that half, `json` itself is used; a property test holds the two equal.
+`import json` loads `re` and `enum` and doubles the time of a container start; its C half alone does not. Interpreters
+without that half use `json` itself. A property test checks that both give the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPACE = " \t\n\r"
 
 
 class _Reading:
-    """What the C scanner asks its caller for: the settings of a strict `json.JSONDecoder`."""
+    """The settings that the C scanner reads: those of a strict `json.JSONDecoder`."""
 
     strict = True
     object_hook = None
@@ -37,14 +37,14 @@ class _Reading:
 
     @staticmethod
     def parse_constant(name: str) -> Any:
-        """Refuse NaN and Infinity, which python reads and JSON does not have."""
+        """Refuse NaN and Infinity, which Python reads and JSON does not have."""
         raise ValueError(f"{name} is not JSON")
 
 
 def loads(content: bytes, *, make_object: MakeObject | None = None) -> Any:
     """Parse one JSON document in UTF-8; ValueError says where it is broken. Key order and big integers are kept.
 
-    `make_object` makes an object of its keys and values as they are given; by default the last of equal keys counts.
+    `make_object` makes an object of its keys and values in order; by default the last of equal keys counts.
     """
     text = content.decode("utf-8")
     if HAS_ACCELERATOR:
@@ -52,7 +52,7 @@ def loads(content: bytes, *, make_object: MakeObject | None = None) -> Any:
             scan: Any = _json.make_scanner
             document, end = scan(_Reading(make_object))(text, len(text) - len(text.lstrip(_SPACE)))
         except (StopIteration, SystemError, AttributeError, TypeError):
-            pass  # broken, and json says where; or the C half of a python to come, which wants to be asked otherwise
+            pass  # broken, and json says where; or a later Python whose C half is called in another way
         else:
             if not text[end:].strip(_SPACE):
                 return document
@@ -62,7 +62,7 @@ def loads(content: bytes, *, make_object: MakeObject | None = None) -> Any:
 
 
 def dumps(document: Any) -> bytes:
-    """Write one JSON document on one line, ASCII only; TypeError or ValueError for what JSON cannot say."""
+    """Return a document as one line of JSON, ASCII only; TypeError or ValueError if JSON cannot express it."""
     encode = _make_encoder()
     if encode is None:
         import json
@@ -72,13 +72,13 @@ def dumps(document: Any) -> bytes:
 
 
 def as_log_word(text: str) -> str:
-    """Return text as one word of a line of a log: as it is, or as a JSON string where that would not be one word."""
+    """Return text as one word of a log line: unchanged, or as a JSON string if that would not be one word."""
     plain = text.isprintable() and not any(character in text for character in ' "=\\')
     return text if plain and text else dumps(text).decode()
 
 
 def _make_encoder() -> Any:
-    """Return the C half's encoder, None where it is missing or made in another way than up to now."""
+    """Return the C half's encoder, None if it is missing or a later Python makes it in another way."""
     if not HAS_ACCELERATOR:
         return None
     try:

@@ -6,8 +6,8 @@ LONGEST_LINE = 500
 
 
 def printable(text: str) -> str:
-    """Return text without control characters, which a terminal would execute."""
-    # Most text is, and a list of a thousand containers has thousands of them.
+    """Return text with a `?` for each control character, which a terminal would execute."""
+    # Most text is printable, and a list of a thousand containers has thousands of texts.
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else "?" for character in text)
@@ -19,6 +19,6 @@ def printable_lines(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text as one line of a length that can be read."""
+    """Return text as one printable line, cut after LONGEST_LINE characters."""
     plain = printable(text[: LONGEST_LINE + 1])
     return plain if len(plain) <= LONGEST_LINE else f"{plain[:LONGEST_LINE]}..."

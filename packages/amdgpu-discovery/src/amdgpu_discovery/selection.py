@@ -2,8 +2,8 @@
 
 A request is a list separated by commas. Its items: a number (`3`), a range (`0-2`), `all`, a unique id as any of AMD's
 tools prints it (`0x8DA82C12EF81B5D`, `8da82c12ef81b5d`, `GPU-08da82c12ef81b5d`, or the UUID of `amd-smi list`,
-`08ff75a3-0000-1000-80da-82c12ef81b5d`), a PCI address (`0000:03:00.0`); behind an id or an address `:p1` means one
-partition. Each may be written as a CDI name (`amd.com/gpu=3`). An empty request, `none` and `void` ask for no GPU.
+`08ff75a3-0000-1000-80da-82c12ef81b5d`), a PCI address (`0000:03:00.0`). `:p1` after an id or an address means one
+partition. Each item may be a CDI name (`amd.com/gpu=3`). An empty request, `none` and `void` ask for no GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
 
-    # The numbers an item names, and what is wrong with it.
+    # The numbers that an item names, and its problem.
     Resolved = tuple[range | list[int], UnknownGpu | BrokenRange | None]
 
 ALL = "all"
@@ -28,45 +28,45 @@ NO_GPU = ("", "none", "void", f"{CDI_PREFIX}none", f"{CDI_PREFIX}void")
 # Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
 LONGEST_NUMBER = 8
 OF_NUMBERS = "+-0123456789 "
-# What an item may name a GPU by wherever it is put, as settings and options call it.
+# How an item may identify a GPU, in the words of settings and options.
 BY_UUID = "uuid"
 BY_PCI = "pci"
 FORMS = {BY_UUID: "unique id", BY_PCI: "PCI address"}
-# The lengths of the groups of `amd-smi list`'s UUID.
+# The lengths of the groups in a UUID of `amd-smi list`.
 UUID_GROUPS = (8, 4, 4, 4, 12)
 # What rocminfo prints for a GPU without a unique id.
 NO_UNIQUE_ID = "gpu-xx"
 
-# Far more than a host has GPUs: each is compared with every GPU, as root and before any limit of the container's.
+# Far more than a host has GPUs: each item is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
 # MAX_ARG_STRLEN of Linux: no process can be started with a longer variable, so this limit costs nothing.
 LONGEST_REQUEST = 128 * 1024
 
 
 class Resolution(Value):
-    """What a request means on this host: the `gpus` it names, by number, and what in it cannot be met, in order."""
+    """The meaning of a request on this host: the `gpus` it names, by number, and what in it cannot be met, in order."""
 
     gpus: tuple[GpuLocation, ...]
     problems: tuple[BrokenRange | UnknownGpu, ...] = ()
 
     @property
     def unknown(self) -> list[UnknownGpu]:
-        """Return what names no GPU of this host."""
+        """Return the items that name no GPU of this host."""
         return [problem for problem in self.problems if isinstance(problem, _sentences().UnknownGpu)]
 
     @property
     def broken_ranges(self) -> list[BrokenRange]:
-        """Return the ranges that are none; they come first."""
+        """Return the invalid ranges; they come first."""
         return [problem for problem in self.problems if isinstance(problem, _sentences().BrokenRange)]
 
 
 def asks_for_nothing(request: str) -> bool:
-    """Return whether a request is one of the ways to say "no GPU"."""
+    """Return whether a request is one of the ways to ask for no GPU."""
     return request.strip().lower() in NO_GPU
 
 
 def names_numbers(request: str) -> bool:
-    """Return whether a request says nothing but numbers, ranges, `all` and nothing at all."""
+    """Return whether a request has only numbers, ranges, `all` and words for no GPU."""
     return all(
         item in NO_GPU or item == ALL or (not item.strip(OF_NUMBERS) and (len(item) <= LONGEST_NUMBER or "-" in item))
         for item in request[:LONGEST_REQUEST].lower().split(",")
@@ -74,7 +74,7 @@ def names_numbers(request: str) -> bool:
 
 
 def may_be_choice(request: str) -> bool:
-    """Return False where a request certainly names GPUs; `choices.grammar` reads requests that say what is needed."""
+    """Return False if a request certainly names GPUs; `choices.grammar` parses the others."""
     text = request[:LONGEST_REQUEST].lower()
     return "auto" in text or "free" in text or (ALL in text and ("+" in text or "&" in text))
 
@@ -84,7 +84,7 @@ def select_gpus(
 ) -> list[GpuLocation]:
     """Return the GPUs that `request` names, by number and each once; RequestError unless all of it can be met.
 
-    `gpus` are those that this process may use in the order of their numbers; `unnumbered` finds the GPUs that have no
+    `gpus` are those that this process may use, in the order of their numbers. `unnumbered` finds the GPUs that have no
     number, and is called once, if `request` names an address without a numbered GPU.
     """
     resolution = resolve(gpus, request, unnumbered=unnumbered)
@@ -96,7 +96,7 @@ def select_gpus(
 def resolve(
     gpus: Sequence[GpuLocation], request: str, *, unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple
 ) -> Resolution:
-    """Return what of a request can be met and what cannot; RequestError only where it is too long.
+    """Return which GPUs a request names, and what in it cannot be met; RequestError only if it is too long.
 
     `unnumbered` finds the GPUs that have no number; it is called once, if an address without a numbered GPU is named.
     """
@@ -116,7 +116,7 @@ def resolve(
 
 
 def split_items(request: str) -> list[str]:
-    """Return the items of a request, each once; RequestError where it is too long."""
+    """Return the items of a request, each once; RequestError if it is too long."""
     if len(request) > LONGEST_REQUEST:
         raise RequestError(
             f"a request of {len(request)} characters is too long", hint=f"at most {LONGEST_REQUEST} are read"
@@ -132,7 +132,7 @@ def split_items(request: str) -> list[str]:
 
 
 def find_numbers(request: str) -> list[range]:
-    """Return what a request names by number, each number and each range; [] where it is too long."""
+    """Return the numbers and the ranges in a request, each as a range; [] if it is too long."""
     try:
         spans = [_span_of(item) for item in split_items(request)]
     except RequestError:
@@ -141,8 +141,8 @@ def find_numbers(request: str) -> list[range]:
 
 
 def _span_of(item: str) -> tuple[int, int] | None:
-    """Return the first and the last number that an item names, None where it names none."""
-    # Longer words are ids, but none begins with a sign.
+    """Return the first and the last number that an item names, None if it names none."""
+    # Longer words are ids, but no id begins with a sign.
     number = parse_number(item) if len(item) <= LONGEST_NUMBER or item.startswith("+") else None
     if number is not None:
         return number, number
@@ -157,7 +157,7 @@ def is_identity(item: str) -> bool:
 
 
 def form_of(item: str) -> str:
-    """Return what an item names a GPU by: BY_UUID, BY_PCI, or "" for anything else."""
+    """Return how an item names a GPU: BY_UUID, BY_PCI, or "" for anything else."""
     name = item.strip().removeprefix(CDI_PREFIX)
     whole, is_partition, rank = name.rpartition(":p")
     name = whole if is_partition and rank.isdecimal() else name
@@ -167,22 +167,22 @@ def form_of(item: str) -> str:
 
 
 def is_group_name(text: str) -> bool:
-    """Return whether a group may be called so: CDI allows these letters in the name of a device."""
+    """Return whether a group may have this name: CDI allows these characters in the name of a device."""
     letters = text.replace("-", "").replace("_", "").replace(".", "")
     return text.isascii() and text[:1].isalnum() and text[-1:].isalnum() and letters.isalnum()
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number a text is, None if it is not one."""
+    """Return a number, None for any other text."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         return None
-    # More digits than any host has GPUs; python refuses to read thousands of them.
+    # 20 digits are enough for any host; Python refuses to convert thousands of them.
     return int(digits.lstrip("0")[:20] or "0")
 
 
 def parse_unique_id(item: str) -> int | None:
-    """Read a unique id in any of its spellings; None if it is not one."""
+    """Return a unique id in any of its spellings; None for any other text."""
     lower = item.lower()
     if lower[8:9] == "-":
         return _parse_smi_uuid(lower)
@@ -194,13 +194,13 @@ def parse_unique_id(item: str) -> int | None:
 
 
 def format_smi_uuid(unique_id: int, device_id: int) -> str:
-    """Return the UUID that `amd-smi list` prints for the GPU of an id, which is that of its PCI function."""
+    """Return the UUID that `amd-smi list` prints for a GPU, whose PCI function has this id."""
     digits = f"{unique_id:016x}"
     return f"{digits[:2]}ff{device_id:04x}-0000-1000-80{digits[2:4]}-{digits[4:]}"
 
 
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
-    """Return the numbers an item names, and what it names beyond them (a range may do both)."""
+    """Return the numbers that an item names, and its problem; a range may have both."""
     if item.lower() == ALL:
         return [gpu.number for gpu in gpus], None if gpus else _sentences().no_gpu()
     span = _span_of(item)
@@ -220,7 +220,7 @@ def _resolve_span(gpus: Sequence[GpuLocation], first: int, last: int) -> Resolve
 
 
 def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
-    """Return the numbers of the GPUs that an item names, which is neither `all` nor a short number nor a range."""
+    """Return the numbers for an item that is neither `all` nor a short number nor a range."""
     name, is_partition, rank = item.rpartition(":p")
     if is_partition and rank.isdecimal():
         return _resolve_partition(gpus, name, rank)
@@ -255,13 +255,13 @@ def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], Un
     unique_id = parse_unique_id(item)
     if unique_id is None:
         return None
-    # 0 stands for "has none", on every APU alike.
+    # 0 means "no id", and all APUs have it.
     found = [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)]
     return found, None if found else _sentences().no_gpu_with_id(item, gpus)
 
 
 def _sentences() -> ModuleType:
-    """Return the module that says what is wrong; a request that can be met does not load it."""
+    """Return the module with the error messages; a request that can be met does not load it."""
     from amdgpu_discovery import unknown_gpus
 
     return unknown_gpus

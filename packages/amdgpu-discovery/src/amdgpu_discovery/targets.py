@@ -1,4 +1,4 @@
-"""Does code for some targets run on a GPU? The names are LLVM's."""
+"""Whether code for some targets runs on a GPU. The names are LLVM's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 # SPIR-V is compiled for the GPU on which it is loaded.
 ANY_TARGET = "amdgcnspirv"
-# It makes ROCm take every GPU for another one.
+# This variable makes ROCm take every GPU for another one.
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 
 def fits(target: str, targets: Iterable[str]) -> bool:
-    """Return whether a GPU of a target runs code for one of the targets, a generic one included.
+    """Return whether a GPU of a target runs code for one of `targets`, including generic ones.
 
-    What stands behind a colon (`gfx90a:sramecc+:xnack-`) is a mode of the GPU, which no host tells in sysfs.
+    The part after a colon (`gfx90a:sramecc+:xnack-`) is a mode of the GPU, which sysfs does not show.
     """
     names = [name.partition(":")[0] for name in targets]
     if target in names or ANY_TARGET in names:
@@ -27,7 +27,7 @@ def fits(target: str, targets: Iterable[str]) -> bool:
 
 
 def belongs_to(target: str, name: str) -> bool:
-    """Return whether a GPU's target is the target, the generic target or the family (`gfx94X`) of a name."""
+    """Return whether a GPU's target belongs to a name: the target, a generic target or a family (`gfx94X`)."""
     if name[-1:] in ("X", "x"):
         return len(target) == len(name) and target[:-1] == name[:-1]
     return fits(target, (name,))
@@ -39,7 +39,7 @@ def family_of(target: str) -> str:
 
 
 def generation_of(target: str) -> str:
-    """Return the generation of a target: "11" for gfx1100. No GPU runs code of another one."""
+    """Return the generation of a target: "11" for gfx1100. No GPU runs code of another generation."""
     return target.removeprefix("gfx")[:-2]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with an item of a request, in one sentence that names what exists."""
+"""Errors about items of a request, each one sentence that names what exists."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 SHOW_GPUS = "'amd-ctk gpu list' shows them"
 
 # How many names an error lists before it counts the rest, and how much of an item it repeats: an image's environment
-# may hold megabytes.
+# may have megabytes.
 NAMES_SHOWN = 8
 CHARACTERS_SHOWN = 60
 
 
 class UnknownGpu(RequestError):
-    """An item that names no GPU of this host; `items` as far as they are unknown, numbers one by one.
+    """An item that names no GPU of this host; `items` are its unknown parts, numbers one by one.
 
-    `address` is where there is no GPU, None if the item is no address.
+    `address` is an address without a GPU, None if the item is no address.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class UnknownGpu(RequestError):
 
 
 class NotAGpu(UnknownGpu):
-    """An item that could name a GPU of no host."""
+    """An item that cannot name a GPU on any host."""
 
 
 class BrokenRange(RequestError):
@@ -45,12 +45,12 @@ class BrokenRange(RequestError):
 
 
 def no_gpu() -> UnknownGpu:
-    """Say that `all` is none."""
+    """Return the error for `all` on a host without GPUs."""
     return UnknownGpu("this host has no AMD GPU that can compute", items=["all"], hint=SHOW_GPUS)
 
 
 def names_no_partition(item: str) -> NotAGpu:
-    """Say that `:pN` stands behind what is neither an id nor an address."""
+    """Return the error for `:pN` after something other than an id or an address."""
     return NotAGpu(
         f"{shown(item, quoted=True)} names no partition",
         items=[item],
@@ -59,7 +59,7 @@ def names_no_partition(item: str) -> NotAGpu:
 
 
 def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
-    """Say which partitions there are."""
+    """Return the error for a partition that does not exist; it names those that do."""
     name, _, rank = item.rpartition(":p")
     found = f"partitions {_span(ranks)}" if len(ranks) > 1 else f"only partition {_span(ranks)}"
     message = f"{name[:CHARACTERS_SHOWN]} has {found}, not {rank[:CHARACTERS_SHOWN]}"
@@ -67,7 +67,7 @@ def no_such_partition(item: str, ranks: list[int]) -> UnknownGpu:
 
 
 def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
-    """Say which PCI addresses there are, or how the partition is written that is meant."""
+    """Return the error for an address without a GPU; it names the existing ones, or the partition that is meant."""
     # rocm-smi and amd-smi print partition k as PCI function k.
     slot = address.sort_key[:3]
     partitions = [
@@ -75,7 +75,7 @@ def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> Un
         for gpu in gpus
         if gpu.partition_total > 1 and gpu.pci_address.sort_key[:3] == slot and gpu.partition_rank == address.function
     ]
-    # Virtual functions of one device share the slot, so several may be meant.
+    # Virtual functions of one device share the slot, so several partitions may be meant.
     if len(partitions) == 1:
         return _partition_as_function(address, item, partitions[0])
     message = f"no GPU is at PCI address {address}, {_existing(gpus, [str(gpu.pci_address) for gpu in gpus])}"
@@ -83,7 +83,7 @@ def no_gpu_at(address: PciAddress, item: str, gpus: Sequence[GpuLocation]) -> Un
 
 
 def no_unique_id(item: str) -> NotAGpu:
-    """Say what rocminfo means by an id that is none."""
+    """Return the error for the word that rocminfo prints instead of a unique id."""
     return NotAGpu(
         f"{item} is how rocminfo prints a GPU without a unique id",
         items=[item],
@@ -94,7 +94,7 @@ def no_unique_id(item: str) -> NotAGpu:
 def name_unnumbered(
     problems: list[UnknownGpu | BrokenRange], unnumbered: Callable[[], Sequence[UnnumberedGpu]]
 ) -> list[UnknownGpu | BrokenRange]:
-    """Return the problems; where there is a GPU without a number at an address, why it has none."""
+    """Return the problems; if a GPU without a number is at an address, its problem is why it has none."""
     if not any(isinstance(problem, UnknownGpu) and problem.address for problem in problems):
         return problems
     reasons = {gpu.pci_address: gpu.reason for gpu in unnumbered()}
@@ -107,18 +107,18 @@ def name_unnumbered(
 
 
 def no_gpu_with_id(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
-    """Say which unique ids there are."""
+    """Return the error for an unknown unique id; it names the existing ones."""
     existing = _existing(gpus, [f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id])
     return UnknownGpu(f"no GPU has the unique id {item[:CHARACTERS_SHOWN]}, {existing}", items=[item], hint=SHOW_GPUS)
 
 
 def broken_range(item: str, hint: str) -> BrokenRange:
-    """Say that there is no such range."""
+    """Return the error for an item that is not a valid range."""
     return BrokenRange(f"{shown(item, quoted=True)} is not a range of GPUs", item=item, hint=hint)
 
 
 def not_a_gpu(item: str, gpus: Sequence[GpuLocation]) -> NotAGpu:
-    """Say what an item may be."""
+    """Return the error for an item that has no form of the grammar."""
     what = f"{shown(item, quoted=True)} is" if item else "an empty item between commas is"
     return NotAGpu(
         f"{what} not a GPU number, range, unique id or PCI address",
@@ -128,7 +128,7 @@ def not_a_gpu(item: str, gpus: Sequence[GpuLocation]) -> NotAGpu:
 
 
 def missing_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> UnknownGpu:
-    """Say which numbers of a span do not exist or, where all do, which of them are hidden from this process."""
+    """Return the error for numbers of a span that do not exist or, if all do, are hidden from this process."""
     total = gpus[0].host_total if gpus else 0
     if last >= total:
         return unknown_numbers(gpus, max(first, total), last)
@@ -145,7 +145,7 @@ def missing_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> Unkno
 
 
 def format_numbers(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as a request could have them: 0, 1, 4-7."""
+    """Return ascending numbers in the form of a request: 0, 1, 4-7."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][-1] + 1:
@@ -156,7 +156,7 @@ def format_numbers(numbers: Sequence[int]) -> str:
 
 
 def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> UnknownGpu:
-    """Say which numbers there are."""
+    """Return the error for numbers that do not exist; it names those that do."""
     few = last - first < NAMES_SHOWN
     items = [str(number) for number in range(first, last + 1)] if few else [f"{first}-{last}"]
     subject = f"GPU {first} does" if first == last else f"GPUs {first}-{last} do"
@@ -204,6 +204,6 @@ def _names(names: Iterable[str]) -> str:
 
 
 def shown(text: str, *, quoted: bool = False) -> str:
-    """Return a text as errors repeat it: not at any length, and with nothing in it that a terminal would obey."""
+    """Return text for an error message: cut to a limit, and without anything that a terminal would execute."""
     short = text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
     return ascii(short) if not short.isprintable() else f"'{short}'" if quoted else short

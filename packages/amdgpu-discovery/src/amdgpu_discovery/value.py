@@ -1,7 +1,7 @@
 """Immutable values whose import and creation cost next to nothing.
 
-A dataclass would say the same, but importing `dataclasses` takes longer than everything else a container start
-does here; see docs/explanation/architecture.md.
+A dataclass would do the same, but importing `dataclasses` takes longer than everything else in a container start; see
+docs/explanation/architecture.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_):
-        """Stand in for the type checker's own, which needs an import."""
+        """Replace the type checker's decorator, which needs an import."""
         return lambda decorated: decorated
 
 
 OR_NONE = " | None"
 AND_MORE = ", ..."
-# By annotation, the types that a plain field of JSON may have: True is an int to Python, and no number.
+# Types that a plain field of JSON may have, by annotation. True is an int to Python, but not a number.
 PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 PLAIN |= {kind + OR_NONE: (*types, type(None)) for kind, types in PLAIN.items()}
 WORDS = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
@@ -32,7 +32,7 @@ class ValueType(type):
     """Turns the annotations of a class body into fields, and its assignments into defaults."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> ValueType:
-        """Make the class; fields of its base, of which it has one, come first."""
+        """Make the class; the fields of its base, if it has one, come first."""
         made = super().__new__(cls, name, bases, namespace)
         own: dict[str, str] = namespace.get("__annotations__", {})
         base: Any = bases[0] if bases else None
@@ -40,7 +40,7 @@ class ValueType(type):
         made._names = frozenset(made._fields)
         return made
 
-    # Annotations by name. Set on every class above; named here for the type checker.
+    # Annotations by name. Set on every class above; declared here for the type checker.
     _fields: dict[str, str]
     _names: frozenset[str]
     # Set by the first `from_json`.
@@ -54,7 +54,7 @@ class Value(metaclass=ValueType):
         cls = type(self)
         if fields.keys() != cls._names:
             fields = _completed(cls, fields)
-        # At once: one by one takes twice as long, and a start makes hundreds.
+        # All at once: one by one takes twice as long, and a start makes hundreds.
         object.__setattr__(self, "__dict__", fields)
 
     def __setattr__(self, field: str, _: object) -> None:
@@ -83,21 +83,21 @@ class Value(metaclass=ValueType):
         return type(self)(**{**self.as_dict(), **changes})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields in the order they are declared; nested values stay values."""
+        """Return the fields in the order of their declaration; nested values stay values."""
         return {field: self.__dict__[field] for field in type(self)._fields}
 
     @classmethod
     def from_json(cls, fields: Any, types: Mapping[str, type[Value]] = {}) -> Self:
-        """Return the value of JSON's fields, each as its annotation says; ValueError. `types` are its values, by name.
+        """Return a value of JSON's fields, checked by the annotations; ValueError. `types` are nested values, by name.
 
-        What the class does not know is of a later version, and goes into its field `unknown`, if it has one.
+        Fields that the class does not know come from a later version, and go into its field `unknown`, if it has one.
         """
         if type(fields) is not dict:
             raise ValueError(f"{cls.__name__} is an object, not {_shown(fields)}")
         if "_plain" not in cls.__dict__:
             cls._plain = {name: PLAIN.get(kind, ()) for name, kind in cls._fields.items()}
         plain = cls._plain
-        # Most are plain, and a start reads the leases of all containers.
+        # Most fields are plain, and a start reads the leases of all containers.
         known = {
             name: field if type(field) in plain[name] else parse_field(name, cls._fields[name], field, types)
             for name, field in fields.items()
@@ -117,7 +117,7 @@ class Value(metaclass=ValueType):
 
 
 def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type[Value]]) -> Any:
-    """Return a field of JSON as an annotation says; ValueError names it."""
+    """Return a JSON field in the type of an annotation; ValueError names the field."""
     if annotation in PLAIN:
         if type(field) in PLAIN[annotation]:
             return field
@@ -153,18 +153,18 @@ def _parse_pairs(name: str, inside: str, field: Any, types: Mapping[str, type[Va
     if type(field) is not dict:
         raise ValueError(f"{name} is an object, not {_shown(field)}")
     key_kind, _, kind = inside.partition(", ")
-    # The keys of JSON are text.
+    # Keys in JSON are always text.
     key_of = int if key_kind == "int" else str
     return [(key_of(key), parse_field(name, kind, item, types)) for key, item in field.items()]
 
 
 def _shown(field: Any) -> str:
-    """Return what a message says of JSON that is not as it must be, without looking into lists: they may be deep."""
+    """Return wrong JSON for a message, without looking into lists and objects, which may be deep."""
     return "a list" if type(field) is list else "an object" if type(field) is dict else f"{field!r:.80}"
 
 
 def _completed(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with the defaults of those that are not given, which stand in the classes; TypeError."""
+    """Return fields completed by the defaults in their class; TypeError for a missing or unknown one."""
     for field in value_type._fields:
         if field not in fields:
             try:

@@ -1,1 +1,1 @@
-"""What a container may have in a job of Slurm; loaded only where a container's environment speaks of one."""
+"""What a container may use in a Slurm job; loaded only if the container's environment mentions one."""

@@ -1,6 +1,6 @@
-"""Read the lines of Slurm's configuration files, as far as it takes to know which device has which number in Slurm.
+"""Reads Slurm's configuration files, as far as needed to know which device has which number in Slurm.
 
-Source: gres.conf(5), slurm.conf(5), and what slurmd 22.05, 24.11 and 26.05 made of such files.
+Source: gres.conf(5), slurm.conf(5), and tests with slurmd 22.05, 24.11 and 26.05.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# Where Debian and Red Hat build Slurm to look, and where slurmd puts what a controller hands it ("configless").
+# Where Slurm of Debian and Red Hat looks, and where slurmd puts the files that a controller sends ("configless").
 DIRECTORIES = ("/etc/slurm", "/run/slurm/conf")
 GRES_CONF = "gres.conf"
 SLURM_CONF = "slurm.conf"
-# A node's part of the biggest clusters' files is a thousandth of this.
+# A node's part of the files of the biggest clusters is a thousandth of this.
 LONGEST_FILE = 2**20
 # 64 partitions are the most GPUs that a host has.
 MOST_DEVICES = 1024
-# Of a number in a name; longer ones would cost time.
+# Of a number in a name; longer numbers would take time.
 MOST_DIGITS = 9
-# In one name; each more multiplies what it costs to compare it.
+# In one name; each further one multiplies the cost of comparing it.
 MOST_BRACKETS = 4
 
 HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
 
 
 def find_conf(host: Host, name: str) -> str | None:
-    """Return the path of a file of Slurm's configuration, None if there is none."""
+    """Return the path of a Slurm configuration file, None if there is none."""
     return next((path for path in (f"{place}/{name}" for place in DIRECTORIES) if host.stat(path)), None)
 
 
 def read_lines(host: Host, path: str) -> list[dict[str, str]]:
-    """Return the lines of a file, each as values by the lower-case name of their key; SlurmError."""
+    """Return the lines of a file, each as values by the lower-case name of their key. Raises SlurmError."""
     try:
         found = host.stat(path)
         if found and found.st_size > LONGEST_FILE:
@@ -50,15 +50,15 @@ def read_lines(host: Host, path: str) -> list[dict[str, str]]:
 
 
 def parse_lines(text: str) -> list[dict[str, str]]:
-    """Return the lines that say anything: `Name=gpu File=/dev/x # y` is {"name": "gpu", "file": "/dev/x"}."""
+    """Return the lines that have values: `Name=gpu File=/dev/x # y` is {"name": "gpu", "file": "/dev/x"}."""
     lines = text.replace("\\\n", " ").splitlines()
     return [parsed for line in lines if (parsed := _parse_line(line.partition("#")[0]))]
 
 
 def find_device_files(lines: Sequence[dict[str, str]], node: str, types: Sequence[str] = ()) -> list[str]:
-    """Return the device files of a node's GPUs by their number in Slurm; SlurmError where that cannot be known.
+    """Return the device files of a node's GPUs in the order of their Slurm numbers; SlurmError if these are unknown.
 
-    `types` are the types of the node's GPUs in the order of slurm.conf, which Slurm puts before that of gres.conf.
+    `types` are the types of the node's GPUs in the order of slurm.conf. Slurm sorts by them, then as in gres.conf.
     """
     entries = _entries_of(lines, node)
     if any(line.get("autodetect", "off").lower() != "off" for line in lines):
@@ -79,7 +79,7 @@ def has_several_types(lines: Sequence[dict[str, str]], node: str) -> bool:
 
 
 def find_types(lines: Sequence[dict[str, str]], node: str) -> list[str]:
-    """Return the types of a node's GPUs in the order in which slurm.conf names them: Gres=gpu:mi210:2,gpu:mi300x:2."""
+    """Return the types of a node's GPUs in the order of slurm.conf: Gres=gpu:mi210:2,gpu:mi300x:2."""
     for line in lines:
         if "gres" in line and matches(line.get("nodename", ""), node):
             words = [gres.partition("(")[0].split(":") for gres in line["gres"].split(",")]
@@ -88,12 +88,12 @@ def find_types(lines: Sequence[dict[str, str]], node: str) -> list[str]:
 
 
 def matches(expression: str, name: str) -> bool:
-    """Return whether a list of names as Slurm writes them (`n[01-16,20],login`) holds a name; SlurmError."""
+    """Return whether a list of names in Slurm's form (`n[01-16,20],login`) contains a name. Raises SlurmError."""
     return any(_matches_one(item, name) for item in _split(expression))
 
 
 def expand(expression: str) -> list[str]:
-    """Return the names in a list (`/dev/dri/renderD[128-131]`) in its order; SlurmError where there are too many."""
+    """Return the names in a list (`/dev/dri/renderD[128-131]`) in its order; SlurmError if there are too many."""
     names: list[str] = []
     for item in _split(expression):
         for name in _expand_one(item):
@@ -117,7 +117,7 @@ def _entries_of(lines: Sequence[dict[str, str]], node: str) -> list[dict[str, st
 
 
 def _split(expression: str) -> Iterator[str]:
-    """Yield the items of a list; the commas in brackets are theirs. SlurmError where one has too many brackets."""
+    """Yield the items of a list, without a split inside brackets; SlurmError if an item has too many brackets."""
     start = depth = 0
     for position, character in enumerate(f"{expression},"):
         depth += {"[": 1, "]": -1}.get(character, 0)
@@ -154,7 +154,7 @@ def _expand_one(item: str) -> Iterator[str]:
         yield item
         return
     inside, _, behind = rest.partition("]")
-    # Once, and not for every number: they may be none.
+    # Once, not for every number. The list may be empty.
     ends = list(islice(_expand_one(behind), MOST_DEVICES + 1))
     for first, last in _ranges(inside) if ends else ():
         for number in range(int(first), int(last) + 1):
@@ -163,7 +163,7 @@ def _expand_one(item: str) -> Iterator[str]:
 
 
 def _ranges(inside: str) -> Iterator[tuple[str, str]]:
-    """Yield the first and the last number of each range in brackets; what is none is left out."""
+    """Yield the first and the last number of each range in brackets; anything else is left out."""
     for part in inside.split(","):
         first, _, last = part.partition("-")
         last = last or first

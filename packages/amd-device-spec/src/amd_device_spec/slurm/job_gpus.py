@@ -1,7 +1,7 @@
-"""Which GPUs of a host a job of Slurm has, and the variables by which ROCm would choose a second time among them.
+"""Which GPUs of a host a Slurm job has, and the variables that would make ROCm choose among them again.
 
-Any user can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and what this
-process may use is the limit.
+Any user can write the variables of a job. They give nothing that AMD_VISIBLE_DEVICES could not give, and never more
+than this process may use.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-# The longest name that a host can have; Slurm's own are no longer.
+# The longest possible name of a host; Slurm's names are no longer.
 LONGEST_NODE = 64
-# Each makes ROCm or HIP count the GPUs that it finds from 0; HIP obeys that of CUDA too.
+# Each makes ROCm or HIP count the GPUs that it finds from 0; HIP obeys CUDA's variable too.
 FILTERS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES")
 
 
 def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapping[str, str]) -> ChoiceRules:
-    """Return the rules for what a process asks for that has these variables: in a job it may have the job's GPUs only.
+    """Return the rules for a request from a process with this environment: in a job it may use the job's GPUs only.
 
-    RequestError where the job has none, SlurmError if that is unknown.
+    Raises RequestError if the job has none, SlurmError if they are unknown.
     """
     job = parse_job({name: value for name, value in environment.items() if name.startswith(SLURM_PREFIX)})
     if job is None or asks_for_nothing(request):
@@ -58,7 +58,7 @@ def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapp
 
 
 def numbers_in_job(request: str, host: Host, environment: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return the GPUs of the job to which an environment belongs, by number, None where it belongs to none."""
+    """Return the numbers of the GPUs of an environment's job; None if no job keeps it from using all of them."""
     return rules_in_job(NO_RULES, request, host, environment).numbers
 
 
@@ -71,10 +71,10 @@ def grant_in_job(
     *,
     decide: Callable[[Sequence[GpuLocation]], Grant],
 ) -> Grant:
-    """Return what a request gets in a job: the job's GPUs, or those that `decide` gives of them where it names some.
+    """Return what a request gets in a job: what `decide` grants of the job's GPUs, or all of them if it asks for none.
 
-    Errors as of `decide`; SlurmError if it is unknown which GPUs the job has. `gpus` are those that this process
-    may use.
+    Raises the errors of `decide`, and SlurmError if it is unknown which GPUs the job has. `gpus` are those that this
+    process may use.
     """
     allowed = find_gpus_of_job(job, gpus, host)
     if not (request.is_named or request.unadvertised):
@@ -91,27 +91,27 @@ def grant_in_job(
 
 
 def no_gpu_of_job() -> RequestError:
-    """Return the error for a request in a job whose GPUs this process may not use, or that has none."""
+    """Return the error for a job without GPUs, or without any that this process may use."""
     return RequestError(
         "this Slurm job has no GPU that this process may use", hint="ask for GPUs, as with 'srun --gres=gpu:1'"
     )
 
 
 def with_gpus_of_job(error: RequestError, numbers: Sequence[int]) -> RequestError:
-    """Return an error about GPUs that are not those of the job, with the numbers of those that are."""
+    """Return the error with the job's GPUs as its hint, if it is about GPUs that the job does not have."""
     if not error.names_hidden:
         return error
     return RequestError(error.message, hint=f"Slurm gave this job {format_numbers(numbers)}")
 
 
 def find_gpus_of_job(job: Job, gpus: Sequence[GpuLocation], host: Host) -> list[GpuLocation]:
-    """Return those of `gpus` that a job may use, all where Slurm does not hand out GPUs; SlurmError."""
+    """Return those of `gpus` that a job may use, all if Slurm does not give out GPUs. Raises SlurmError."""
     files = read_device_files(host, job.node)
     return select_gpus_of_job(job, files, gpus) if job.gpus or files else list(gpus)
 
 
 def select_gpus_of_job(job: Job, files: Sequence[str], gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
-    """Return those of `gpus` that a job has, by number; SlurmError where `files` do not say which these are."""
+    """Return those of `gpus` that a job has, in order of their numbers; SlurmError if `files` do not show which."""
     positions = set(job.positions)
     beyond = [position for position in positions if position >= len(files)]
     if beyond:
@@ -125,7 +125,7 @@ def select_gpus_of_job(job: Job, files: Sequence[str], gpus: Sequence[GpuLocatio
 
 
 def read_device_files(host: Host, node: str) -> list[str]:
-    """Return the device files of this node's GPUs by their number in Slurm, [] without a gres.conf; SlurmError."""
+    """Return this node's GPU device files in the order of Slurm's numbers, [] without a gres.conf. SlurmError."""
     path = find_conf(host, GRES_CONF)
     if path is None:
         return []
@@ -138,10 +138,10 @@ def read_device_files(host: Host, node: str) -> list[str]:
 
 
 def remove_filters(spec: dict[str, Any], job: Job, settings: Settings) -> bool:
-    """Take Slurm's own filters out of a spec's environment; return whether there were any.
+    """Remove Slurm's own filters from a spec's environment; return whether there were any.
 
-    Slurm writes the positions on the host, or counts from 0 where it limits the job by a device cgroup. What is neither
-    is the user's own, and means GPUs as they are counted in the container.
+    Slurm writes the positions on the host, or counts from 0 if it limits the job by a device cgroup. Other values are
+    the user's own, and mean GPUs as they are counted in the container.
     """
     if settings.slurm_filters == "keep" or not job.gpus:
         return False

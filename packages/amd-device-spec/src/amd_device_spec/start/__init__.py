@@ -1,1 +1,1 @@
-"""What a container that starts gets: the one story that the runtime acts on and `amd-ctk explain` tells."""
+"""What a starting container gets: one plan, which the runtime carries out and `amd-ctk explain` shows."""

@@ -1,7 +1,7 @@
-"""Decide what a container that starts gets: by the rules, on a host as it is now. Nothing is written.
+"""Decides what a starting container gets, by the rules and on the host as it is now. Nothing is written.
 
-The runtime acts on the plan, and `amd-ctk explain` tells it. What the GPU Tracker has yet to choose is completed by it.
-The rules, and what an image can do by them, are in docs/reference/requests.md.
+The runtime carries out the plan, and `amd-ctk explain` shows it. The GPU Tracker completes it if GPUs are left to
+choose. The rules, and what an image can do with them, are in docs/reference/requests.md.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from amd_device_spec.settings import Settings
     from amdgpu_discovery.health.limits import HealthLimits
 
-    # Returns by the path of each node that would be closed what is bound in its place.
+    # Takes nodes that would be closed, and returns the replacement to bind for the path of each.
     Bind = Callable[[Sequence[DeviceNode]], dict[str, str]]
-    # What the GPU Tracker knows: returns what a request gives without drained GPUs that only its `all` means.
+    # Given by the GPU Tracker: returns the GPUs of a request without the drained ones that only its `all` includes.
     SkipDrained = Callable[[Host, str, Sequence[GpuLocation]], Sequence[GpuLocation]]
-    # Raises NumbersChanged where requests name a number that meant another GPU before one was lost.
+    # Raises NumbersChanged if requests use a number that meant another GPU before one was lost.
     RefuseOldNumbers = Callable[[Host, Sequence[str]], None]
 
-# How many things that were ignored the log says one by one: a request can name a thousand unknown GPUs.
+# How many ignored items the log lists one by one: a request can name a thousand unknown GPUs.
 MOST_NOTES = 8
 
 
 class StartPlan(Value):
-    """What a container that starts gets.
+    """What a starting container gets.
 
     Attributes:
-        request: What it asks for; None where nothing is asked, or nothing may be.
+        request: The container's request; None if it has none, or may have none.
         grant: The GPUs, or what the GPU Tracker has yet to choose.
-        located: The GPUs of the host, as far as they were looked at.
-        asked: In which words a user asked for the GPUs, with those behind groups; () where Swarm or Slurm did.
-        limits: By which the GPU Tracker judges the health of GPUs that it chooses; None where it chooses none.
-        notes: A sentence for the log about each thing that is ignored.
+        located: The GPUs of the host, as far as they were looked up.
+        asked: The user's words for the GPUs, with those behind groups; () if Swarm or Slurm chose the GPUs.
+        limits: Health limits for GPUs that the GPU Tracker chooses; None if it chooses none.
+        notes: A sentence for the log about each item that is ignored.
     """
 
     request: GpuRequest | None = None
@@ -67,7 +67,7 @@ class StartPlan(Value):
 
     @property
     def needs_tracker(self) -> bool:
-        """Return whether the GPU Tracker has to choose its GPUs."""
+        """Return whether the GPU Tracker has to choose the GPUs."""
         return bool(self.grant.vram or self.grant.candidates)
 
     def with_gpus(self, gpus: Iterable[GpuLocation]) -> StartPlan:
@@ -76,7 +76,7 @@ class StartPlan(Value):
 
 
 class EditedSpec(Value):
-    """What was put into a spec: the nodes and edits, whether anything changed, and what the log says of it."""
+    """An edited spec: its nodes and edits, whether anything changed, and sentences for the log."""
 
     nodes: tuple[DeviceNode, ...]
     edits: Edits
@@ -92,10 +92,10 @@ def plan_start(
     skip_drained: SkipDrained,
     refuse_old_numbers: RefuseOldNumbers,
 ) -> StartPlan:
-    """Return what a container of this `spec` gets; RequestError and others where it cannot have what it asks for.
+    """Return what the container of this `spec` gets; RequestError and others if its request cannot be met.
 
-    The tracker's part are two functions: `skip_drained` leaves drained GPUs out of a request for all, and
-    `refuse_old_numbers` raises where a number meant another GPU before one was lost.
+    Two functions come from the tracker: `skip_drained` removes drained GPUs from a request for all, and
+    `refuse_old_numbers` raises if a number meant another GPU before one was lost.
     """
     request = requested_gpus(spec, settings)
     if request is not None and not is_permitted(spec, settings):
@@ -105,7 +105,7 @@ def plan_start(
     try:
         grant, located = grant_on_host(request, host, settings)
     except RequestError:
-        # Where a number is that of a lost GPU, or of one behind it, that is why.
+        # If a number belonged to a lost GPU, or to one after it, that is the cause.
         if request is not None and request.visible:
             refuse_old_numbers(host, [request.visible])
         raise
@@ -132,7 +132,7 @@ def edit_spec(
     poststop: Sequence[dict[str, Any]] = (),
     vram_total_mb: int = 0,
 ) -> EditedSpec:
-    """Put what a plan gives into a spec; SpecError, RequestError. `bind` is asked about nodes that would be closed."""
+    """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError."""
     grant = plan.grant
     if grant.vram:
         _drop_limits_of_others(spec)
@@ -167,7 +167,7 @@ def _words_of_user(request: GpuRequest | None, grant: Grant, settings: Settings)
 
 
 def _drop_limits_of_others(spec: dict[str, Any]) -> None:
-    """Leave no memory limit in the environment that an image or a user wrote there."""
+    """Remove memory limits that an image or a user wrote into the environment."""
     environment = spec["process"]["env"]
     environment[:] = [variable for variable in environment if variable.partition("=")[0] not in VRAM_VARIABLES]
 
@@ -182,9 +182,9 @@ def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -
 
 
 def grant_on_host(request: GpuRequest | None, host: Host, settings: Settings) -> tuple[Grant, list[GpuLocation]]:
-    """Return what a request gets, and the GPUs of the host as far as they were looked at. Errors as `decide_grant`.
+    """Return what a request gets, and the GPUs of the host as far as they were looked up.
 
-    DriverUnavailable where the request needs GPUs and there is no driver.
+    Raises the errors of `decide_grant`. If the request needs GPUs, also DriverUnavailable and GpusHidden.
     """
     if request is None:
         return Grant(gpus=()), []
@@ -222,11 +222,11 @@ def decide_grant(
     unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
     described: Callable[[], Sequence[Gpu]] = tuple,
 ) -> Grant:
-    """Decide which GPUs of a host a request gets; RequestError where it cannot be met as it is written.
+    """Decide which GPUs of a host a request gets; RequestError if it cannot be met as written.
 
-    `unnumbered` is called only where a request names an address without a numbered GPU, `described` for what is known
-    of the GPUs only where a request says what they must be. With unknown-gpus "ignore" what cannot be met is left out
-    and noted instead.
+    `unnumbered` is called only if a request names an address without a numbered GPU, and `described`, which returns all
+    facts about the GPUs, only for choices. With unknown-gpus "ignore", items that cannot be met are left out and noted
+    instead.
     """
     if request.asks_for_nothing:
         return _grant_nothing(request)
@@ -243,7 +243,7 @@ def _grant(request: GpuRequest, node: Node) -> Grant:
     asked = {} if request.visible is None else {VISIBLE_DEVICES: request.visible}
     if not (request.resources or request.unadvertised):
         return _grant_named(asked, node)
-    # Most requests are a user's alone.
+    # Most requests come from a user alone.
     from amd_device_spec.swarm_choice import read_choice
 
     choice = read_choice(request, node)
@@ -252,21 +252,21 @@ def _grant(request: GpuRequest, node: Node) -> Grant:
 
 
 def _find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
-    # Only requests that cannot be met ask for these.
+    # Only requests that cannot be met need these.
     from amdgpu_discovery.discover import find_unnumbered_gpus
 
     return find_unnumbered_gpus(host)
 
 
 def _find_gpus(host: Host) -> list[Gpu]:
-    # Only requests that say what is needed ask for more than where GPUs are.
+    # Only choices need more than the locations of GPUs.
     from amdgpu_discovery.discover import find_gpus
 
     return find_gpus(host)
 
 
 def _grant_named(asked: dict[str, str], node: Node) -> Grant:
-    """Grant what variables of the environment name. Errors as `decide_grant`."""
+    """Grant the GPUs that variables of the environment name. Raises the errors of `decide_grant`."""
     if VISIBLE_DEVICES in asked and (granted := _grant_choice(asked[VISIBLE_DEVICES], node)):
         return granted
     chosen: dict[int, GpuLocation] = {}
@@ -284,7 +284,7 @@ def _grant_named(asked: dict[str, str], node: Node) -> Grant:
 
 
 def _grant_choice(value: str, node: Node) -> Grant | None:
-    """Grant a request that says what is needed, None where it names GPUs."""
+    """Grant a choice; return None if the request names GPUs."""
     if not (may_be_choice(value) or (node.settings.integrated_gpus == "exclude" and ALL in value.lower())):
         return None
     # Most requests name GPUs.
@@ -294,7 +294,7 @@ def _grant_choice(value: str, node: Node) -> Grant | None:
 
 
 def _notes_of(variable: str, value: str, problems: Sequence[RequestError], node: Node) -> list[str]:
-    """Return what the log says about the problems of a variable; the first of them, unless they are ignored."""
+    """Return notes for the log about the problems of a variable, or raise the first if they are not ignored."""
     if node.settings.unknown_gpus == "error":
         raise with_variable(variable, value, problems[0])
     notes = [with_variable(variable, value, problem).message for problem in problems[:MOST_NOTES]]
@@ -305,7 +305,7 @@ def _notes_of(variable: str, value: str, problems: Sequence[RequestError], node:
 def _refuse_twice(
     variable: str, asked: dict[str, str], named: Iterable[GpuLocation], chosen: dict[int, GpuLocation]
 ) -> None:
-    """Refuse a GPU that Swarm has counted twice: the task was promised more than there would be."""
+    """Refuse a GPU that Swarm counted twice: the task would get fewer GPUs than promised."""
     twice = next((gpu.number for gpu in named if gpu.number in chosen), None)
     if twice is not None:
         others = " and ".join(other for other in asked if other != variable)

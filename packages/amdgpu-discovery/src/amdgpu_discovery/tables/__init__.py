@@ -1,4 +1,4 @@
-"""Tables that age: each is a data file that says where it comes from and of which day it is."""
+"""Tables that need updates; each is a data file with its source and date."""
 
 from __future__ import annotations
 
