@@ -1,4 +1,4 @@
-"""What is measured: the programs that packages install, as engines and users call them on simulated hosts."""
+"""Set up what benchmarks measure: the installed programs of packages, called like by engines and users."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HOLD = (
     "import os; from amd_gpu_tracker import Tracker; from amdgpu_discovery.host import host_from_environment as host;"
     " Tracker(host(os.environ)).hold('bench', '0').release()"
 )
-# As /sys, and /run where engines put their bundles, are on a real host.
+# As on a real host, where /sys is in memory, and /run, which has the engines' bundles.
 IN_MEMORY = "/dev/shm"
 
 SPEC = (
     '{"ociVersion":"1.2.0","process":{"user":{"uid":0,"gid":0},"args":["x"],"env":["PATH=/bin"%s],"cwd":"/"},'
     '"linux":{"resources":{"devices":[{"allow":false,"access":"rwm"}]}}}'
 )
-# As long as what Docker writes: most of it are the names of system calls.
+# As long as Docker's; most of it are names of system calls.
 SPEC_OF_DOCKER = {
     "ociVersion": "1.2.0",
     "process": {"args": ["x"], "env": [f"VARIABLE_{number}=value" for number in range(20)]},
@@ -38,14 +38,14 @@ SPEC_OF_DOCKER = {
 
 
 class Bench:
-    """An installation on the disk, where python is too; simulated hosts and bundles for them in memory."""
+    """An installation on the disk, where python is too, and simulated hosts and bundles in memory."""
 
     def __init__(self, directory: Path, on_disk: Path, rounds: int) -> None:
         self.directory = directory
         self.rounds = rounds
         self.installed = install(on_disk)
         self.pip = install_with_pip(on_disk)
-        # What was just built would be written to the disk meanwhile.
+        # Otherwise the kernel would write the new files to disk during the measurements.
         os.sync()
         self.nothing = directory / "bin"
         self.nothing.mkdir()
@@ -58,7 +58,7 @@ class Bench:
         self.bare = Program([str(PYTHON), "-I", "-S", "-c", "pass"], {"PATH": "/usr/bin:/bin"})
 
     def environment(self, host: str) -> dict[str, str]:
-        """Return an engine's environment on a host, with the runc that does nothing."""
+        """Return an engine's environment on a host, with a runc that does nothing."""
         return {"PATH": f"{self.nothing}:/usr/bin:/bin", "AMD_CTK_HOST_ROOT": self.hosts[host].root}
 
     def program(self, name: str) -> str:
@@ -66,7 +66,7 @@ class Bench:
         return f"{self.installed}/usr/bin/{name}"
 
     def create(self, host: str, *request: str, container: str = "c1", program: str = "") -> Program:
-        """Return a `create` of a container with this environment; its bundle is made again each time.
+        """Return a `create` of a container with this environment; its bundle is written again before each run.
 
         `program` is a runtime other than amd-container-runtime.
         """
@@ -78,14 +78,14 @@ class Bench:
             (bundle / "config.json").write_text(spec)
             forget(self.hosts[host])
 
-        # Of this very process, so that containers live although their runc has done nothing.
+        # This process is the container's init, so that containers live although their runc does nothing.
         (bundle / "pid").write_text(str(os.getpid()))
         options = ["--bundle", str(bundle), "--pid-file", str(bundle / "pid")]
         words = [program or self.program("amd-container-runtime"), "create", *options, container]
         return Program(words, self.environment(host), prepare)
 
     def command(self, host: str, *words: str) -> Program:
-        """Return a run of one of our programs, or of the program at a path."""
+        """Return a run of an installed program, or of the program at a path."""
         program = words[0] if words[0].startswith("/") else self.program(words[0])
         return Program([program, *words[1:]], self.environment(host))
 
@@ -94,7 +94,7 @@ class Bench:
         return f"{self.pip}/bin/{name}"
 
     def hold(self) -> Program:
-        """Return a program that reserves a GPU with the library of the packages, as long as it runs."""
+        """Return a program that reserves a GPU with the packages' library and releases it at once."""
         library = f"{self.installed}/usr/lib/amd-container-toolkit/current/python"
         code = f"import sys; sys.path.insert(0, {library!r}); {HOLD}"
         return Program([str(PYTHON), "-I", "-S", "-c", code], self.environment(ENABLED))
@@ -104,7 +104,7 @@ class Bench:
         return Program([str(self.nothing / "runc"), "state", "c1"], {"PATH": "/usr/bin:/bin"})
 
     def completion(self, words: str) -> Program:
-        """Return what bash runs to complete a command line of amd-ctk that ends with these words."""
+        """Return bash's call for the completion of an amd-ctk command line with these words."""
         command = self.command(ENABLED, "amd-ctk")
         asked = {"_AMD_CTK_COMPLETE": "complete_bash", "COMP_WORDS": f"amd-ctk {words}"}
         environment = {**command.environment, **asked, "COMP_CWORD": str(len(words.split(" ")))}
@@ -112,12 +112,12 @@ class Bench:
 
     def claim_hook(self) -> Program:
         """Return a run of the claim hook for a container that was given one GPU as a device."""
-        # Of a container whose init is this very process, so that it lives.
+        # This process is the container's init, so that the container lives.
         state = self._state_of_container(os.getpid())
         return Program(self._hook_words("claim"), {}, lambda: forget(self.hosts[TRACKED]), standard_input=state)
 
     def release_hook(self) -> Program:
-        """Return a run of the release hook for the same container, which has ended and has its lease still."""
+        """Return a run of the release hook for the same container, which has ended but still has its lease."""
         state = self._state_of_container(0)
         ended = subprocess.Popen(["/bin/true"])
         ended.wait()
@@ -130,16 +130,16 @@ class Bench:
         return Program(words, {}, lambda: lease.write_text(content, encoding="utf-8"), standard_input=state)
 
     def requirements_hook(self) -> Program:
-        """Return a run of the hook that looks for what an image requires, for one that requires nothing."""
+        """Return a run of the hook that checks an image's requirements, for an image without any."""
         bundle = self.directory / "started"
         bundle.mkdir(exist_ok=True)
         (bundle / "config.json").write_text(json.dumps(SPEC_OF_DOCKER))
         words = requirements_hook(self.hosts[EIGHT])["args"]
-        # Runtimes run it in the bundle.
+        # Runtimes run hooks in the bundle.
         return Program(words, {}, lambda: os.chdir(bundle))
 
     def _state_of_container(self, pid: int) -> str:
-        """Write what a runtime gives to hooks; return its path."""
+        """Write the state that a runtime passes to hooks; return its path."""
         bundle = self.directory / "given"
         bundle.mkdir(exist_ok=True)
         devices = [{"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128}]
@@ -156,9 +156,9 @@ class Bench:
 
 
 def build_large_host(directory: Path, count: int) -> Host:
-    """Build a host with that many MI210, 16 in a PCI domain."""
+    """Build a host with `count` MI210, 16 per PCI domain."""
     profile = load_profile("mi210-4")
-    # Until Linux 6.12 there are minors for 64 GPUs only.
+    # Before Linux 6.12, there are only minors for 64 GPUs.
     driver = profile.driver.replace(shared_minors=True) if profile.driver else None
     gpus = (
         profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
@@ -168,7 +168,7 @@ def build_large_host(directory: Path, count: int) -> Host:
 
 
 def forget(host: Host) -> None:
-    """Take away what earlier runs left with the tracker, whose containers are all over."""
+    """Remove what earlier runs left with the tracker; all their containers have ended."""
     for directory in ("/run/amd-container-toolkit/leases", "/var/lib/amd-container-toolkit/history/open"):
         for file in Path(host.path(directory)).glob("*"):
             file.unlink()

@@ -1,12 +1,12 @@
-"""What the toolkit adds to a container's start, with a runc behind it that does nothing.
+"""Measure how much the toolkit slows down a container's start, with a runc that does nothing.
 
     nox -s bench                           the table of docs/explanation/performance.md
     nox -s bench -- --rounds 100           with more rounds
-    nox -s bench -- --beside NAME=PROGRAM  and of another runtime, which is given the same bundles
+    nox -s bench -- --beside NAME=PROGRAM  and another runtime with the same bundles
 
-It fails where a target is missed by more than MARGIN.
+It fails if a target is missed by more than MARGIN.
 
-It measures what packages install, not a checkout: they are built first, and laid out as after their postinst.
+It measures installed packages, not a checkout: it builds them and lays them out as after their postinst.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from measure import Comparison, Program, added, compare
 
 CDI = ("amd-ctk", "cdi", "generate")
 RUN = ("run", "--gpus=0", "--", "/bin/true")
-# Typed exactly so, they print before Typer is imported.
+# With exactly these words, commands print before Typer is imported.
 AT_ONCE = ("version", "--version", "gpu list", "gpu-tracker status", "queue list", "cdi list")
 CONTAINERS = 256
 ROUNDS_AT_ONCE = 3
-# No process but ourselves: the launcher looks with grep whether it needs python, and all of it ends as runc.
+# Only expected programs: the launcher searches with grep whether it needs python, and becomes runc at the end.
 EXECUTED = ["amd-container-runtime", "grep", "python3", "runc"]
 
-# What a target may be missed by before the session fails: machines differ, and 2 cores are shared.
+# Tolerance before the session fails, because machines differ and two cores are shared.
 MARGIN = 1.15
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what was measured, its target, and whether that is met within the margin."""
+    """One line of the table: the subject, its result, its target, and whether the target is met within the margin."""
 
     what: str
     measured: str
@@ -48,7 +48,7 @@ class Row:
 
 
 def rows(bench: Bench) -> Iterator[Row]:
-    """Measure everything."""
+    """Measure everything and yield the rows."""
     every = "AMD_VISIBLE_DEVICES=all"
     yield from pass_through(bench)
     yield over_bare(bench, "`create`, no GPU asked", bench.create(EIGHT), 0.35)
@@ -67,7 +67,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def beside(bench: Bench, name: str, path: str) -> Iterator[Row]:
-    """Measure another runtime in the place of amd-container-runtime, without a target."""
+    """Measure another runtime in place of amd-container-runtime, without a target."""
     shim = compare(bench.command(EIGHT, path, "state", "c1"), bench.nothing_but_state(), bench.rounds)
     yield Row(f"{name}: `state`, added time", f"{shim.over:.2f} ms", "", True)
     requests = {"no GPU asked": (EIGHT, ()), "8 GPUs": (EIGHT, ("AMD_VISIBLE_DEVICES=all",))}
@@ -81,7 +81,7 @@ def beside(bench: Bench, name: str, path: str) -> Iterator[Row]:
 
 
 def life(bench: Bench, host: str, what: str, target: float, *, program: str = "") -> Row:
-    """Add up what a runtime adds to a container's life in Docker: to create, start, kill and delete."""
+    """Sum up the time that a runtime adds to a container's life in Docker: create, start, kill and delete."""
     state = bench.command(host, program or "amd-container-runtime", "state", "c1")
     calls = (bench.create(host, "AMD_VISIBLE_DEVICES=all", program=program), *[state] * 3)
     others = (bench.nothing_but_state(),) * len(calls)
@@ -89,19 +89,19 @@ def life(bench: Bench, host: str, what: str, target: float, *, program: str = ""
 
 
 def tracker_on_top(bench: Bench, request: str) -> Row:
-    """Compare starts with the tracker on and off; what it adds is told in bare interpreters."""
+    """Compare starts with the tracker on and off, in units of a bare interpreter."""
     on, off = bench.create(TRACKED, request), bench.create(EIGHT, request)
     return added_row(bench, "tracker on, added to `create`, 8 GPUs", (on,), (off,), 0.3)
 
 
 def added_row(bench: Bench, what: str, programs: Sequence[Program], others: Sequence[Program], target: float) -> Row:
-    """Return what programs take more than others, in bare interpreters."""
+    """Return the additional time of programs over others, in units of a bare interpreter."""
     ratio, milliseconds = added(programs, others, bench.bare, bench.rounds)
     return Row(what, f"{ratio:.2f}x ({milliseconds:.1f} ms)", f"{target}x", ratio <= target * MARGIN)
 
 
 def many_at_once(bench: Bench) -> Row:
-    """Start 256 containers together, against as many bare interpreters that take the same lock."""
+    """Start 256 containers together, and compare with as many bare interpreters that take the same lock."""
     creates = [bench.create(TRACKED, f"AMD_VISIBLE_DEVICES={n % 8}", container=f"m{n}") for n in range(CONTAINERS)]
     ratio = Throughput(creates, str(PYTHON), bench.hosts[TRACKED]).ratio(ROUNDS_AT_ONCE)
     shown = f"{ratio:.2f}x, none failed"
@@ -109,7 +109,7 @@ def many_at_once(bench: Bench) -> Row:
 
 
 def pass_through(bench: Bench) -> Iterator[Row]:
-    """Compare the launcher with a bare runc on a call that starts nothing."""
+    """Compare the launcher with a bare runc in a call that starts no container."""
     through = bench.command(EIGHT, "amd-container-runtime", "state", "c1")
     shim = compare(through, bench.nothing_but_state(), bench.rounds)
     yield Row("`state`, added time", f"{shim.over:.2f} ms", "1.0 ms", shim.over <= 1.0 * MARGIN)
@@ -122,7 +122,7 @@ def pass_through(bench: Bench) -> Iterator[Row]:
 
 
 def commands(bench: Bench) -> Iterator[Row]:
-    """Measure commands with their output to a pipe; `typer` alone takes seven bare interpreters."""
+    """Measure commands with output to a pipe; importing `typer` alone takes seven bare interpreters."""
     yield over_bare(bench, "`amd-ctk cdi generate`, 64 partitions", bench.command(PARTITIONED, *CDI), 14)
     yield over_bare(bench, "`amd-ctk cdi generate`, 8 GPUs", bench.command(EIGHT, *CDI), 11)
     validate = ("amd-ctk", "cdi", "validate", "--path", bench.hosts[EIGHT].path("/etc/cdi/amd.json"))
@@ -139,16 +139,16 @@ def commands(bench: Bench) -> Iterator[Row]:
 
 
 def with_pip(bench: Bench) -> Iterator[Row]:
-    """Compare commands that pip installed with those of the packages."""
+    """Compare commands installed by pip with those of the packages."""
     for words in (("gpu", "list"), RUN, ("cdi", "generate", "--help")):
         by_pip = bench.command(ENABLED, bench.pip_program("amd-ctk"), *words)
         measured = compare(by_pip, bench.command(ENABLED, "amd-ctk", *words), bench.rounds)
-        # Packages start python without `site`, which knows nothing of virtual environments.
+        # Packages start python without `site`, which does not support virtual environments.
         yield ratio_row(f"`amd-ctk {' '.join(words)}` of pip, to that of packages", measured, 1.1)
 
 
 def hooks(bench: Bench) -> Iterator[Row]:
-    """Measure the hooks of CDI specs, which a container has at its start and its end."""
+    """Measure the hooks of CDI specs, which run at a container's start and end."""
     claim = compare(bench.claim_hook(), bench.bare, bench.rounds)
     release = compare(bench.release_hook(), bench.bare, bench.rounds)
     required = compare(bench.requirements_hook(), bench.bare, bench.rounds)
@@ -171,7 +171,7 @@ def ratio_row(what: str, measured: Comparison, target: float) -> Row:
 
 
 def traced(bench: Bench) -> Iterator[Row]:
-    """Count system calls, processes and memory; these do not vary, so they have no margin."""
+    """Count system calls, processes and memory. These do not vary, so they have no margin."""
     for host, what, target in ((EIGHT, "8 GPUs", 1000), (PARTITIONED, "64 partitions", 1500)):
         create = bench.create(host, "AMD_VISIBLE_DEVICES=all")
         if shutil.which("strace"):
@@ -184,7 +184,7 @@ def traced(bench: Bench) -> Iterator[Row]:
 
 
 def counted(bench: Bench) -> Iterator[Row]:
-    """Count system calls and modules where a commit that costs something would not show in the times."""
+    """Count system calls and modules, where the times would not show a costly commit."""
     large = ("AMD_VISIBLE_DEVICES=all",)
     programs = (
         ("a tracked `create`, 512 GPUs", bench.create(LARGE, *large), 5400, 9),
@@ -193,7 +193,7 @@ def counted(bench: Bench) -> Iterator[Row]:
         ("`amd-ctk cdi generate`", bench.command(EIGHT, *CDI), 3000, 166),
     )
     for what, program, most_calls, most_modules in programs:
-        # The first run writes what later ones find.
+        # The first run writes files that later ones find.
         program.run()
         seen = program.trace()
         met = seen.calls <= most_calls and seen.modules <= most_modules
@@ -202,7 +202,7 @@ def counted(bench: Bench) -> Iterator[Row]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; return 1 where a target is missed."""
+    """Print the table; return 1 if a target is missed."""
     rounds = int(arguments[arguments.index("--rounds") + 1]) if "--rounds" in arguments else 40
     pairs = pairwise(arguments)
     others = [(name, path) for word, value in pairs if word == "--beside" for name, _, path in [value.partition("=")]]

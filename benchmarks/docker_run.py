@@ -1,11 +1,11 @@
-"""What the runtime adds to a whole `docker run`, with the GPU Tracker off and on, as root.
+"""Measure how much the runtime slows down a whole `docker run`, with the GPU Tracker off and on, as root.
 
     python benchmarks/docker_run.py                 200 rounds of three runs
     python benchmarks/docker_run.py --rounds 20
 
-Of each round one container is made by runc alone, one by the runtime without and one with the tracker, all with 8 GPUs
-of a simulated host. Docker is real, with sockets and data of its own. Medians of differences within a round count; the
-range in brackets has 95 of 100 medians of rounds that are drawn again.
+In each round, runc alone makes one container, and the runtime makes one without and one with the tracker. The latter
+have 8 GPUs of a simulated host. Docker is real, with its own sockets and data. Results are medians of the differences
+within a round. The range in brackets contains 95 of 100 medians of resampled rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALONE, OFF, ON = "alone", "off", "on"
 
 
 def main(words: list[str]) -> int:
-    """Print what both add to a run; 1 if the tracker adds more than a bare interpreter."""
+    """Print what both add to a run; return 1 if the tracker adds more than a bare interpreter."""
     rounds = int(words[words.index("--rounds") + 1]) if "--rounds" in words else 200
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         docker = _start_docker(Path(directory))
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 
 def _start_docker(directory: Path) -> Docker:
-    """Start an engine with runc, and amd-container-runtime for a host without and for one with the tracker."""
+    """Start an engine with runc, and with amd-container-runtime for a host without and one with the tracker."""
     program = install(directory) / "usr/bin/amd-container-runtime"
     runtimes = {ALONE: {"path": "runc"}}
     for name in (OFF, ON):
@@ -65,7 +65,7 @@ def _start_docker(directory: Path) -> Docker:
 
 
 def _run(docker: Docker, runtime: str) -> float:
-    """Return how many seconds a run of a container takes that ends at once."""
+    """Return the seconds of a `docker run` whose container ends at once."""
     words = ("run", "--rm", f"--runtime={runtime}", "--network=none", "--env=AMD_VISIBLE_DEVICES=all", IMAGE, "true")
     command = ["/usr/bin/env", "docker", "-H", f"unix://{docker.socket}", *words]
     return Program(command, {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"}).run()

@@ -1,9 +1,9 @@
-"""How a start, the tracker's status and a claim grow with the GPUs of a host and with the containers that use them.
+"""Measure how a start, the tracker's status and a claim slow down with the number of GPUs and of their containers.
 
     python benchmarks/growth.py                     the tables of docs/explanation/performance.md
     python benchmarks/growth.py --rounds 10
 
-Ratios are to a Python that does nothing. The containers of the second table share one GPU, and live.
+Ratios are relative to a Python that does nothing. The containers of the second table are alive and share one GPU.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Growth:
             yield f"| {count} | {' | '.join(cells)} |"
 
     def with_leases(self) -> Iterator[str]:
-        """Measure a host of four GPUs that ever more containers use."""
+        """Measure a host of four GPUs with a growing number of containers."""
         for count in LEASES:
             host = build_large_host(self.directory / f"leases-{count}", 4)
             Tracker(host).enable()
@@ -80,7 +80,7 @@ class Growth:
 
 
 def _write_leases(host: Host, count: int) -> None:
-    """Write leases of containers whose init is this very process."""
+    """Write leases of containers whose init is this process."""
     state = State(host)
     processes = Processes()
     gpu = locate_gpus(host)[0].key

@@ -1,8 +1,7 @@
 """Compare `amd-ctk image targets` with `tar -tf` of the same layer: `image_names.py [NAMES] [GIBIBYTES] [plain|gzip]`.
 
-The layer has that many names and a file of zeros of that size. Times are those of the processor, so that other work on
-the machine counts for little, and root has both programs run before everything else (`chrt -f 10`). The memory is the
-most that a program had.
+The layer has that many names, and a file of zeros of that size. Times are processor time, so other work on the machine
+hardly matters; as root, both programs run with real-time priority (`chrt -f 10`). Memory is a program's peak.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CHUNK = bytes(2**20)
 
 
 def main(words: list[str]) -> None:
-    """Make a layer, list it with both programs and print what that took."""
+    """Make a layer, list it with both programs, and print their times."""
     names, gibibytes, compression = (words + ["1000000", "20", "plain"][len(words) :])[:3]
     with TemporaryDirectory() as directory:
         layer = write_layout(Path(directory), int(names), int(gibibytes), compression)
@@ -75,7 +74,7 @@ def add_blob(blobs: Path, document: dict[str, object]) -> dict[str, object]:
 
 
 def measure(*words: str) -> tuple[float, int]:
-    """Return the processor seconds and the most memory (KiB) of a program and of those it starts."""
+    """Return the processor seconds and the peak memory (KiB) of a program and its children."""
     first = ("chrt", "-f", "10") if os.geteuid() == 0 else ()
     process = subprocess.Popen([*first, *words], stdout=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C.UTF-8"})
     _, status, usage = os.wait4(process.pid, 0)

@@ -1,7 +1,7 @@
 """Compare pulls through the image proxy with direct ones, as root: `image_pulls.py [PAIRS] [MEBIBYTES]`.
 
 The registry is docker-registry with a password and TLS; the image is one layer that does not compress. Each pair of
-pulls by Podman and by Docker is one of each kind, in turn either first. The memory is the most that the proxy had.
+pulls, by Podman and by Docker, has one of each kind in alternating order. Memory is the proxy's peak.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWERS = 30
 
 
 class DockerOnLoopback(Docker):
-    """A Docker that reaches the registry and the proxy of this machine."""
+    """A Docker that can reach the registry and the proxy on this machine."""
 
     under = ()
 
@@ -55,7 +55,7 @@ def main(words):
 
 
 def put_image(registry, file, mebibytes):
-    """Store app:image, and app:1, which is an index of it."""
+    """Store app:image, and app:1, which is an index with that image."""
     digest, size = write_layer(file, mebibytes)
     place = registry.request("POST", f"{registry.url}/v2/app/blobs/uploads/")["Location"]
     headers = {"Authorization": f"Basic {credentials()}", "Content-Type": "application/octet-stream"}
@@ -88,7 +88,7 @@ def write_layer(file, mebibytes):
 
 
 def measure_answers(registry, proxy):
-    """Print how long a manifest takes, and how long one that the proxy has to start for."""
+    """Print the additional time for a manifest, and the time if the proxy has to start first."""
     tagged, direct = f"http://{proxy.address}/v2/app/manifests/1", f"{registry.url}/v2/app/manifests/image"
     seconds_of(read, tagged)
     pairs = [(seconds_of(read, direct, registry.tls), seconds_of(read, tagged)) for _ in range(ANSWERS)]
@@ -132,7 +132,7 @@ def measure_docker(directory, names, pairs, running):
 
 
 def measure_pulls(engine, pull, remove, names, pairs):
-    """Print how long pulls through the proxy take, compared with direct ones."""
+    """Print the time of pulls through the proxy relative to direct ones."""
     ratios = []
     for number in range(pairs):
         seconds = {}

@@ -1,4 +1,4 @@
-"""Lay out below one directory what the deb packages install, as it is after their postinst."""
+"""Lay out the contents of the deb packages below one directory, as after their postinst."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packages import ASSEMBLE, HOOKS, LIBRARY  # noqa: E402 - the path had to be
 from stage import stage_packages  # noqa: E402
 from wheels import build_wheels  # noqa: E402
 
-# The distribution's own, of which a virtual environment's is a link.
+# The distribution's own python; that of a virtual environment is a link to it.
 PYTHON = Path("/usr/bin/python3").resolve()
 
 
@@ -29,17 +29,17 @@ def install(directory: Path) -> Path:
 
 
 def install_with_pip(directory: Path) -> Path:
-    """Build wheels and install them into a virtual environment as users do; return it."""
+    """Build wheels and install them into a virtual environment as users do; return the environment."""
     environment = directory / "pip"
     wheels = directory / "wheels"
-    # Of the interpreter that packages use, and with the pip of today: before 25.2 it wrote programs that import re.
+    # Uses the packages' interpreter, and a current pip: before 25.2 pip wrote programs that import re.
     subprocess.run([PYTHON, "-m", "venv", "--upgrade-deps", environment], check=True)
     subprocess.run([environment / "bin/pip", "install", "--quiet", *build_wheels(wheels, "wheel").values()], check=True)
     return environment
 
 
 def _move(root: Path) -> None:
-    """Let what has absolute paths inside find its library below `root`, and nothing of this system."""
+    """Make programs with absolute paths use the files below `root`, and none of this system."""
     for program in (ASSEMBLE, f"{HOOKS}/hook.py", f"{HOOKS}/release.sh"):
         text = (root / program).read_text(encoding="utf-8")
         for path in (f"/{LIBRARY}", "/usr/lib/tmpfiles.d", "/run/systemd"):

@@ -1,11 +1,11 @@
-"""Start containers back to back while engines are killed in between, and see that nothing grows, as root.
+"""Start containers back to back while engines are killed in between, and check that nothing grows, as root.
 
     nox -s load                      an hour
     nox -s load -- --minutes 10
 
-Most containers are made by runc alone behind the runtime; each is compared with a bare interpreter that ran right
-before it. Docker makes some of them. Of a simulated host with four GPUs, which the tracker watches, GPU 1 is exclusive.
-The table has the first sixth of the time beside the last one; docs/maintain/endurance.md has the last such table.
+The runtime with runc makes most containers; each is compared with a bare interpreter that ran right before it. Docker
+makes some of them. The simulated host has four GPUs and the tracker enabled; GPU 1 is exclusive. The table compares the
+first and the last sixth of the time; docs/maintain/endurance.md has the last such table.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker
 
 REQUESTS = ("0", "1", "0-3", "all", "2")
-# What else is done, and after how many containers.
+# Other actions, and the number of containers between them.
 EVERY = {"kill_a_start": 10, "run_in_docker": 25, "kill_docker": 100}
-# Of the time, at the beginning and at the end.
+# Share of the time to compare, at the beginning and at the end.
 WINDOW = 1 / 6
 
 
 class Start(NamedTuple):
-    """One start: when, how many bare interpreters long, and its peak memory in MiB with that of runc."""
+    """One start: its time, its length in bare interpreters, and its peak memory in MiB, including runc's."""
 
     minute: float
     ratio: float
@@ -49,7 +49,7 @@ class Start(NamedTuple):
 
 
 class Files(NamedTuple):
-    """What lies on the simulated host, and how large the logs are."""
+    """Number and size of the files on the simulated host, and the size of the logs."""
 
     count: int
     size: int
@@ -74,7 +74,7 @@ class Load:
         self.docker.import_image(pack(rootfs, directory / "rootfs.tar"))
 
     def start(self, number: int) -> tuple[float, float]:
-        """Create a container and remove it; return how many bare interpreters that took, and the peak memory."""
+        """Create a container and remove it; return its time in bare interpreters, and the peak memory."""
         bare = self.bare.run()
         begin = time.perf_counter()
         _, status, usage = os.wait4(self._create(number), 0)
@@ -85,7 +85,7 @@ class Load:
         return elapsed / bare, usage.ru_maxrss / 1024
 
     def kill_a_start(self, number: int, chance: random.Random) -> None:
-        """Kill the runtime in the middle of a start; what runc made of it is removed without the runtime."""
+        """Kill the runtime in the middle of a start, and remove runc's container without the runtime."""
         child = self._create(number, "killed")
         time.sleep(chance.uniform(0, 0.3))
         os.kill(child, 9)
@@ -95,7 +95,7 @@ class Load:
         )
 
     def run_in_docker(self, *_: object) -> None:
-        """Let Docker run a container that has the exclusive GPU."""
+        """Run a container with the exclusive GPU in Docker."""
         self.docker("run", "--rm", "--runtime=amd", "--network=none", "--env=AMD_VISIBLE_DEVICES=1", IMAGE, "true")
 
     def kill_docker(self, *_: object) -> None:
@@ -109,7 +109,7 @@ class Load:
         self.docker("rm", "--force", "holder")
 
     def files(self) -> Files:
-        """Count what lies on the host."""
+        """Count the files on the host."""
         paths = [path for path in Path(self.host.root).rglob("*") if path.is_file() and not path.is_symlink()]
         logs = [path for path in paths if "log" in path.parent.name]
         size = sum(path.stat().st_size for path in paths)
@@ -140,7 +140,7 @@ def _write_bundle(bundle: Path, rootfs: Path, request: str) -> Path:
 
 
 def main(words: list[str]) -> int:
-    """Print the table; 1 if a GPU is not free at the end."""
+    """Print the table; return 1 if a GPU is not free at the end."""
     minutes = float(words[words.index("--minutes") + 1]) if "--minutes" in words else 60
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory, tempfile.TemporaryDirectory() as on_disk:
         load = Load(Path(directory), Path(on_disk))

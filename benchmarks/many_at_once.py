@@ -12,7 +12,7 @@ from measure import QUIET, Program
 
 from amdgpu_discovery.host import Host
 
-# What nobody can do without: an interpreter, and a turn with the lock.
+# The minimum for a start: an interpreter that takes the lock once.
 TAKES_THE_LOCK = """
 import fcntl, posix, sys
 fcntl.flock(posix.open(sys.argv[1], posix.O_RDWR | posix.O_CREAT, 0o600), fcntl.LOCK_EX)
@@ -20,7 +20,7 @@ fcntl.flock(posix.open(sys.argv[1], posix.O_RDWR | posix.O_CREAT, 0o600), fcntl.
 
 
 class Throughput:
-    """Creates of containers, and what they are compared with."""
+    """Creates of containers, and the bare interpreters to compare with."""
 
     def __init__(self, creates: Sequence[Program], python: str, host: Host) -> None:
         self.creates = creates
@@ -29,12 +29,12 @@ class Throughput:
         self.bare = [Program(words, {"PATH": "/usr/bin:/bin"}) for _ in creates]
 
     def ratio(self, rounds: int) -> float:
-        """Return the median of how many containers start in the time in which one bare interpreter runs."""
+        """Return how many containers start in the time of one bare interpreter, as the median of rounds."""
         return statistics.median(together(self.bare) / together(self.creates) for _ in range(rounds))
 
 
 def together(programs: Sequence[Program]) -> float:
-    """Run programs at once; return how many seconds it takes until the last has ended. One that fails ends all."""
+    """Run programs at once; return the seconds until the last has ended. If one fails, the benchmark ends."""
     for program in programs:
         program.prepare()
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Time whole processes in pairs: a subject and, right before it, what it is compared with.
+"""Time whole processes in pairs: a subject and, right before it, a program to compare with.
 
 Absolute times are noise on a shared machine; the median of ratios within pairs is not.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Trace:
-    """How many system calls a run makes, how many compiled modules it opens, and the programs that it executes."""
+    """The system calls of a run, the compiled modules that it opens, and the programs that it executes."""
 
     calls: int
     modules: int
@@ -25,7 +25,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Program:
-    """A command line with its environment, and what has to be done before each run."""
+    """A command line with its environment, and preparations for each run."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
@@ -33,7 +33,7 @@ class Program:
     standard_input: str = os.devnull
 
     def run(self) -> float:
-        """Return how many seconds one run takes; a run that fails ends the benchmark."""
+        """Return the seconds of one run; a run that fails ends the benchmark."""
         self.prepare()
         actions = [(os.POSIX_SPAWN_OPEN, 0, self.standard_input, os.O_RDONLY, 0), *QUIET]
         begin = time.perf_counter()
@@ -47,7 +47,7 @@ class Program:
     def peak_memory(self) -> float:
         """Return the largest resident size of one run in MB.
 
-        A process inherits the peak of the one that started it, so a small one does that.
+        A process inherits the peak of its parent, so a small process starts it.
         """
         self.prepare()
         answer = subprocess.run(
@@ -60,7 +60,7 @@ class Program:
         return int(answer.stdout) / 1024
 
     def trace(self) -> Trace:
-        """Return what one run asks of the kernel."""
+        """Return the system calls of one run."""
         self.prepare()
         trace = subprocess.run(
             ["strace", "-f", "-qq", "-o", "/dev/stdout", *self.words],
@@ -84,7 +84,7 @@ QUIET = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_O
 
 @dataclass(frozen=True)
 class Comparison:
-    """Medians of paired runs: `milliseconds` of the subject, `over` the other's in milliseconds, and their `ratio`."""
+    """Medians of paired runs: `milliseconds` of the subject, `over` the other program in ms, and their `ratio`."""
 
     milliseconds: float
     over: float
@@ -92,7 +92,7 @@ class Comparison:
 
 
 def compare(subject: Program, other: Program, rounds: int) -> Comparison:
-    """Run both in turn; the first round, which fills caches, does not count."""
+    """Run both in turn. The first round fills caches and does not count."""
     pairs = [(other.run(), subject.run()) for _ in range(rounds + 1)][1:]
     return Comparison(
         milliseconds=statistics.median(mine for _, mine in pairs) * 1000,
@@ -102,7 +102,7 @@ def compare(subject: Program, other: Program, rounds: int) -> Comparison:
 
 
 def added(programs: Sequence[Program], others: Sequence[Program], unit: Program, rounds: int) -> tuple[float, float]:
-    """Run all in turn; return how much more time `programs` take together than `others`, in `unit`s and in ms."""
+    """Run all in turn; return the additional time of `programs` over `others`, in `unit`s and in ms."""
     pairs = []
     for _ in range(rounds + 1):
         one = unit.run()

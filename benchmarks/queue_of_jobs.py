@@ -1,10 +1,10 @@
-"""Run jobs of 1 to 3 seconds on 8 GPUs with `amd-ctk run --wait`: in which order, how long, how long GPUs are idle.
+"""Run jobs of 1 to 3 seconds on 8 GPUs with `amd-ctk run --wait`, and measure their order, makespan and idle GPUs.
 
 Example: sudo chrt -f 5 python benchmarks/queue_of_jobs.py 200
 
-Lengths come from a fixed seed. Jobs are started one after the other, each when the one before has its ticket, and all
-GPUs are taken until the last one waits. Printed are the makespan from then on, its relation to the least that the
-lengths allow, whether jobs got GPUs in the order of their tickets, and how long a GPU was idle between two jobs.
+Lengths come from a fixed seed. Each job starts when the previous one has its ticket, and all GPUs are reserved until
+the last job waits. The program then prints the makespan from that moment, its ratio to the least that the lengths
+allow, whether jobs got GPUs in the order of their tickets, and how long a GPU was idle between two jobs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.05
 
 
 class Watch(threading.Thread):
-    """Note when each job got which GPU."""
+    """Records when each job got which GPU."""
 
     def __init__(self, leases: Path) -> None:
         super().__init__(daemon=True)
@@ -37,13 +37,13 @@ class Watch(threading.Thread):
         self.got: dict[str, tuple[float, str]] = {}
 
     def run(self) -> None:
-        """Look again and again."""
+        """Poll the leases."""
         while True:
             self.look()
             time.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
-        """Note the leases that are new."""
+        """Record new leases."""
         for path in self.leases.glob("*.json"):
             if path.name not in self.got:
                 try:
@@ -54,7 +54,7 @@ class Watch(threading.Thread):
 
 
 def main(count: int) -> None:
-    """Run `count` jobs and print what became of them."""
+    """Run `count` jobs and print the figures."""
     lengths = [random.Random(SEED + number).uniform(1, 3) for number in range(count)]
     with tempfile.TemporaryDirectory() as made:
         host = build_host(Path(made, "host"), "mi210-8", with_links=False)

@@ -1,4 +1,4 @@
-"""Count which of our modules one container start enters, and how often it moves from one to another.
+"""Count the toolkit's modules that one container start enters, and how often it moves from one to another.
 
 Example: python benchmarks/start_modules.py          (8 GPUs; again with the GPU Tracker enabled)
 """
@@ -27,7 +27,7 @@ def run() -> None:
     with tempfile.TemporaryDirectory() as directory:
         host = build_host(f"{directory}/host", "mi300x-8")
         for title in ("tracker off", "tracker on"):
-            # The first start after a change of the policy looks at all GPUs again.
+            # The first start after a change of the policy compares all GPUs again.
             count(Path(directory), host.root)
             Tracker(host).release("c1")
             modules, moves = count(Path(directory), host.root)
@@ -55,10 +55,10 @@ def count(directory: Path, root: str) -> tuple[set[str], int]:
 
 
 def _report_start(directory: Path, writer: int) -> None:
-    """Write the module of each call of one start; never returns."""
+    """Write the module of each call of one start, and exit."""
     sys.argv = ["/usr/bin/amd-container-runtime", "create", "--bundle", str(directory), "c1"]
     with _watched() as entered:
-        # Instead of becoming runc.
+        # Replaces the execution of runc.
         import posix
 
         posix.execve = lambda *_: sys.exit(0)
@@ -74,7 +74,7 @@ def _watched() -> Iterator[list[str]]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         name = frame.f_globals.get("__name__", "")
-        # The body of a module that is being imported is no call.
+        # Importing a module runs its body, which is no call.
         if event == "call" and name.startswith(PACKAGES) and frame.f_code.co_name != "<module>":
             entered.append(name)
 

@@ -1,8 +1,8 @@
 """Compare a look at the usage of GPUs with a bare walk over the same descriptors: `usage.py [PROCESSES] [DESCRIPTORS]`.
 
-Makes as many processes with as many files open. The walk lists what each process of the machine has open and reads each
-link; the look does the same, reads KFD and the GPUs of a simulated host, and joins them with the tracker's leases. Both
-run in turn, and only ratios of neighbours are worth anything. Run it alone: `chrt -f 10 python benchmarks/usage.py`.
+This starts that many processes with that many open files. The walk lists the open files of each process and reads each
+link. The look also reads KFD and the GPUs of a simulated host, and joins them with the tracker's leases. Both run in
+turn, and only ratios of neighbours are meaningful. Run it alone: `chrt -f 10 python benchmarks/usage.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from amd_gpu_tracker.usage.looks import UsageLooks
 from amdgpu_discovery.simulate import build_host
 
 ROUNDS = 41
-# What a simulated host takes for a /proc of its own, so that all of it is read.
+# A simulated host takes this for its own /proc, so all of it is read.
 PROC = "/proc/"
 
 
 def main(words: list[str]) -> None:
-    """Make the processes and print what a look takes beside a walk."""
+    """Start the processes and print the time of a look relative to a walk."""
     processes, descriptors = map(int, words or ("1000", "20"))
     with TemporaryDirectory() as directory, running(processes, descriptors):
         host = build_host(f"{directory}/host", "mi210-8", with_links=False)
@@ -43,7 +43,7 @@ def main(words: list[str]) -> None:
 
 
 def walk() -> None:
-    """Read where each descriptor of each process leads."""
+    """Read the links of all descriptors of all processes."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
@@ -54,7 +54,7 @@ def walk() -> None:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the seconds that an action takes."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
@@ -62,7 +62,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 @contextmanager
 def running(processes: int, descriptors: int) -> Iterator[None]:
-    """Keep processes with so many open files."""
+    """Run processes with this many open files."""
     children = [start(descriptors) for _ in range(processes)]
     try:
         yield
@@ -74,7 +74,7 @@ def running(processes: int, descriptors: int) -> Iterator[None]:
 
 
 def start(descriptors: int) -> int:
-    """Start a process that has so many descriptors open, and waits."""
+    """Start a process that opens this many descriptors and waits."""
     child = os.fork()
     if child:
         return child

@@ -1,4 +1,4 @@
-"""What of a container's config.json decides about GPUs, in a form in which those of engines can be compared."""
+"""Extract from a container's config.json what decides about GPUs, in a form that is comparable between engines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 NAMES = ("AMD_", "HIP_", "ROCR_", "CUDA_", "DOCKER_RESOURCE_")
 DRM = 226
 ANY = (None, -1)
-# Engines draw the name of a volume that has none.
+# Engines give an unnamed volume a random name.
 DRAWN = re.compile("[0-9a-f]{64}")
 
 
 def about_gpus(spec: dict[str, Any], *, kfd: int) -> dict[str, Any]:
-    """Return environment, devices, rules, mounts of nodes, user and groups; what has no order is sorted."""
+    """Return environment, devices, rules, mounts of nodes, user and groups. Unordered parts are sorted."""
     process = spec.get("process") or {}
     linux = spec.get("linux") or {}
     user = process.get("user") or {}
@@ -29,11 +29,11 @@ def about_gpus(spec: dict[str, Any], *, kfd: int) -> dict[str, Any]:
 
 
 def differences(engines: dict[str, Any] | None, ours: dict[str, Any] | None, *, kfd: int) -> dict[str, Any]:
-    """Return by what an engine's container, in the form of `about_gpus`, differs from our spec; None does not start."""
+    """Return how an engine's container, from `about_gpus`, differs from our spec; None means that it does not start."""
     if engines is None or ours is None:
         return {} if engines is ours else {"starts": (engines is not None, ours is not None)}
     found = about_gpus(ours, kfd=kfd)
-    # Which group a user is in when none is named is in the image.
+    # The image decides about the group of a user if the spec names none.
     if "gid" not in ours["process"]["user"]:
         engines = {**engines, "user": [engines["user"][0], found["user"][1]]}
     return {key: (engines[key], found[key]) for key in engines if engines[key] != found[key]}
@@ -52,7 +52,7 @@ def _rule(rule: dict[str, Any]) -> str:
 
 
 def _may_be_gpu(rule: dict[str, Any], kfd: int) -> bool:
-    # Every engine lets containers make nodes of any number.
+    # Every engine lets containers make nodes with any numbers.
     return rule.get("major") in (*ANY, DRM, kfd) and rule.get("access") != "m"
 
 

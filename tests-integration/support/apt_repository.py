@@ -12,7 +12,7 @@ RELEASE = ("-o", "APT::FTPArchive::Release::Origin=test", "-o", "APT::FTPArchive
 
 
 class AptRepository:
-    """A flat repository. `source_line` is what a sources.list says about it where it is at `path`."""
+    """A flat repository. `source_line` is the line of a sources.list for it at `path`."""
 
     def __init__(self, directory: Path, keys: Path) -> None:
         self.directory = directory
@@ -23,7 +23,7 @@ class AptRepository:
         directory.mkdir(parents=True)
 
     def add(self, debs: list[Path]) -> None:
-        """Offer packages beside those that are offered."""
+        """Add packages to the repository."""
         for deb in debs:
             shutil.copy(deb, self.directory)
         self._write("Packages", self._run(["apt-ftparchive", "packages", "."]))
@@ -33,7 +33,7 @@ class AptRepository:
         self._run([*self._gpg, "--export", "--output", "key.gpg"])
 
     def source_line(self, path: str) -> str:
-        """Return the line of a sources.list for those who see the directory at `path`."""
+        """Return the line of a sources.list, if the directory is mounted at `path`."""
         return f"deb [signed-by={path}/key.gpg] file:{path} ./\n"
 
     def _write(self, name: str, content: bytes) -> None:
@@ -50,13 +50,13 @@ class AptRepository:
 
 
 def keep(_: Path) -> None:
-    """Leave the files of a package as they are."""
+    """Leave the files of a package unchanged."""
 
 
 def next_version(
     debs: list[Path], directory: Path, *, old: str, new: str, edit: Callable[[Path], None] = keep
 ) -> list[Path]:
-    """Return the same packages with another version, as another release of them; `edit` changes the files of each."""
+    """Return the same packages as another version; `edit` changes the files of each."""
     directory.mkdir()
     later = []
     for deb in debs:

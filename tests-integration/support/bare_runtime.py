@@ -1,4 +1,4 @@
-"""Containers made without any engine: amd-container-runtime in front of runc or crun, and a bundle."""
+"""Make containers without an engine, from a bundle, with amd-container-runtime in front of runc or crun."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-# crun refuses machines that mount both cgroup versions; a mount namespace of its own hides the second.
+# crun refuses machines that mount both cgroup versions. A separate mount namespace hides version 2.
 HIDE_UNIFIED = 'umount -l /sys/fs/cgroup/unified; exec "$@"'
 
 
 class BareRuntime:
-    """A low-level runtime behind amd-container-runtime; `run` makes a container from a bundle of its own and waits."""
+    """A low-level runtime behind amd-container-runtime; `run` makes a container from its own bundle and waits."""
 
     def __init__(self, program: Path, directory: Path, rootfs: Path, host_root: str, low_level: Path) -> None:
         self.directory = directory
@@ -25,9 +25,9 @@ class BareRuntime:
         self._low_level = low_level
 
     def __call__(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        """Call the runtime as an engine does, and return what it printed."""
+        """Call the runtime like an engine, and return its output."""
         command = [*map(str, self._words), "--log-format=json", *map(str, words)]
-        # Into files: the init of a created container holds its streams open, and a pipe would never end.
+        # Files instead of pipes: the init of a created container keeps its streams open, so a pipe would never end.
         with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
             ended = subprocess.run(
                 command,
@@ -43,7 +43,7 @@ class BareRuntime:
             return subprocess.CompletedProcess(command, ended.returncode, out.read(), err.read())
 
     def bundle(self, name: str, gpus: str, command: Sequence[str], *, user: int = 0, **linux: Any) -> Path:
-        """Write a bundle that asks for GPUs and runs a command; `linux` is added to that part of the spec."""
+        """Write a bundle that requests GPUs and runs a command; `linux` is added to that part of the spec."""
         bundle = self.directory / name
         bundle.mkdir()
         subprocess.run([self._low_level, "spec"], cwd=bundle, check=True)
@@ -60,14 +60,14 @@ class BareRuntime:
         return bundle
 
     def run(self, gpus: str, *command: str, name: str = "c1", **options: Any) -> str:
-        """Run a command in a container that asks for these GPUs; return what it printed."""
+        """Run a command in a container that requests these GPUs; return its output."""
         ended = self("run", "--bundle", self.bundle(name, gpus, command, **options), name)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
 
 def private_cgroups(low_level: Path) -> list[str]:
-    """Return the words in front of a runtime that hide what crun refuses."""
+    """Return the words in front of a runtime that hide cgroups from crun."""
     if low_level.name != "crun" or not Path("/sys/fs/cgroup/unified").is_mount():
         return []
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", HIDE_UNIFIED, "sh"]

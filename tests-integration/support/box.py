@@ -1,7 +1,7 @@
 """A box: a machine within this machine, for engines that must believe they see GPUs.
 
-It has namespaces and a root file system of its own (an overlay in memory over a directory), and in its /dev the nodes
-of a simulated host, made with mknod. What engines do in it reaches nothing outside, and all of it is gone with the box.
+It has its own namespaces and root file system (an overlay in memory over a directory). Its /dev has the nodes of a
+simulated host, made with mknod. Engines in it affect nothing outside, and everything disappears with the box.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ USER = "u1"
 RENDER_GID = 110
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# In seconds; long enough for a machine that does much else, and shorter than the time limit of a test.
+# In seconds; long enough for a busy machine, and shorter than the time limit of a test.
 PATIENCE = 300.0
 
-# What a machine's kernel has below /sys/fs/cgroup and in /dev, in the directory $root, which has a /sys already.
+# Sets up a kernel's files in /sys/fs/cgroup and /dev below $root, which already has a /sys.
 KERNEL = r"""
 mount -t tmpfs -o mode=755 cgroup "$root/sys/fs/cgroup"
 for hierarchy in /sys/fs/cgroup/*; do
@@ -50,8 +50,8 @@ for stream in stdin:0 stdout:1 stderr:2; do
 done
 """
 
-# $1: the directory that becomes the root, $2: an empty one, $3: nodes, a line each, $4: the directory that both sides
-# see as /box, $5: what is in /sys beside the kernel's own, "" for nothing; the rest: directories that both sides see
+# $1: the directory that becomes the root, $2: an empty one, $3: nodes, a line each, $4: the directory that is shared as
+# /box, $5: a directory for /sys in addition to the kernel's own, "" for none; the rest: directories that are shared
 # under their own names.
 INIT = (
     r"""
@@ -99,8 +99,8 @@ exec chroot . /bin/sh -c 'umount -l /old; : >/run/box-is-up; exec </dev/null >/d
 )
 
 
-# $1: a cgroup that becomes the root of the box's own hierarchy. It has no controller that needs one of version 2, and
-# the device filter, which needs none.
+# $1: a cgroup that becomes the root of the box's own hierarchy. It has no controllers of version 2, only the device
+# filter, which needs none.
 CGROUP2 = """
 set -e
 umount --recursive /sys/fs/cgroup
@@ -113,7 +113,7 @@ B = TypeVar("B", bound="Box")
 
 
 class Box:
-    """Use it as a context: `with Box("/", directory, spec) as box: box("ls", "/dev/dri")`."""
+    """Use it as a context manager: `with Box("/", directory, spec) as box: box("ls", "/dev/dri")`."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class Box:
         online: bool = False,
         cgroup2: bool = False,
     ) -> None:
-        """Prepare a box over `root` with device nodes of a CDI spec; directories in `shared` are seen in it too.
+        """Prepare a box over `root` with device nodes of a CDI spec, and with the directories in `shared`.
 
-        `hardware` is a simulated host: what its /sys has, that of the box has too, so that it is the box's own.
-        With `online` it has the network of this machine. With `cgroup2` it has cgroups of version 2 alone, as newer
-        systems; those of this machine may be of both versions.
+        `hardware` is a simulated host whose /sys overlays that of the box. With `online`, the box uses the network of
+        this machine. With `cgroup2`, it has only cgroups of version 2, like newer systems, even if this machine has
+        both versions.
         """
         self._namespaces = ["--mount", "--pid", "--uts", "--ipc", *([] if online else ["--net"])]
         self.share = directory / "share"
@@ -149,16 +149,16 @@ class Box:
                 self("sh", "-c", CGROUP2, "sh", self._cgroup)
             self.prepare()
         except BaseException:
-            # A test whose time is over, too.
+            # This includes a test that reached its time limit.
             self.__exit__()
             raise
         return self
 
     def prepare(self) -> None:
-        """Make of a box that is up what a kind of box is; one that fails here is taken down."""
+        """Set up a started box for a subclass. If this fails, the box is removed."""
 
     def _boot(self) -> None:
-        # There already where a box is the next boot of an earlier one.
+        # It exists if this box is the next boot of an earlier one.
         self.share.mkdir(parents=True, exist_ok=True)
         self._scratch.mkdir(exist_ok=True)
         self.share.chmod(0o755)
@@ -170,7 +170,7 @@ class Box:
         self._pid = self._wait_for_init()
 
     def __exit__(self, *_: object) -> None:
-        # The first process of a pid namespace takes all others with it.
+        # The end of the first process of a pid namespace kills all others in it.
         if self._process:
             self._process.kill()
             for process in (*self._started, self._process):
@@ -199,23 +199,23 @@ class Box:
 
     @property
     def pid(self) -> int:
-        """Return the process id of its init, as the machine sees it."""
+        """Return the process id of the box's init on the machine."""
         return self._pid
 
     def start(self, *words: str) -> None:
-        """Run a command in the background, for as long as the box lives; its output is in the share."""
+        """Run a command in the background until the box ends; its output is in the share."""
         with (self.share / f"{words[0]}.log").open("wb") as log:
             process = subprocess.Popen([*self._enter(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._started.append(process)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file of the box."""
+        """Write a file in the box."""
         subprocess.run(
             [*self._enter(), "sh", "-c", 'mkdir -p "${1%/*}" && cat >"$1"', "write", path], input=content, check=True
         )
 
     def wait_until(self, *words: str) -> None:
-        """Repeat a command until it succeeds; EngineError where it does not in `PATIENCE` seconds."""
+        """Repeat a command until it succeeds; EngineError if it does not within `PATIENCE` seconds."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             if self(*words, check=False).returncode == 0:
@@ -241,7 +241,7 @@ class Box:
 
 
 def add_user(box: Box) -> None:
-    """Make the user without privileges, with what rootless engines need."""
+    """Add the user without privileges, with everything that rootless engines need."""
     box("groupadd", "--non-unique", "--gid", f"{RENDER_GID}", "gpu-users")
     box("useradd", "--create-home", "--uid", "1100", "--groups", "gpu-users", USER)
     box("sh", "-c", f"for f in /etc/subuid /etc/subgid; do grep -q ^{USER}: $f || echo {USER}:200000:65536 >>$f; done")
@@ -249,7 +249,7 @@ def add_user(box: Box) -> None:
 
 
 def remove_cgroups(name: str) -> None:
-    """Remove a tree of cgroups that were made in a box: they are the machine's, and busy until all processes ended."""
+    """Remove cgroups made in a box. They belong to the machine, and are busy until all processes have ended."""
     root = Path("/sys/fs/cgroup")
     found = [path for pattern in (f"{name}/**/", f"*/{name}/**/") for path in root.glob(pattern)]
     for path in sorted(found, reverse=True):
@@ -271,12 +271,12 @@ def _as_user(user: str) -> list[str]:
 
 
 def _node_lines(nodes: list[dict[str, int | str]]) -> str:
-    # 0660 is what udev's own rules give them.
+    # udev's own rules set mode 0660.
     return "\n".join(f"{node['path']} {node['major']} {node['minor']} 660 {node['gid']}" for node in nodes)
 
 
 def nodes_of(spec: bytes) -> list[dict[str, int | str]]:
-    """Return the device nodes behind `all` of a CDI spec in JSON."""
+    """Return the device nodes of `all` in a CDI spec in JSON."""
     devices = {device["name"]: device for device in json.loads(spec)["devices"]}
     nodes: list[dict[str, int | str]] = devices["all"]["containerEdits"]["deviceNodes"]
     return nodes

@@ -1,4 +1,4 @@
-"""A root file system and an image without any registry: the machine's busybox and two scripts that look around."""
+"""Make a root file system and an image without a registry, from the machine's busybox and scripts that test nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 PASSWD = "root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000:user:/:/bin/sh\n"
 
-# A node without a driver answers ENXIO when it may be opened, EPERM is the cgroup's no and EACCES the mode's no.
+# Opening a node without a driver fails with ENXIO if allowed. EPERM is from the cgroup, EACCES from the mode.
 TRY_NODES = """#!/bin/sh
 # Print for each node: path, device numbers, mode, owner and whether this process may open it for reading and writing.
 for node; do
@@ -62,14 +62,14 @@ def build_rootfs(directory: Path) -> Path:
 
 
 def pack(rootfs: Path, archive: Path) -> Path:
-    """Write a root file system as a tar archive, the way `docker import` reads it, and return the archive."""
+    """Write a root file system as a tar archive for `docker import`, and return the archive."""
     with tarfile.open(archive, "w") as file:
         file.add(rootfs, arcname=".")
     return archive
 
 
 def _copy_with_libraries(program: Path, directory: Path) -> None:
-    """Copy busybox; most are static, and one that is not brings the libraries that ldd names."""
+    """Copy busybox. It is usually static; if not, copy the libraries that ldd lists."""
     shutil.copy2(program, directory / "bin/busybox")
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout.split()
     for library in (word for word in listed if word.startswith("/")):
@@ -78,7 +78,7 @@ def _copy_with_libraries(program: Path, directory: Path) -> None:
 
 
 def pack_rocm(rootfs: Path, directory: Path, programs: Mapping[str, str]) -> Path:
-    """Return an archive that stands in for AMD's images: `rocm-smi` lists GPU nodes, `programs` are scripts by name."""
+    """Return an archive that imitates AMD's images: `rocm-smi` lists GPU nodes, `programs` are scripts by name."""
     shutil.copytree(rootfs, directory / "rootfs", symlinks=True)
     shutil.copy(rootfs / "bin/list-gpus", directory / "rootfs/bin/rocm-smi")
     for name, script in programs.items():

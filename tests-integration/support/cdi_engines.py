@@ -1,4 +1,4 @@
-"""Container engines in a box, each with the few commands that handing out CDI devices is tried with."""
+"""Container engines in a box, each with the few commands that test CDI devices."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class DockerInBox:
         return self.box("docker", "version", "--format={{.Server.Version}}").stdout.partition("+")[0].strip()
 
     def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Run a command in a container that is given a device, to its end."""
+        """Run a command in a container with a device, to its end."""
         words = ("docker", "run", "--rm", "--network=none", *options, f"--device={device}", SEEN_OUTPUT, IMAGE)
         return self._with_output(*words, command=command)
 
     def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Start a container that is given a device, and run a command in it with exec."""
+        """Start a container with a device, and run a command in it with exec."""
         container = self.start(device, options=(*options, SEEN_OUTPUT))
         try:
             return self._with_output("docker", "exec", container, command=command)
@@ -52,46 +52,46 @@ class DockerInBox:
             self.remove(container)
 
     def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
-        """Start a container that is given a device and stays; return its id."""
+        """Start a container with a device that stays; return its id."""
         words = ("run", "--detach", "--network=none", *options, f"--device={device}", IMAGE, "sleep", "600")
         return self.box("docker", *words).stdout.strip()
 
     def stop(self, container: str) -> None:
-        """End a container that may be started again."""
+        """Stop a container, which may be started again."""
         self.box("docker", "stop", "--time=0", container)
 
     def start_again(self, container: str) -> CompletedProcess[str]:
-        """Start a container that was stopped."""
+        """Start a stopped container."""
         return self.box("docker", "start", container, check=False)
 
     def remove(self, container: str) -> None:
-        """End and remove a container."""
+        """Stop and remove a container."""
         self.box("docker", "rm", "--force", container)
 
     def run_asking(self, gpus: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Run a command in a container that asks by environment, to its end."""
+        """Run a command in a container that requests GPUs by environment, to its end."""
         words = ("docker", "run", "--rm", "--network=none", *options, _asking(gpus), SEEN_OUTPUT, IMAGE)
         return self._with_output(*words, command=command)
 
     def start_asking(self, gpus: str, *, options: tuple[str, ...] = ()) -> str:
-        """Start a container that asks by environment and stays; return its id."""
+        """Start a container that requests GPUs by environment and stays; return its id."""
         words = ("run", "--detach", "--network=none", *options, _asking(gpus), SEEN_OUTPUT, IMAGE, "sleep", "600")
         return self.box("docker", *words).stdout.strip()
 
     def exec(self, container: str, *command: str) -> CompletedProcess[str]:
-        """Run a command in a container that was started with `start_asking`."""
+        """Run a command in a container of `start_asking`."""
         return self._with_output("docker", "exec", container, command=command)
 
     def run_with_gpus(self, gpus: str, *command: str) -> CompletedProcess[str]:
-        """Run a command in a container that is given GPUs by `--gpus`, to its end."""
+        """Run a command in a container with GPUs from `--gpus`, to its end."""
         words = ("docker", "run", "--rm", "--network=none", "--gpus", gpus, SEEN_OUTPUT, IMAGE)
         return self._with_output(*words, command=command)
 
     def _with_output(self, *words: str, command: tuple[str, ...]) -> CompletedProcess[str]:
-        """Run a command in a container, and take its output from a file.
+        """Run a command in a container, and read its output from a file.
 
-        On a machine that is very busy dockerd gives up on a container's output two seconds after its end, and the
-        client ends well with a part of it, or with none.
+        On a very busy machine, dockerd drops a container's output two seconds after its end. The client then succeeds
+        with only part of the output, or none.
         """
         self._output.write_bytes(b"")
         ended = self.box(*words, "sh", "-c", 'exec "$@" >/output', "sh", *command, check=False)
@@ -100,7 +100,7 @@ class DockerInBox:
 
 
 class DockerWithRunc(DockerInBox):
-    """Docker, where the version of its runc is of interest too."""
+    """Docker, in tests that also depend on the version of runc."""
 
     def version(self) -> str:
         """Return the versions of the daemon and of runc."""
@@ -117,7 +117,7 @@ class PodmanInBox:
         settings = ("--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs")
         self.words = ["podman", *settings, f"--runtime={runtime}"]
         box.write("/etc/containers/policy.json", json.dumps({"default": [{"type": "insecureAcceptAnything"}]}).encode())
-        # The cgroups of version 2 that a box has lack the controller.
+        # The version 2 cgroups of a box lack this controller.
         box.write("/etc/containers/containers.conf", b"[containers]\npids_limit = 0\n")
         self._podman("import", "--quiet", "--change", 'CMD ["sh"]', IMAGE_ARCHIVE, IMAGE, check=True)
 
@@ -126,11 +126,11 @@ class PodmanInBox:
         return self._podman("--version").stdout.split()[-1]
 
     def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Run a command in a container that is given a device, to its end."""
+        """Run a command in a container with a device, to its end."""
         return self._podman("run", "--rm", "--network=none", *options, f"--device={device}", IMAGE, *command)
 
     def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Start a container that is given a device, and run a command in it with exec."""
+        """Start a container with a device, and run a command in it with exec."""
         container = self.start(device, options=options)
         try:
             return self._podman("exec", container, *command)
@@ -138,7 +138,7 @@ class PodmanInBox:
             self.remove(container)
 
     def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
-        """Start a container that is given a device and stays; return its id."""
+        """Start a container with a device that stays; return its id."""
         return self.start_plain(f"--device={device}", *options).stdout.strip()
 
     def start_plain(self, *options: str, check: bool = True) -> CompletedProcess[str]:
@@ -146,11 +146,11 @@ class PodmanInBox:
         return self._podman("run", "--detach", "--network=none", *options, IMAGE, "sleep", "600", check=check)
 
     def run_asking(self, gpus: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Run a command in a container that asks by environment, to its end."""
+        """Run a command in a container that requests GPUs by environment, to its end."""
         return self._podman("run", "--rm", "--network=none", *options, _asking(gpus), IMAGE, *command)
 
     def start_asking(self, gpus: str, *, options: tuple[str, ...] = ()) -> str:
-        """Start a container that asks by environment and stays; return its id."""
+        """Start a container that requests GPUs by environment and stays; return its id."""
         return self.start_plain(_asking(gpus), *options).stdout.strip()
 
     def exec(self, container: str, *command: str) -> CompletedProcess[str]:
@@ -158,23 +158,23 @@ class PodmanInBox:
         return self._podman("exec", container, *command)
 
     def init_of(self, container: str) -> int:
-        """Return the process id of a container's init, as the box sees it."""
+        """Return the process id of a container's init in the box."""
         return int(self._podman("inspect", "--format={{.State.Pid}}", container, check=True).stdout)
 
     def stop(self, container: str) -> None:
-        """End a container that may be started again."""
+        """Stop a container, which may be started again."""
         self._podman("stop", "--time=0", container, check=True)
 
     def start_again(self, container: str) -> CompletedProcess[str]:
-        """Start a container that was stopped."""
+        """Start a stopped container."""
         return self._podman("start", container)
 
     def remove(self, container: str) -> None:
-        """End and remove a container."""
+        """Stop and remove a container."""
         self._podman("rm", "--force", "--time=0", container)
 
     def call(self, *words: str) -> CompletedProcess[str]:
-        """Run any command of Podman, which has to succeed."""
+        """Run a command of Podman, which must succeed."""
         return self._podman(*words, check=True)
 
     def _podman(self, *words: str, check: bool = False) -> CompletedProcess[str]:
@@ -204,12 +204,12 @@ class ContainerdInBox:
         return self.box("containerd", "--version").stdout.split()[2].partition("~")[0].partition("+")[0]
 
     def run(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Run a command in a container that is given a device, to its end."""
+        """Run a command in a container with a device, to its end."""
         words = ("run", "--rm", "--snapshotter=native", *options, f"--device={device}")
         return self.box("ctr", *words, IMAGE, f"box{next(self._names)}", *command, check=False)
 
     def run_and_exec(self, device: str, *command: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
-        """Start a container that is given a device, and run a command in it with exec."""
+        """Start a container with a device, and run a command in it with exec."""
         name = self.start(device, options=options)
         user = [word for word in options if word.startswith("--user")]
         try:
@@ -218,29 +218,29 @@ class ContainerdInBox:
             self.remove(name)
 
     def start(self, device: str, *, options: tuple[str, ...] = ()) -> str:
-        """Start a container that is given a device and stays; return its id."""
+        """Start a container with a device that stays; return its id."""
         name = f"box{next(self._names)}"
         words = ("run", "--detach", "--snapshotter=native", *options, f"--device={device}")
         self.box("ctr", *words, IMAGE, name, "sleep", "600")
         return name
 
     def stop(self, container: str) -> None:
-        """End a container that may be started again."""
+        """Stop a container, which may be started again."""
         self.box("ctr", "task", "kill", "--signal=9", container)
         self.box.wait_until("ctr", "task", "delete", container)
 
     def start_again(self, container: str) -> CompletedProcess[str]:
-        """Start a container that was stopped."""
+        """Start a stopped container."""
         return self.box("ctr", "task", "start", "--detach", container, check=False)
 
     def remove(self, container: str) -> None:
-        """End and remove a container."""
+        """Stop and remove a container."""
         if container in self.box("ctr", "task", "ls", "--quiet").stdout.split():
             self.stop(container)
         self.box("ctr", "container", "delete", container)
 
     def start_asking(self, gpus: str) -> CompletedProcess[str]:
-        """Start a container under the AMD Container Runtime that asks by environment and stays; print its id."""
+        """Start a container that requests GPUs from the AMD Container Runtime and stays; print its id."""
         name = f"box{next(self._names)}"
         script = 'ctr run --detach --snapshotter=native "$@" >&2 && echo "$0"'
         words = (f"--runc-binary={RUNTIME}", _asking(gpus), IMAGE, name, "sleep", "600")
@@ -251,7 +251,7 @@ class ContainerdInBox:
         return self.box("ctr", "task", "exec", "--exec-id=one", container, *command)
 
     def _import(self) -> None:
-        """Import the image, which ctr takes only in the form that engines exchange."""
+        """Import the image. ctr reads only OCI archives."""
         self.box("ctr", "image", "import", "--snapshotter=native", "--no-unpack", "/box/oci.tar")
 
 
@@ -260,6 +260,6 @@ def _asking(gpus: str) -> str:
 
 
 def put_image(box: Box, archive: Path, oci_archive: Path) -> None:
-    """Put the image where engines of a box find it."""
+    """Put the image where engines in a box find it."""
     (box.share / "image.tar").write_bytes(archive.read_bytes())
     (box.share / "oci.tar").write_bytes(oci_archive.read_bytes())

@@ -1,4 +1,4 @@
-"""What engines are asked about CDI: functions from an engine to an answer, which is "yes" where all is well."""
+"""Tests of CDI in engines: functions from an engine to an answer, which is "yes" if everything works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Engine = DockerInBox | PodmanInBox | ContainerdInBox
     Question = Callable[[Engine], str]
 
-# The options of `amd-ctk cdi generate` behind each spec, so that an engine that refuses one still reads the others.
+# Options of `amd-ctk cdi generate` for each spec. An engine that refuses one spec still reads the others.
 OPTIONS_BY_VENDOR = {
     "amd.com": (),
     "annotations.example": ("--annotations",),
@@ -41,7 +41,7 @@ GPU_0_NODES = ("/dev/kfd", "/dev/dri/card3", "/dev/dri/renderD130")
 
 
 def put_specs(box: Box, generate: Callable[..., bytes]) -> None:
-    """Put the specs of all questions, and the hook that one of them names, where engines of a box find them."""
+    """Put the specs of all tests, and the hook that one of them names, where engines in a box find them."""
     specs = {vendor: generate(f"--vendor={vendor}", *options) for vendor, options in OPTIONS_BY_VENDOR.items()}
     specs["hooks.example"] = _add_hooks(json.loads(specs["hooks.example"]))
     for vendor, text in specs.items():
@@ -76,7 +76,7 @@ def an_unknown_gpu_is_refused(engine: Engine) -> str:
 
 
 def other_gpus_are_refused(engine: Engine) -> str:
-    """Ask whether a root of the container can make itself the node of a GPU that it was not given."""
+    """Test whether root in the container can make and open the node of a GPU that it was not given."""
     mknod = "--cap-add=CAP_MKNOD"
     seen = parse_seen(engine.run("amd.com/gpu=0", "try-numbers", "226:130", "226:128", options=(mknod,)).stdout)
     return "yes" if [node.access for node in seen] == ["opens", "refused-by-cgroup"] else "no"
@@ -95,7 +95,7 @@ def root_opens_them(engine: Engine) -> str:
 
 
 def open_nodes_are_opened(engine: Engine) -> str:
-    """Ask what a host whose nodes are 0666, as some distributions have them, makes of it."""
+    """Test a host whose nodes have mode 0666, as in some distributions."""
     nodes = [path for path, _ in ALL_GPUS]
     engine.box("chmod", "666", *nodes)
     try:
@@ -171,13 +171,13 @@ def _gives(ended: CompletedProcess[str], nodes: list[tuple[str, str]]) -> str:
         return _refused(ended)
     if [(node.path, node.numbers) for node in parse_seen(ended.stdout)] == nodes:
         return "yes"
-    # Shown where the answer was not expected.
+    # pytest shows this for an unexpected answer.
     print(ended.stdout, ended.stderr)
     return "other nodes"
 
 
 def _refused(ended: CompletedProcess[str]) -> str:
-    # Shown where the answer was not expected.
+    # pytest shows this for an unexpected answer.
     print(ended.stderr)
     return "no"
 

@@ -1,4 +1,4 @@
-"""Versions of our debs and rpms in which every program and module checks that what it uses is of its own version."""
+"""Make versions of our debs and rpms in which all programs and modules check that their versions are equal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 LIBRARY = "usr/lib/amd-container-toolkit"
-# Behind everything else in a module: imports from __future__ have to be first.
+# Appended to a module, because imports from __future__ must come first.
 CHECK = """
 if __import__("sys").__dict__.setdefault("toolkit_build", "{build}") != "{build}":
     __import__("posix").write(2, b"MIXED: a module of {build}: " + __name__.encode() + b"\\n")
     __import__("posix")._exit(97)
 """
-# dpkg runs it in place of the assembler where a version is laid out as before.
+# dpkg runs this in place of the assembler for a version in the old layout.
 COMPILE = f"/{LIBRARY}/python3 -ISBm compileall -q /{LIBRARY}/python >/dev/null 2>&1 || true"
 CLEAN = f"find /{LIBRARY}/python -name __pycache__ -prune -exec rm -rf {{}} + 2>/dev/null || true"
 
@@ -24,15 +24,15 @@ CLEAN = f"find /{LIBRARY}/python -name __pycache__ -prune -exec rm -rf {{}} + 2>
 def checked_debs(debs: Iterable[Path], directory: Path, *, version: str, as_before: bool = False) -> list[Path]:
     """Return these packages as another version whose parts check each other.
 
-    With `as_before` their modules are in one directory from which programs import, as they were in packages that were
-    put together by dpkg alone.
+    With `as_before`, their modules are in one directory from which programs import, like in packages that dpkg alone
+    unpacked.
     """
     directory.mkdir(parents=True)
     return [_checked_deb(deb, directory, version, _lay_out_as_before if as_before else _count) for deb in debs]
 
 
 def let_check(modules: Iterable[Path], build: str) -> None:
-    """Let each of these modules check that the program is of this build, or make it so."""
+    """Make each of these modules check that the program has this build, or set the build if it has none."""
     for module in modules:
         with module.open("a", encoding="utf-8") as file:
             file.write(CHECK.format(build=build))
@@ -63,7 +63,7 @@ def _checked_deb(deb: Path, directory: Path, version: str, lay_out: Callable[[Pa
 
 
 def _count(tree: Path, build: str) -> None:
-    """Write what the assembler reads about a part."""
+    """Update the file about a part that the assembler reads."""
     for listed in tree.glob(f"{LIBRARY}/parts/*/BUILD"):
         part = listed.parent
         names = [line.partition("  ")[2] for line in listed.read_text(encoding="utf-8").splitlines()[1:]]
@@ -72,7 +72,7 @@ def _count(tree: Path, build: str) -> None:
 
 
 def _lay_out_as_before(tree: Path, build: str) -> None:
-    """Move modules and programs to where programs are found, and let scripts compile the modules in their place."""
+    """Move modules and programs to their old places, and make the scripts compile the modules there."""
     shutil.rmtree(tree / LIBRARY / "python", ignore_errors=True)
     for part in tree.glob(f"{LIBRARY}/parts/*"):
         shutil.copytree(part / "python", tree / LIBRARY / "python", dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""A stand on which Ray, JupyterHub and HTCondor are installed, and who has which GPUs there."""
+"""A stand with Ray, JupyterHub and HTCondor, and who has which of its GPUs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 
 from support.stand import Stand, wait_until
 
-# The last one is an account of programs.
+# The last one is an account for programs.
 PEOPLE = ("alice", "bob", "carol", "worker")
 FIRST_UID = 1000
-# GPUs 0 to 3, as ROCR_VISIBLE_DEVICES names them.
+# GPUs 0 to 3, as in ROCR_VISIBLE_DEVICES.
 IDS = ("GPU-ea35f57cc80deb35", "GPU-89caa15875ff5a43", "GPU-6e32f10efc982b4c", "GPU-012fe4f7fdaf06b9")
-# AMD's own module needs a driver behind the nodes. It counts the machine's GPUs, whatever variables say.
+# AMD's own module needs a driver behind the nodes. Like it, this counts the machine's GPUs and ignores variables.
 AMDSMI = """\
 import glob
 
@@ -64,7 +64,7 @@ class ClusterStand(Stand):
     """Prepare it once, and end everything after each test."""
 
     def prepare(self) -> None:
-        """Let everybody have exclusive GPUs, as the page says."""
+        """Let all users have exclusive GPUs, as on the page."""
         for person in ("carol", "worker"):
             self.run(f"useradd --create-home --groups render --shell /bin/sh {person}")
         self.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk users allow everyone")
@@ -73,7 +73,7 @@ class ClusterStand(Stand):
         self.run("chmod 755 /usr/local/bin/read-ids; amd-ctk runtime configure --restart")
 
     def start(self, user: str, command: str, log: str) -> None:
-        """Run a command of a user in the background; its output is in a log at the user's home."""
+        """Run a user's command in the background, with its output in a log in the user's home."""
         self.as_user(user, f"setsid sh -c '{command}' >/home/{user}/{log} 2>&1 </dev/null &")
 
     def read(self, path: str) -> str:
@@ -81,7 +81,7 @@ class ClusterStand(Stand):
         return self.run(f"cat {path}", check=False)
 
     def gpus_by_person(self) -> dict[str, list[int]]:
-        """Return who has which GPUs by the tracker's leases."""
+        """Return the GPUs of each person in the tracker's leases."""
         jobs = json.loads(self.run("amd-ctk queue list --json"))["running"]
         found: dict[str, list[int]] = {}
         for job in jobs:
@@ -89,12 +89,12 @@ class ClusterStand(Stand):
         return {person: sorted(gpus) for person, gpus in found.items()}
 
     def ids_in_processes(self) -> dict[str, str]:
-        """Return the ROCR_VISIBLE_DEVICES of every process that has a reservation, by process id."""
+        """Return the ROCR_VISIBLE_DEVICES of every process with a reservation, by process id."""
         found: dict[str, str] = json.loads(self.run("read-ids"))
         return found
 
     def end_everything(self) -> None:
-        """End what people and programs run, and wait until no GPU is reserved."""
+        """End the jobs of people and programs, and wait until no GPU is reserved."""
         self.run(
             "systemctl stop hub condor 'ray-worker@*' 2>/dev/null; docker ps -aq | xargs -r docker rm -f", check=False
         )

@@ -1,4 +1,4 @@
-"""The pages about Ray, JupyterHub and HTCondor, as far as tests type them."""
+"""Read the pages about Ray, JupyterHub and HTCondor whose commands tests run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ IDLE_PAGE = "docs/how-to/idle-gpus.md"
 
 
 def blocks_of(heading: str, page: str = PAGE) -> list[str]:
-    """Return what the fences of a section hold, in their order."""
+    """Return the contents of a section's code blocks, in order."""
     section = read_page(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     return re.findall(r"^```\w+\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
 def commands_in(block: str) -> list[str]:
-    """Return the commands that a block shows."""
+    """Return the commands in a block."""
     return [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]

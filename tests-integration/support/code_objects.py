@@ -1,4 +1,4 @@
-"""The targets of code in a file, read from the headers of its code objects rather than from any name."""
+"""Find the targets of code in files from the headers of the code objects, independent of any name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from struct import unpack_from
 BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 ELF = b"\x7fELF"
 EM_AMDGPU = 224
-# EF_AMDGPU_MACH of LLVM's ELF.h, as far as Debian's packages have code for them.
+# EF_AMDGPU_MACH of LLVM's ELF.h, for the targets in Debian's packages.
 MACHINES = {
     0x2A: "gfx803", 0x2C: "gfx900", 0x2F: "gfx906", 0x30: "gfx908", 0x3F: "gfx90a", 0x40: "gfx940", 0x4B: "gfx941",
     0x4C: "gfx942", 0x33: "gfx1010", 0x34: "gfx1011", 0x35: "gfx1012", 0x36: "gfx1030", 0x37: "gfx1031",

@@ -1,4 +1,4 @@
-"""Services of Compose files that decide about GPUs, made up from a seed."""
+"""Random services in Compose files with settings that decide about GPUs, from a seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from support.run_lines import IMAGE, PLAIN_IMAGE
 
-# Beside the Compose file.
+# In the directory of the Compose file.
 ENV_FILE = "variables.env"
 DEFAULTS = "GPUS=3\n"
 
@@ -45,7 +45,7 @@ PRIVILEGES = ("privileged: true", "privileged: 'true'", "cap_add: [SYS_ADMIN]", 
 
 
 class Service(NamedTuple):
-    """The text of a Compose file whose service is `main`, and whether variables of the caller are set."""
+    """The text of a Compose file whose service is `main`, and whether the caller has variables set."""
 
     text: str
     with_caller: bool
@@ -58,7 +58,7 @@ def make_services(seed: int, count: int) -> list[Service]:
 
 
 def make_doubly_asking() -> list[Service]:
-    """Return services that ask by `gpus:` and in `deploy:` at once, in every pair."""
+    """Return services with both `gpus:` and `deploy:`, in every pair."""
     pairs = [(first, second) for first in OF_THE_SERVICE for second in IN_DEPLOY]
     return [_write_service([f"image: {PLAIN_IMAGE}", "network_mode: none", *pair], with_caller=False) for pair in pairs]
 

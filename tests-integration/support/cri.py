@@ -1,6 +1,6 @@
-"""containerd in a box, asked over gRPC for pods and containers as a kubelet asks.
+"""containerd in a box, which makes pods and containers for gRPC requests like those of a kubelet.
 
-That is the Container Runtime Interface of Kubernetes (CRI). Numbers of fields are those of its `api.proto`, version v1.
+This is the Container Runtime Interface of Kubernetes (CRI). Field numbers are those of its `api.proto`, version v1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from support.protobuf import Message
 
 HANDLER = "amd"
-# Kubernetes takes a name without a host for one of a registry.
+# Kubernetes treats a name without a host as one in a registry.
 CONTAINER_IMAGE = f"localhost/{IMAGE}"
-# It holds the namespaces of a pod.
+# Its container holds the namespaces of a pod.
 PAUSE_IMAGE = "localhost/pause:local"
 SOCKET = "/run/containerd/containerd.sock"
 CONFIGURATION = f"""\
@@ -36,7 +36,7 @@ restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/opt/cni/bin"
 """
-# A pod with a user namespace needs a network of its own. Nothing is connected to this one.
+# A pod with a user namespace needs its own network. This one has no connection.
 NETWORK = '{"cniVersion": "0.3.1", "name": "none", "plugins": [{"type": "no-network"}]}'
 NETWORK_PROGRAM = b"""#!/bin/sh
 cat >/dev/null
@@ -49,14 +49,14 @@ esac
 NETWORK_PROGRAMS = ("no-network", "loopback")
 # Modes of namespaces.
 OF_THE_POD, OF_THE_NODE = 0, 2
-# Of a user namespace: container ids from 0 on are ids of the host from here on.
+# Maps container ids from 0 on to host ids from here on.
 FIRST_ID, IDS = 300000, 65536
-# In seconds, on a machine that does much else.
+# In seconds, for a busy machine.
 PATIENCE = 180
 
 
 class Kubernetes:
-    """A node of Kubernetes as far as containers go; `amd-ctk` has configured its containerd."""
+    """A node of Kubernetes, as far as containers matter. `amd-ctk` has configured its containerd."""
 
     def __init__(self, box: Box) -> None:
         self.box = box
@@ -76,11 +76,11 @@ class Kubernetes:
         self.version = self._wait_for_version()
 
     def close(self) -> None:
-        """End the connection; the engine ends with its box."""
+        """Close the connection; the engine ends with its box."""
         self._channel.close()
 
     def start_pod(self, *, handler: str = HANDLER, user_namespace: bool = False) -> Pod:
-        """Start a pod; `user_namespace` is what a manifest's `hostUsers: false` asks for."""
+        """Start a pod; `user_namespace` means `hostUsers: false` in a manifest."""
         name = f"pod{next(self._names)}"
         network = OF_THE_POD if user_namespace else OF_THE_NODE
         namespaces: Message = {1: network, 5: [_user_namespace()] if user_namespace else []}
@@ -89,7 +89,7 @@ class Kubernetes:
         return Pod(self, _text(made, 1), config, namespaces)
 
     def call(self, method: str, message: Message) -> dict[int, list[int | bytes]]:
-        """Send a message and return the fields of the answer; EngineError with the words of the engine."""
+        """Send a message and return the fields of the answer; EngineError with the engine's message."""
         send = self._channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
         try:
             return decode(send(encode(message), timeout=PATIENCE))
@@ -98,7 +98,7 @@ class Kubernetes:
 
     def _wait_for_version(self) -> str:
         for _ in range(PATIENCE):
-            # It answers a client before it serves pods.
+            # containerd accepts connections before it serves pods.
             with suppress(EngineError):
                 return _text(self.call("Version", {}), 3)
             time.sleep(1)
@@ -106,7 +106,7 @@ class Kubernetes:
 
 
 class Pod:
-    """A pod, whose containers have its namespaces; use it as a context."""
+    """A context manager for a pod, whose containers share its namespaces."""
 
     def __init__(self, node: Kubernetes, pod_id: str, config: Message, namespaces: Message) -> None:
         self._node = node
@@ -119,7 +119,7 @@ class Pod:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It takes its containers with it.
+        # Removing a pod removes its containers.
         self._node.call("StopPodSandbox", {1: self._id})
         self._node.call("RemovePodSandbox", {1: self._id})
 
@@ -146,13 +146,13 @@ class Pod:
         return container
 
     def see(self, container: str, *command: str) -> list[SeenNode]:
-        """Return what a command, by default `list-gpus`, prints of nodes in a container."""
+        """Return the nodes that a command, by default `list-gpus`, prints in a container."""
         ended = self._node.call("ExecSync", {1: container, 2: command or ("list-gpus",), 3: PATIENCE})
         assert ended.get(3, [0]) == [0], ended
         return parse_seen(_text(ended, 1))
 
     def remove(self, container: str) -> None:
-        """End and remove a container."""
+        """Stop and remove a container."""
         self._node.call("StopContainer", {1: container, 2: 0})
         self._node.call("RemoveContainer", {1: container})
 

@@ -1,4 +1,4 @@
-"""A day of jobs on equal GPUs in whole minutes, with and without jobs that go first. Knows nothing of the code."""
+"""Simulate a day of jobs on equal GPUs in whole minutes, with or without backfill, independently of the toolkit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 class Job:
-    """A job: when it comes, for how many GPUs, how long it runs, and its time limit, None for no limit."""
+    """A job: its arrival, number of GPUs and length, and its time limit, None for no limit."""
 
     def __init__(self, comes: int, gpus: int, length: int, limit: int | None = None) -> None:
         self.comes, self.gpus, self.length, self.limit = comes, gpus, length, limit
 
 
 def known_start(job: Job, running: Sequence[tuple[Job, int]], minute: int, total: int) -> int:
-    """Return the first minute in which a job could start if jobs end at their limits, and others at any moment."""
+    """Return the earliest minute for a job, if jobs end at their limits and jobs without one at any moment."""
     moments = sorted({minute} | {began + other.limit for other, began in running if other.limit})
     for moment in moments:
         held = sum(other.gpus for other, began in running if other.limit and began + other.limit > moment)

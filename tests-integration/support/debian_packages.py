@@ -1,4 +1,4 @@
-"""Packages of a Debian release that this machine does not have, downloaded without installing anything."""
+"""Download packages of a Debian release without installing anything."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from support.installed import engine_program
 
 
 class NoNetwork(Exception):
-    """The archive of Debian cannot be reached."""
+    """Debian's archive cannot be reached."""
 
 
 class DebianRelease:
-    """The packages of a release; apt has its lists and settings in a directory of its own."""
+    """The packages of a release; apt's lists and settings are in a separate directory."""
 
     def __init__(self, suite: str, directory: Path) -> None:
         self._directory = directory
@@ -28,7 +28,7 @@ class DebianRelease:
             raise NoNetwork(error.stderr.strip()) from error
 
     def download(self, package: str) -> Path:
-        """Return the file of a package."""
+        """Download a package and return its file."""
         self._apt("download", package)
         (deb,) = self._directory.glob(f"{package}_*.deb")
         return deb

@@ -16,45 +16,45 @@ from support.debootstrap import LONGEST_INSTALLATION, bootstrap, without_time_li
 PACKAGES = (
     *("docker.io", "containerd", "runc", "crun", "podman", "conmon", "netavark", "uidmap"),
     *("fuse-overlayfs", "slirp4netns", "passt", "iproute2", "procps", "ca-certificates", "systemd", "udev"),
-    # What our own packages need there.
+    # Our packages need this.
     *("python3",),
 )
-# The client is a package of its own from trixie on.
+# Since trixie, the client is a separate package.
 NEWER_PACKAGES = ("docker-cli",)
-# What a machine needs that boots, and that starts services and whole systems in containers.
+# For a machine that boots and starts services and whole systems in containers.
 BOOTED = (
     *("systemd", "systemd-sysv", "systemd-container", "dbus", "procps", "python3"),
     *("podman", "conmon", "crun", "runc", "buildah"),
 )
-# Where people log in and run rootless containers, and udev reads its rules.
+# For a machine in which people log in and run rootless containers, and udev reads its rules.
 LOGGED_INTO = (
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "procps", "python3"),
     *("cron", "at"),
-    # What the packages recommend is there, because a system that boots here reaches no archive.
+    # Recommended packages are listed here, because a system that boots here cannot reach an archive.
     *("podman", "conmon", "crun", "runc", "uidmap", "fuse-overlayfs"),
 )
-# Docker with Compose, a pool of HTCondor's on one machine, and the proxy in front of JupyterHub.
+# Docker with Compose, an HTCondor pool on one machine, and the proxy of JupyterHub.
 CLUSTERS = ("docker.io", "docker-cli", "docker-compose", "iproute2", "minicondor", "node-configurable-http-proxy")
 FROM_PYPI = ("ray", "jupyterhub", "dockerspawner", "jupyter-server")
 OLDER_SUITES = ("bookworm",)
-# Programs that have containers made by an engine, or make them with none; Dev Containers' own runs on Node.
+# Programs that make containers with an engine or without one. The Dev Containers program needs Node.
 TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
-# Debian unstable, with what experimental has newer of these packages.
+# Debian unstable, with experimental's newer versions of these packages.
 EXPERIMENTAL = "experimental"
-# What starts containers without an OCI runtime.
+# They start containers without an OCI runtime.
 NEWEST = ("apptainer", "incus")
-# What a machine with rpms has: dnf itself, what it checks signatures with, and an engine.
+# For a machine with rpms: dnf, the programs that check signatures, and an engine.
 DNF = ("podman", "crun", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
 
 
 def debian_root(suite: str) -> Path:
-    """Return a root file system of a release with container engines, made once: half a minute and 700 MB each."""
+    """Return a root file system of a release with container engines. Making one takes half a minute and 700 MB."""
     newer = () if suite in OLDER_SUITES else NEWER_PACKAGES
     return make_root(suite, suite, *PACKAGES, *newer, *(NEWEST if suite == EXPERIMENTAL else ()))
 
 
 def tools_root() -> Path:
-    """Return a root file system of the newest release with its engines and what else starts containers."""
+    """Return a root file system of the newest release with its engines and other programs that start containers."""
     return make_root("tools-forky", "forky", *PACKAGES, *NEWER_PACKAGES, *TOOLS)
 
 
@@ -88,16 +88,16 @@ def dnf_root() -> Path:
 
 
 def of(suite: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a test in a release: what is in experimental changes from day to day, so it is apart."""
+    """Return the marks of a test for a release. Packages in experimental change daily, so its tests run separately."""
     return [pytest.mark.experimental] if suite == EXPERIMENTAL else []
 
 
 @without_time_limit()
 def make_root(name: str, suite: str, *packages: str) -> Path:
-    """Return a root file system of a release with these packages; `name` is its own among all that are kept."""
+    """Return a root file system of a release with these packages, stored under `name`."""
     root = root_cache() / name
     complete = root / ".complete"
-    # Two sessions at once would install into each other's half-made root.
+    # Two sessions at once would install into the same incomplete root.
     with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
         if not complete.exists() or complete.read_text().split() != [*packages]:
             subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
@@ -110,14 +110,14 @@ def make_root(name: str, suite: str, *packages: str) -> Path:
 
 
 def root_cache() -> Path:
-    """Return where root file systems are kept, and what is made of them."""
+    """Return the directory for root file systems and files made from them."""
     directory = Path(os.environ.get("AMD_ENGINE_ROOTS", "/var/cache/amd-container-toolkit-tests"))
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 
 def prefer_experimental(root: Path) -> None:
-    """Let a root file system of unstable have what experimental has, which apt installs by itself in no case."""
+    """Make a root file system of unstable prefer experimental, from which apt installs nothing by default."""
     apt = root / "etc/apt"
     lines = (apt / "sources.list").read_text().replace(" sid ", f" {EXPERIMENTAL} ")
     (apt / "sources.list.d/experimental.list").write_text(lines)
@@ -126,7 +126,7 @@ def prefer_experimental(root: Path) -> None:
 
 def install_packages(root: Path, *packages: str) -> None:
     """Install packages of its release into a root file system."""
-    # No package may start a service in there.
+    # Packages must not start services in it.
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
@@ -137,7 +137,7 @@ def install_packages(root: Path, *packages: str) -> None:
 
 @without_time_limit()
 def install_from_pypi(root: Path, *packages: str) -> None:
-    """Install packages from PyPI for the Python of Debian 13, as this machine's pip finds them; once."""
+    """Install packages from PyPI for Debian 13's Python, with the indexes of this machine's pip; only once."""
     site = root / "usr/local/lib/python3.13/dist-packages"
     complete = root / ".complete-pypi"
     with FileLock(root.with_suffix(".lock"), timeout=LONGEST_INSTALLATION):
@@ -156,9 +156,9 @@ def install_from_pypi(root: Path, *packages: str) -> None:
 
 
 def run_in_root(root: Path, *words: str) -> None:
-    """Run a program of a root file system as apt needs it; what it prints is dropped."""
+    """Run a program in a root file system with the mounts that apt needs; its output is discarded."""
     script = 'mount -t proc proc "$1/proc"; exec chroot "$@"'
     enter = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh", os.fspath(root))
-    # The directory that the caller's TMPDIR names is not in there.
+    # The directory in the caller's TMPDIR does not exist there.
     environment = ("env", "-u", "TMPDIR", "DEBIAN_FRONTEND=noninteractive")
     subprocess.run([*enter, *environment, *words], stdout=subprocess.DEVNULL, check=True)

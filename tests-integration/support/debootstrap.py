@@ -1,4 +1,4 @@
-"""Root file systems of Debian releases, made from the archive that this machine installs packages from."""
+"""Make root file systems of Debian releases, from the archive that this machine uses for its packages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 from support.installed import engine_program
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# Debian's scripts for a release are all the same link; older debootstraps do not have that of the newest.
+# Debian's scripts for releases are all links to one; older versions of debootstrap lack that of the newest release.
 SCRIPTS = Path("/usr/share/debootstrap/scripts")
 ANY_SCRIPT = SCRIPTS / "sid"
-# It mounts /proc in what it makes. Where it is cut off, the mount ends with it, and it with who called it.
+# debootstrap mounts /proc in its target. If it is interrupted, the mount ends with it, and it ends with its caller.
 OF_ITS_OWN = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child=SIGKILL")
-# In seconds; what a busy machine and a slow archive may take.
+# In seconds, for a busy machine and a slow archive.
 LONGEST_INSTALLATION = 3600
 
 
 @contextmanager
 def without_time_limit() -> Iterator[None]:
-    """Let the clock of pytest-timeout stand: the first test that needs a root makes it for all."""
+    """Stop the clock of pytest-timeout, because the first test that needs a root makes it for all."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
@@ -34,7 +34,7 @@ def without_time_limit() -> Iterator[None]:
 
 @without_time_limit()
 def bootstrap(suite: str, root: Path, *packages: str) -> None:
-    """Make the smallest system of a release and these packages; it finds the network as this machine does."""
+    """Make a minimal system of a release with these packages and this machine's network settings."""
     script = SCRIPTS / suite
     include = [f"--include={','.join(packages)}"] if packages else []
     words = ["--variant=minbase", *include, f"--keyring={KEYRING}", suite, os.fspath(root), archive()]
@@ -51,13 +51,13 @@ def bootstrap(suite: str, root: Path, *packages: str) -> None:
 
 
 def copy_network(root: Path) -> None:
-    """Let a system find the network as this machine does now."""
+    """Copy this machine's current network settings into a system."""
     for name in ("resolv.conf", "hosts"):
         shutil.copy(f"/etc/{name}", root / "etc" / name)
 
 
 def archive() -> str:
-    """Return the archive that this machine installs Debian packages from."""
+    """Return the archive from which this machine installs Debian packages."""
     words = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
     answer = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     return min((uri for uri in answer if uri.rstrip("/").endswith("/debian")), default="http://deb.debian.org/debian")

@@ -1,4 +1,4 @@
-"""This project's own debs, installed in a box as an administrator installs them."""
+"""Build this project's debs and install them in a box, like an administrator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from support.box import Box
 
 BUILDER = Path(__file__).parents[2] / "packaging/debian.py"
-# It has no files, and asks for the others to be configured before.
+# This package has no files, and needs all others configured first.
 META_PACKAGE = "amd-container-toolkit_"
 
 

@@ -1,4 +1,4 @@
-"""What a front page offers, and what of it `help()` says nothing about.
+"""Find exports of a package that `help()` does not describe.
 
 Functions name their parameters in backticks. Classes describe their fields in a section `Attributes:`, which the site
 renders as a table.
@@ -14,16 +14,16 @@ from types import ModuleType
 from typing import Any
 
 FIELD = re.compile(r"^ {4,8}(\w+): \S", re.MULTILINE)
-# Where a parameter is a value that is described itself, its name is enough.
+# The name of a parameter suffices if its type is one of these described values.
 SPEAKING = re.compile(
     r"\b(Host|Gpu|GpuLocation|DeviceNode|PciAddress|Profile|CdiOptions|Edits|GpuRequest|Grant|Settings|StartingContainer)\b"
 )
-# Paths of the host, as the class itself explains.
+# Paths of the host, which the class explains.
 OBVIOUS = {"self", "path"}
 
 
 def undescribed(package: ModuleType) -> list[str]:
-    """Return what a package offers without a description, as `Class.field` or `function(parameter)`."""
+    """Return the exports of a package without a description, as `Class.field` or `function(parameter)`."""
     return [missing for name in package.__all__ for missing in _missing(name, getattr(package, name))]
 
 
@@ -35,7 +35,7 @@ def _missing(name: str, offered: Any) -> Iterator[str]:
     else:
         yield from (f"{name}.{field}" for field in _fields(offered) if field not in _described_fields(offered))
         for method, function in _public_methods(offered):
-            # What a class is made of may stand in its own docstring.
+            # The class docstring may describe the fields instead.
             text = f"{function.__doc__ or ''}{_names_of_fields(offered)}"
             yield from _missing_parameters(f"{name}.{method}", function, text)
 
@@ -48,7 +48,7 @@ def _missing_parameters(name: str, function: Callable[..., Any], text: str) -> I
 
 
 def _fields(offered: type) -> tuple[str, ...]:
-    """Return the fields of a value, and the public attributes that any other class sets when it is made."""
+    """Return the fields of a value, or the public attributes that another class sets in __init__."""
     if hasattr(offered, "_fields"):
         return tuple(offered._fields)
     steps = dis.get_instructions(vars(offered)["__init__"]) if "__init__" in vars(offered) else ()

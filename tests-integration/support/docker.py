@@ -1,4 +1,4 @@
-"""A Docker engine of one's own: dockerd and containerd with their own sockets and data, and the `amd` runtime."""
+"""A separate Docker engine: dockerd and containerd with their own sockets and data, and the `amd` runtime."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Without a bridge and rules of its own, dockerd leaves the machine's network as it is. Where the machine forwards no
-# packets, as most do not, it warns at every container; so it has a network of its own in which they are forwarded.
+# Without its own bridge and rules, dockerd does not change the machine's network. It warns at every container if
+# packets are not forwarded, as on most machines, so it runs in its own network with forwarding.
 NO_NETWORK = ("--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'echo 1 >/proc/sys/net/ipv4/ip_forward && exec "$@"', "sh")
 IMAGE = "busybox:local"
-# The second makes a directory in /opt.
+# The second plugin would make a directory in /opt.
 CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]\n'
-# Docker 20.10 writes it when it starts, wherever its data is.
+# Docker 20.10 writes this when it starts, wherever its data is.
 KEY = Path("/etc/docker/key.json")
-# Long enough for a machine that does much else.
+# Long enough for a busy machine.
 PATIENCE = 180.0
 
 
 class EngineError(Exception):
-    """An engine did not do what it was asked to."""
+    """A command of an engine failed."""
 
 
 class Docker:
-    """One engine in a directory; `start` it, call it as the `docker` command, and `stop` it.
+    """An engine in a directory; `start` it, call it as the `docker` command, and `stop` it.
 
-    `host_root` is the simulated host that the runtime serves, "/" for this machine; the engine's directory is made in
+    `host_root` is the simulated host that the runtime serves, "/" for this machine. The engine's directory is made in
     `parent`; `settings` go into daemon.json.
     """
 
-    # What the daemons are run by, and what dockerd is told about networks; an engine with a network of its own differs.
+    # Prefix of the daemons' commands, and dockerd's network options. An engine with its own network overrides them.
     under: tuple[str, ...] = OWN_NETWORK
     network_options: tuple[str, ...] = NO_NETWORK
-    # What else stands on dockerd's command line.
+    # Further options of dockerd.
     daemon_options: tuple[str, ...] = ()
 
     def __init__(self, runtime: Path, host_root: str = "/", parent: str = "/tmp", /, **settings: object) -> None:
-        # Not below pytest's directories: a socket's path has room for 107 characters.
+        # Not below pytest's directories, because a socket's path is limited to 107 characters.
         self.directory = Path(tempfile.mkdtemp(prefix="amd-docker-", dir=parent))
         self.host_root = host_root
         self.socket = self.directory / "docker.sock"
@@ -53,7 +53,7 @@ class Docker:
         (self.directory / "containerd.toml").write_text(CONTAINERD_CONFIG)
 
     def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a `docker` command to its end and return what it printed; EngineError if it fails and `check` is true."""
+        """Run a `docker` command to its end and return its result; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
             ["docker", "-H", f"unix://{self.socket}", *words],
             capture_output=True,
@@ -66,10 +66,10 @@ class Docker:
         return ended
 
     def output(self, *words: str, image: str = IMAGE, command: tuple[str, ...]) -> str:
-        """Run a command in a container that is removed at its end; return what it printed.
+        """Run a command in a container that is removed at its end; return the output.
 
-        That comes from a file. On a machine that is very busy dockerd gives up on a container's output two seconds
-        after its end, and the client ends well with a part of it, or with none.
+        The output comes from a file. On a very busy machine, dockerd drops a container's output two seconds after its
+        end. The client then succeeds with only part of the output, or none.
         """
         written = self.directory / "output"
         written.write_bytes(b"")
@@ -89,7 +89,7 @@ class Docker:
 
     @property
     def log(self) -> str:
-        """What both daemons said so far."""
+        """The output of both daemons so far."""
         return (self.directory / "engine.log").read_text()
 
     def start(self, *, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -118,14 +118,14 @@ class Docker:
         self._wait_for("dockerd", lambda: self("version", check=False).returncode == 0, meanwhile)
 
     def halt(self) -> None:
-        """Stop both daemons politely, dockerd first; what is on the disk stays for the next `start`."""
+        """Stop both daemons cleanly, dockerd first; data on the disk stays for the next `start`."""
         while self._processes:
             process = self._processes.pop()
             process.terminate()
             process.wait()
 
     def stop(self) -> None:
-        """Remove every container, stop the daemons and leave nothing on the disk."""
+        """Remove every container, stop the daemons and delete all files."""
         if len(self._processes) == 2:
             containers = self("ps", "-aq", check=False).stdout.split()
             if containers:
@@ -137,7 +137,7 @@ class Docker:
         shutil.rmtree(self.directory)
 
     def import_image(self, archive: Path, name: str = IMAGE, command: str = '["sh"]') -> None:
-        """Make an image of a packed root file system, without any registry."""
+        """Import an image from a packed root file system, without a registry."""
         self("import", "--change", f"CMD {command}", os.fspath(archive), name)
 
     def _spawn(self, *words: str) -> None:
@@ -146,7 +146,7 @@ class Docker:
         if self.host_root != "/":
             environment["AMD_CTK_HOST_ROOT"] = self.host_root
         with (self.directory / "engine.log").open("ab") as log:
-            # In a session of its own, so that an interrupt at the keyboard ends the tests first and them politely.
+            # A separate session, so that Ctrl-C ends the tests first, which then stop the daemons cleanly.
             process = subprocess.Popen(
                 [*self.under, *words], stdout=log, stderr=log, env=environment, start_new_session=True
             )
@@ -162,7 +162,7 @@ class Docker:
 
 
 def _unmount_below(directory: Path) -> None:
-    """Unmount what the daemons left mounted, deepest first."""
+    """Unmount everything that the daemons left mounted, deepest first."""
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for point in sorted((p for p in points if p.startswith(f"{directory}/")), reverse=True):
         subprocess.run(["umount", "-l", point], check=False)

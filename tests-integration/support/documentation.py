@@ -1,4 +1,4 @@
-"""The pages of the documentation, and running what they show as their reader does."""
+"""Read the pages of the documentation, and run their commands like a reader."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PAGES = sorted(
     for path in CHECKOUT.glob(pattern)
 )
 NOT_RUN = read_not_run(FILE.read_text(encoding="utf-8"))
-# What a page means by this is the Docker of the simulated host, not that of the machine which runs the tests.
+# On a page, this restarts the Docker of the simulated host, not that of the machine that runs the tests.
 RESTART_DOCKER = "sudo systemctl restart docker"
 
-# The programs of the environment that runs the tests come first, as an activated venv has them.
+# The programs of the tests' environment come first, as in an activated venv.
 PATH = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -35,7 +35,7 @@ def read_page(page: str) -> str:
 
 
 def headings_of(text: str) -> set[str]:
-    """Return the headings of a page as links write them."""
+    """Return the headings of a page in the form that links use."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -64,11 +64,11 @@ def prepare(section: Section, directory: Path) -> Host:
 def run(
     section: Section, host: Host, environment: dict[str, str], restart_docker: Callable[[], None] | None = None
 ) -> None:
-    """Type the commands of a prepared section; AssertionError where a page does not show what happens."""
+    """Run the commands of a prepared section; AssertionError if the output or the exit code differs from the page."""
     home = Path(host.root).parent / "home"
-    # Nothing of the terminal that runs the tests, such as its width, shows in what programs print.
+    # The terminal of the tests, such as its width, must not affect the output of programs.
     surroundings = {"PATH": PATH, "HOME": os.fspath(home), "LANG": "C.UTF-8", "AMD_CTK_HOST_ROOT": host.root}
-    # Short, because pages make sockets in it, whose paths have room for 107 characters.
+    # Short, because pages make sockets in it, whose paths are limited to 107 characters.
     with (
         TemporaryDirectory(prefix="amd-docs-", ignore_cleanup_errors=True) as temporary,
         Shell(home, {**surroundings, "TMPDIR": temporary, **environment}) as shell,

@@ -1,6 +1,6 @@
-"""A tracker that is enabled without a look at this machine's processes.
+"""Enable a tracker without searching this machine's processes.
 
-It looks for containers of the host among all of them, which takes longer than most tests: there are none.
+The search for containers on the host would take longer than most tests, and there are none.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from amdgpu_discovery.host import Host
 
 
 def enable(host: Host, *, exclusive: bool = False) -> None:
-    """Enable the tracker of a host that is new, with all GPUs shared, or all exclusive."""
+    """Enable the tracker of a new host, with all GPUs shared or all exclusive."""
     with tempfile.TemporaryDirectory() as proc:
-        # Which boot and namespace it is, whom a container cannot be, and who asks.
+        # The boot and the namespace, the first process, which no container can be, and the caller.
         for name in ("sys", "self", "1", str(os.getpid())):
             os.symlink(f"/proc/{name}", f"{proc}/{name}")
         tracker = Tracker(host, processes=Processes(proc))

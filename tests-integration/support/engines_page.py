@@ -1,4 +1,4 @@
-"""Tables of docs/reference that tests write: what engines and systems answered, a column each."""
+"""Tables of docs/reference that tests write, with one column of answers for each engine or system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOT_ASKED = "-"
 
 
 class EngineAnswers:
-    """Answers as they come in."""
+    """Collects answers for a table."""
 
     def __init__(self, session: str = "engines") -> None:
         self._begin = BEGIN.format(session=session)
@@ -18,12 +18,12 @@ class EngineAnswers:
         self._answers: dict[tuple[str, str], str] = {}
 
     def note(self, engine: str, version: str, question: str, answer: str) -> None:
-        """Keep the answer of an engine."""
+        """Record the answer of an engine."""
         self._versions[engine] = version
         self._answers[question, engine] = answer
 
     def keep(self, page: str, engine: str) -> None:
-        """Keep the column that an engine has in the table of a page, if it has one."""
+        """Take an engine's column from the table of a page, if it has one."""
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in self._table_of(page).splitlines()]
         for column, title in enumerate(rows[0] if rows else []):
             name, _, version = title.partition("<br>")
@@ -32,7 +32,7 @@ class EngineAnswers:
                     self.note(engine, version, row[0], row[column])
 
     def keep_others(self, page: str) -> None:
-        """Keep the columns of engines that were not asked, and the order that rows and columns have in a page."""
+        """Take the columns of untested engines, and the order of rows and columns, from the table of a page."""
         asked, answers = self._versions, self._answers
         self._versions, self._answers = {}, {}
         head, *_ = self._table_of(page).splitlines() or [""]
@@ -42,14 +42,14 @@ class EngineAnswers:
         self._versions, self._answers = self._versions | asked, kept | answers
 
     def format(self) -> str:
-        """Return the table, a row for each question."""
+        """Return the table, with a row for each question."""
         head = [f"{engine}<br>{version}" for engine, version in self._versions.items()]
         questions = dict.fromkeys(question for question, _ in self._answers)
         rows = [["", *head], ["---"] * (len(head) + 1), *(self._row(question) for question in questions)]
         return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
     def write_into(self, page: str) -> None:
-        """Put the table in place of the one that is between the marks of a page."""
+        """Replace the table between the marks of a page."""
         text = Path(page).read_text(encoding="utf-8")
         before, _, rest = text.partition(self._begin)
         _, _, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""Files of variables for Compose, made up from a seed: right ones, odd ones and wrong ones."""
+"""Random files of variables for Compose, from seeds: valid, odd and invalid ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PIECES = (
 )
 ODD_LINES = ("A B=1", "1=2", "=x", "A$=1", "é=1", "export", "A+=1", "-e A=1")
 COMMENTS = ("# comment", "  # indented", "", "   ", "#A=1")
-# What the caller has.
+# The caller's variables.
 CALLER = {"HOST": "h"}
 
 
 def make_env_files(count: int) -> list[str]:
-    """Return texts of files, always the same."""
+    """Return the texts of `count` files, which are always the same."""
     return [_make(Random(seed)) for seed in range(count)]
 
 

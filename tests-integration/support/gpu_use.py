@@ -1,4 +1,4 @@
-"""Let real processes use the GPUs of a simulated host, as far as KFD, DRM and /proc say so."""
+"""Make real processes appear to use the GPUs of a simulated host in KFD, DRM and /proc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ drm-memory-gtt: \t0 KiB
 
 
 def use_gpu(host: Host, pid: int, number: int, *, mib: int, in_kfd: bool = True) -> None:
-    """Let a process hold a descriptor of a GPU and memory there; what it is called and its cgroup stay its own.
+    """Give a process a descriptor of a GPU and memory on it. The process keeps its own name and cgroup.
 
     The host gets a /proc with this process and those of earlier calls.
     """

@@ -1,4 +1,4 @@
-"""A proxy of one's own in front of a registry, as systemd starts it: with a socket that listens already."""
+"""A separate proxy in front of a registry, started like by systemd with a socket that already listens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from amdgpu_discovery.host import Host
 from support.installed import our_program
 
 UNIT = Path(__file__).parents[2] / "packaging/systemd/amd-ctk-images@.service"
-# What systemd does: the socket is descriptor 3, and the variables name the process itself.
+# Does what systemd does: the socket is descriptor 3, and the variables name the process itself.
 STARTER = 'exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
 
 
 class ImageProxy:
-    """A proxy of a host; `address` is what engines call. `stop` it."""
+    """The proxy of a host; engines use `address`. `stop` ends it."""
 
     def __init__(self, host: Host, url: str, *, certificate: Path | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -40,7 +40,7 @@ class ImageProxy:
 
     @property
     def most_memory(self) -> int:
-        """Return the most bytes of memory that the program has had."""
+        """Return the peak memory of the program in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
 

@@ -1,4 +1,4 @@
-"""The programs that tests run: the toolkit's, beside the interpreter of the tests, and the engines of the machine."""
+"""Find the programs that tests run: the toolkit's, beside the interpreter of the tests, and the machine's engines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Engines live in sbin, which the PATH of a login shell may lack.
+# Engines are in sbin, which the PATH of a login shell may lack.
 SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -21,20 +21,20 @@ def our_program(name: str) -> Path:
 
 
 def engine_program(name: str) -> Path:
-    """Return the path of a program of the machine; skip the test where there is none, and fail it in CI."""
+    """Return the path of a program of the machine. If it is missing, skip the test, or fail it in CI."""
     require_programs(name)
     return Path(str(shutil.which(name, path=SEARCH_PATH)))
 
 
 def require_programs(*names: str) -> None:
-    """Skip the test where the machine lacks one of these programs, and name all that it lacks; fail it in CI."""
+    """If the machine lacks any of these programs, name them and skip the test, or fail it in CI."""
     missing = [name for name in names if shutil.which(name, path=SEARCH_PATH) is None]
     if missing:
         _miss(f"not installed: {', '.join(missing)}")
 
 
 def require_module(name: str) -> Any:
-    """Return a module that only some sessions install; skip the test where it is missing, and fail it in CI."""
+    """Return a module that only some sessions install. If it is missing, skip the test, or fail it in CI."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -42,15 +42,15 @@ def require_module(name: str) -> Any:
 
 
 def require_root() -> None:
-    """Skip the test where engines cannot be started, and fail it in CI."""
+    """If engines cannot be started here, skip the test, or fail it in CI."""
     if os.geteuid() != 0:
         _miss("containers are made here by root only")
 
 
 def _miss(reason: str) -> None:
-    import pytest  # The demo, which shares this module, runs without it.
+    import pytest  # The demo shares this module and has no pytest.
 
-    # A runner that lost its engines must not look like one that tested them.
+    # A CI run without engines must not look like one that tested them.
     if os.environ.get("CI", "").lower() in ("1", "true"):
         pytest.fail(reason)
     pytest.skip(reason)

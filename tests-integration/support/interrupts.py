@@ -1,6 +1,6 @@
-"""The end of a program that has something to clean up: signals are noted, and looked at between two steps.
+"""Let a program that has to clean up end between two steps, by recording signals.
 
-An exception out of a signal's handler can come between starting a process and noting that it was started.
+A signal handler must not raise: the exception could come after a process was started and before that was recorded.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ ENDING = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 class Interrupted(Exception):
-    """Somebody wants the program to end: by Ctrl-C, by closing the terminal or the pipe, or by a polite kill."""
+    """The program is to end: by Ctrl-C, because the terminal or the pipe was closed, or by SIGTERM."""
 
 
 class Interrupts:
-    """Whether the program is to end; from here on, nothing but `check` ends it."""
+    """Records whether the program is to end. Then only `check` ends it."""
 
     def __init__(self) -> None:
-        """Note signals from now on. One that the caller ignores, as nohup does, stays ignored."""
+        """Record signals from now on. A signal that the caller ignores, as with nohup, stays ignored."""
         self.noted: signal.Signals | None = None
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Interrupted if the program is to end."""
+        """Raise Interrupted if the program is to end."""
         if self.noted:
             raise Interrupted
 
     def ignore(self) -> None:
-        """Pass over signals from now on: at its end Python gives them their defaults back, which kill."""
+        """Ignore signals from now on. Python restores their defaults when it exits, and these kill."""
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
 
     def say(self, sentence: str) -> None:
-        """Print a sentence; a terminal or a pipe that is gone interrupts the program."""
+        """Print a sentence; a closed terminal or pipe interrupts the program."""
         try:
             print(sentence, flush=True)
         except OSError:
             self.noted = self.noted or signal.SIGPIPE
-            # What is still in the buffer would fail once more at the end.
+            # Otherwise, flushing the buffer at exit would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _note(self, number: int, _: FrameType | None) -> None:

@@ -1,6 +1,6 @@
-"""What must hold on a machine at any moment, read from /proc and from files; prints what does not, a line each.
+"""Check invariants of a machine in /proc and in files, and print each violation on a line.
 
-It runs on the stand with the Python there, and shares no code with the toolkit, whose own answers prove nothing.
+It runs on the stand with the Python there. It shares no code with the toolkit, whose own answers prove nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NODES = ("renderD130", "renderD131", "renderD129", "renderD128")
 
 
 def find_holders() -> dict[str, set[str]]:
-    """Return who has each GPU by what runs: jobs by their token, containers by theirs or by their mounts."""
+    """Return the users of each GPU found in processes: tokens of jobs and containers, or mount namespaces."""
     holders: dict[str, set[str]] = collections.defaultdict(set)
     own = os.readlink("/proc/1/ns/mnt")
     for process in glob.glob("/proc/[0-9]*"):
@@ -37,7 +37,7 @@ def find_holders() -> dict[str, set[str]]:
 
 
 def is_of_container(process: str) -> bool:
-    """Services have a mount namespace, too; the root of a container is another file system's."""
+    """Services have their own mount namespace too, but the root of a container is another file system."""
     return not os.path.samestat(os.stat(f"{process}/root/"), os.stat("/"))
 
 

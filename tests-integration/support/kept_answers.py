@@ -1,4 +1,4 @@
-"""What engines answered to words that are made up, kept beside the tests that compare explain with it."""
+"""Keep the answers of engines to random options, beside the tests that compare explain with them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from support.about_gpus import DRAWN, about_gpus
 from support.recorder import KFD
 
 DIRECTORY = Path(__file__).parents[2] / "packages/amd-ctk/tests/explain/words"
-# What differs from one run to the next.
+# These differ between runs.
 VARYING = (
     (DRAWN, "ID"),
     (re.compile(r"time=\S+ "), ""),
     (re.compile(r"(/tmp/)?(docker-)?(import|runc-process|crun)[-.]?\d+"), "TEMPORARY"),
 )
 MOST_CHARACTERS = 240
-# How the line begins that has the reason, by how sure that is.
+# Beginnings of the line with the reason, the most certain ones first.
 REASONS = (
     re.compile(
         r"(docker: |panic: |invalid argument|unknown |flag needs|bad flag|Error: |ERROR: |validating |services\.)"
@@ -28,7 +28,7 @@ REASONS = (
 
 
 class Answer(NamedTuple):
-    """What was asked, what of config.json is about GPUs (None: the engine refused), and why it refused."""
+    """The request, the part of config.json about GPUs (None: the engine refused), and the reason of a refusal."""
 
     asked: list[Any]
     spec: dict[str, Any] | None
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def answer_of(asked: object, spec: dict[str, Any] | None, printed: str) -> Answer:
-    """Return the answer of an engine in the form that is kept."""
+    """Return the answer of an engine in the form in which it is kept."""
     as_kept = json.loads(json.dumps(asked))
     if spec is not None:
         return Answer(as_kept, about_gpus(spec, kfd=KFD), "")
@@ -44,7 +44,7 @@ def answer_of(asked: object, spec: dict[str, Any] | None, printed: str) -> Answe
 
 
 def reason_in(printed: str) -> str:
-    """Return the line of what an engine printed that has its reason."""
+    """Return the line with the reason in an engine's output."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     found = (line for begin in REASONS for line in lines if begin.match(line))
     reason = next(found, (lines or [""])[-1])
@@ -54,7 +54,7 @@ def reason_in(printed: str) -> str:
 
 
 def write_answers(name: str, answers: list[Answer]) -> None:
-    """Keep the answers of an engine."""
+    """Write the answers of an engine."""
     DIRECTORY.mkdir(exist_ok=True)
     lines = (json.dumps(answer, separators=(",", ":")) for answer in answers)
     (DIRECTORY / f"{name}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Files of pods for `podman kube play` that decide about GPUs, made up from a seed."""
+"""Random files of pods for `podman kube play` with settings that decide about GPUs, from a seed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIMITS = (
     *({"amd.com/gpu": 1}, {"example.com/twice=0": 1}, {"memory": "1Gi"}),
     {"amd.com/gpu=0": 1, "amd.com/gpu=3": 1},
 )
-# Where a node of the host is in the container, and as what.
+# The path of a node on the host, its path in the container, and its type.
 NODES = (
     *(("/dev/kfd", "/dev/kfd", "CharDevice"), ("/dev/dri/renderD128", "/dev/dri/renderD128", "CharDevice")),
     *(("/dev/dri/renderD129", "/dev/gpu", "CharDevice"), ("/dev/dri/renderD200", "/dev/gpu2", "CharDevice")),
@@ -65,7 +65,7 @@ class Pod(NamedTuple):
 
 
 def containers_conf(*, with_runtime: bool) -> str:
-    """Return Podman's configuration, whose default runtime is AMD's or the recorder itself."""
+    """Return Podman's configuration, with AMD's runtime or the recorder as the default runtime."""
     chosen = "amd" if with_runtime else "recorder"
     return (
         f'[engine]\ninfra_image = "{PAUSE}"\nruntime = "{chosen}"\n'
@@ -80,7 +80,7 @@ def make_pods(seed: int, count: int) -> list[Pod]:
 
 
 def make_pods_with_nodes() -> list[Pod]:
-    """Return files whose limits or requests name nodes, in Podman's own way."""
+    """Return files whose limits or requests name nodes in Podman's own form."""
     resources = (
         {"limits": {"podman.io/device=/dev/kfd": 1}},
         {"limits": {"podman.io/device=/dev/dri/renderD128": 1, "amd.com/gpu=0": 1}},

@@ -1,4 +1,4 @@
-"""A table in a page of the documentation, between two marks that name it."""
+"""Write a table into a documentation page, between two marks with its name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def write_table(page: str, name: str, rows: Sequence[Sequence[str]]) -> None:
-    """Put a table in place of the one between `<!-- begin NAME -->` and `<!-- end NAME -->`; the first row is its head.
+    """Replace the table between `<!-- begin NAME -->` and `<!-- end NAME -->`; the first row is the header.
 
-    Columns but the first are of figures.
+    All columns except the first contain numbers.
     """
     head, *others = [f"| {' | '.join(row)} |" for row in rows]
     lines = [head, f"|---|{'--:|' * (len(rows[0]) - 1)}", *others]

@@ -1,4 +1,4 @@
-"""Tables of docs/maintain that say in which system how many tests passed, and which did not."""
+"""Tables of docs/maintain with the number of passed tests in each system, and the tests that did not pass."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from support.engines_page import EngineAnswers
 if TYPE_CHECKING:
     import pytest
 
-    # What a column is called, and the version below it.
+    # The title of a column, and the version below it.
     System = tuple[str, str]
 
 
-# The row of those that need no row of their own.
+# The row that counts tests without a row of their own.
 PASSED = "tests that passed"
 
 
 class Matrix:
-    """Results as they come in; a test that runs several times in a system has passed where all of them have."""
+    """Collects results. A test that runs several times in a system has passed if all runs have."""
 
     def __init__(self, session: str, systems: Mapping[str, System], other: System | None = None) -> None:
-        """Take the `session` of nox that is named on the page, and what systems are called.
+        """Prepare a table for a `session` of nox, with the systems by name.
 
-        A test is one of a system by a parameter that names it, or else by its file; else it is of the `other` one.
+        A test belongs to the system that one of its parameters or else its file names, or else to `other`.
         """
         self._session = session
         self._systems = systems
@@ -33,7 +33,7 @@ class Matrix:
         self._results: dict[tuple[str, System], str] = {}
 
     def watch(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Be the hook `pytest_runtest_makereport`."""
+        """Implement the hook `pytest_runtest_makereport`."""
         report = yield
         system = self._system_of(item)
         if system:
@@ -41,7 +41,7 @@ class Matrix:
         return report
 
     def write_if_asked(self, variable: str) -> None:
-        """Put the table into the page that a variable of the environment names."""
+        """Write the table into the page that an environment variable names."""
         if page := os.environ.get(variable):
             self._write_into(page)
 
@@ -61,7 +61,7 @@ class Matrix:
             for question, result in results.items():
                 if result != "yes":
                     answers.note(system, version, question, result)
-            # A part of the systems leaves the columns of the others as they are.
+            # A run with only some of the systems keeps the columns of the others.
             if not results:
                 answers.keep(page, system)
         answers.write_into(page)

@@ -1,6 +1,6 @@
-"""A file system of FUSE that a user serves, and that never answers who writes: no signal ends a writer that waits.
+"""A FUSE file system that a user serves and that never answers writes; no signal ends a waiting writer.
 
-It is mounted as fusermount3 does it for users. Source: linux/fuse.h.
+It is mounted the way fusermount3 does it for users. Source: linux/fuse.h.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.shared_host import become
 
 LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 WRITE = 16
-# What takes no answer: FORGET, INTERRUPT, BATCH_FORGET. And what is to wait.
+# These take no answer: FORGET, INTERRUPT, BATCH_FORGET. WRITE gets none, so that it waits.
 UNANSWERED = (2, 36, 42, WRITE)
 NOT_THERE = 38
 FILE, SIZE, LONG = 2, 4096, 100_000
@@ -31,7 +31,7 @@ def can_mount() -> bool:
 
 @contextmanager
 def mute_file(directory: str, uid: int) -> Iterator[str]:
-    """Give the path of a file in a directory that only this user may open, who serves it."""
+    """Yield the path of a file that only this user may open; a process of the user serves it."""
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid}".encode()
@@ -40,7 +40,7 @@ def mute_file(directory: str, uid: int) -> Iterator[str]:
     server = os.fork()
     if not server:
         become(uid)
-        # Whatever becomes of the test: who waits can be ended by nothing else.
+        # Even if the test dies, the server must end, because nothing else can end a waiting writer.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         while True:
             _serve(device, uid)
@@ -48,14 +48,14 @@ def mute_file(directory: str, uid: int) -> Iterator[str]:
     try:
         yield f"{directory}/file"
     finally:
-        # Who waits is let go: nobody has the device any more.
+        # This releases waiting writers, because nobody has the device open any more.
         os.kill(server, signal.SIGKILL)
         os.waitpid(server, 0)
         libc.umount2(os.fsencode(directory), MNT_DETACH)
 
 
 def lock_memory(path: str) -> None:
-    """Have a process whose memory is locked as long as the file system does not answer: never returns."""
+    """Block with this process's memory locked until the file system answers, that is, forever."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]

@@ -1,7 +1,6 @@
-"""The commands of the documentation that no test runs, each with the reason.
+"""Read which commands of the documentation no test runs, and the reasons.
 
-A block of the file is one reason (`# ...`) and below it the commands as the pages show them; blocks are separated by
-empty lines.
+A block of the file is a reason (`# ...`) followed by the commands as on the pages. Empty lines separate blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ FILE = Path(__file__).parents[1] / "docs" / "not-run.txt"
 
 
 def read_not_run(text: str) -> dict[str, str]:
-    """Return the reason by command; ValueError for a command without one."""
+    """Return the reasons by command; ValueError for a command without one."""
     reason_by_command: dict[str, str] = {}
     for block in text.strip().split("\n\n"):
         reason, *commands = block.splitlines()

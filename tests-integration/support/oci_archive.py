@@ -1,4 +1,4 @@
-"""The form in which engines exchange images, for those that take no bare root file system."""
+"""Pack images in the format that engines exchange, for engines that accept no bare root file system."""
 
 from __future__ import annotations
 

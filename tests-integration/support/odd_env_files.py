@@ -1,4 +1,4 @@
-"""Files of variables with right and wrong lines: each one's text by its path."""
+"""Files of variables with valid and invalid lines: their texts by path."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ _TEXTS = (
     b"AMD_VISIBLE_DEVICES=3\n=4\n",
 )
 TEXT_BY_PATH = {f"{DIRECTORY}/{number}.env": text for number, text in enumerate(_TEXTS)}
-# What is no file: missing, a directory, and no path.
+# The last three are no files: a missing one, a directory, and no path.
 ENV_FILES = (*TEXT_BY_PATH, f"{DIRECTORY}/none.env", DIRECTORY, "")

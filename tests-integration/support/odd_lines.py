@@ -1,8 +1,8 @@
-"""Command lines of `docker run` and `podman run` with right and wrong words, made up from a seed.
+"""Random command lines of `docker run` and `podman run` with valid and invalid options, from a seed.
 
-The words are in odd_words.json, the files in odd_env_files.py. They come from the engines' --help and manual pages,
-by an author who had not read what explains them. Each piece, an option with its value, comes alone once; then they
-are mixed.
+The options are in odd_words.json, the files in odd_env_files.py. They come from the engines' --help and manual pages,
+by an author who had not read the code of explain. Each piece, an option with its value, is used alone once; then pieces
+are combined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Piece = tuple[str, ...]
 
 SEED = 71
 MIXED = 120
-# How many pieces of one option come alone.
+# Limit for the pieces of one option that are used alone.
 MOST_ALONE = 60
 WORDS: dict[str, list[str]] = json.loads(Path(__file__).with_name("odd_words.json").read_text(encoding="utf-8"))
 OPTIONS = {
@@ -41,7 +41,7 @@ OPTIONS = {
 
 
 class Odd(NamedTuple):
-    """A command line: words before `run` and behind it, and whether variables of the caller are set."""
+    """A command line: words before and after `run`, and whether the caller's variables are set."""
 
     before: Piece
     words: Piece
@@ -49,7 +49,7 @@ class Odd(NamedTuple):
 
 
 def make_odd_lines(seed: int, mixed: int, *, is_podman: bool) -> list[Odd]:
-    """Return each piece alone, then as many lines of several pieces; the same seed gives the same ones."""
+    """Return each piece alone, then `mixed` lines of several pieces; the same seed gives the same ones."""
     rng = Random(seed)
     engine = "podman" if is_podman else "docker"
     before = [tuple(piece) for piece in WORDS[f"before_{engine}"]]
@@ -61,7 +61,7 @@ def make_odd_lines(seed: int, mixed: int, *, is_podman: bool) -> list[Odd]:
 
 
 def _kinds(rng: Random, engine: str) -> list[list[Piece]]:
-    """Return the pieces of each option; those that hand out GPUs come first."""
+    """Return the pieces of each option; options that give GPUs to containers come first."""
     flags = [f"--privileged={value}" for value in WORDS["boolean"]]
     return [
         [_written(rng, "--device", device) for device in _devices(rng)],
@@ -74,7 +74,7 @@ def _kinds(rng: Random, engine: str) -> list[list[Piece]]:
 
 
 def _devices(rng: Random) -> list[str]:
-    """Return each kind of source alone, with targets and modes behind it, and forms of four parts."""
+    """Return each kind of source alone and with targets and modes, and forms of four parts."""
     sources, targets, modes = WORDS["source"], WORDS["target"], WORDS["mode"]
     pairs = [f"/dev/kfd:{second}" for second in (*targets, *modes)]
     triples = [f"/dev/dri/renderD128:{target}:{mode}" for target, mode in product(targets, modes)]
@@ -88,7 +88,7 @@ def _thinned(rng: Random, kind: list[Piece]) -> list[Piece]:
 
 
 def _written(rng: Random, option: str, value: str) -> Piece:
-    """Write an option with its value in one word, or in two."""
+    """Format an option with its value as one word or two."""
     if not option.startswith("--"):
         return (option, value) if not value or rng.random() < 0.5 else (f"{option}{value}",)
     return (f"{option}={value}",) if rng.random() < 0.6 else (option, value)

@@ -1,4 +1,4 @@
-"""The text of config.json with rules and devices that no engine writes: one letter wrong, a key twice, a comment."""
+"""Random config.json with rules and devices that no engine writes: a wrong letter, a repeated key, a comment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VALUES = {
     "minor": ("128", "128", "0", "-1", "null", '"128"', "1.28e2"),
     "access": ('"rwm"', '"rwm"', '"rw"', '"m"', '""', "null"),
 }
-# The ways to write a letter that some reader takes for it.
+# Characters that some parsers treat as these letters.
 FOLDED = {"s": "\u017f", "k": "\u212a"}
 
 
 def odd_config(rng: Random, spec: dict[str, object]) -> str:
     """Return `spec` as text with a `linux` of odd rules; the same seed gives the same text.
 
-    Each list of rules begins by denying everything, as those of engines do; without that crun denies nothing.
+    Each list of rules first denies everything, like those of engines; otherwise crun denies nothing.
     """
     linux = spec["linux"]
     assert isinstance(linux, dict)
@@ -36,7 +36,7 @@ def odd_config(rng: Random, spec: dict[str, object]) -> str:
 
 
 def _sections(rng: Random, name: str, make: Callable[[], str]) -> list[str]:
-    """Return a part of the file, sometimes with a second of the same or nearly the same name."""
+    """Return a part of the file, sometimes twice with the same or nearly the same name."""
     again = [f'"{_misspelled(rng, name)}":{make()}'] if rng.random() < 0.1 else []
     return [f'"{name}":{make()}', *again]
 
@@ -62,7 +62,7 @@ def _rule(rng: Random) -> str:
 
 
 def _odd_object(rng: Random, fields: list[tuple[str, str]]) -> str:
-    """Return an object as engines write it, with none to three things wrong."""
+    """Return an object as engines write it, with zero to three errors."""
     texts = [_field(key, value) for key, value in fields]
     for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
         place = rng.randrange(len(texts))

@@ -1,7 +1,7 @@
-"""Services of Compose files with right and wrong words, made up from a seed.
+"""Random services of Compose files with valid and invalid values, from a seed.
 
-The pieces are in odd_service_words.json, by the Compose specification and by an author who had not read what explains
-them. Each piece comes alone once; then they are mixed.
+The pieces are in odd_service_words.json. They follow the Compose specification, by an author who had not read the code
+of explain. Each piece is used alone once; then pieces are combined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORDS: dict[str, list[str]] = json.loads(Path(__file__).with_name("odd_service_w
 
 
 def make_odd_services(seed: int, mixed: int) -> list[Service]:
-    """Return each piece alone, then as many services of several pieces; the same seed gives the same ones."""
+    """Return each piece alone, then `mixed` services of several pieces; the same seed gives the same ones."""
     rng = Random(seed)
     pieces = {kind: [_write(kind, word) for word in words] for kind, words in WORDS.items()}
     alone = [_service(rng, [piece]) for kind in pieces.values() for piece in kind]
@@ -25,7 +25,7 @@ def make_odd_services(seed: int, mixed: int) -> list[Service]:
 
 
 def _write(kind: str, word: str) -> str:
-    """Return the line of a service; the words of `whole` are such lines already."""
+    """Return the line of a service; the words of `whole` are already complete lines."""
     if kind in ("devices", "device_cgroup_rules", "environment"):
         return f"{kind}: [{json.dumps(word)}]"
     if kind == "reservation":

@@ -1,4 +1,4 @@
-"""A fixture that fails, or whose time is over, is one failure: tests that share it are skipped and name the first."""
+"""Report a fixture that fails or times out as one failure: other tests with it are skipped and name the first test."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FIRST_BY_ERROR = pytest.StashKey[dict[int, tuple[BaseException, str]]]()
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Skip a test for which pytest raises again what a fixture of another has raised."""
+    """Skip a test if pytest raises an error again that a fixture raised for another test."""
     report = (yield).get_result()
     if not (report.when == "setup" and report.failed and call.excinfo):
         return
     error = call.excinfo.value
-    # The error is kept, so that its id is nobody else's.
+    # Keeping the error keeps its id unique.
     _, first = item.session.stash.setdefault(FIRST_BY_ERROR, {}).setdefault(id(error), (error, item.nodeid))
     if first != item.nodeid:
         report.outcome = "skipped"

@@ -1,4 +1,4 @@
-"""A Podman of one's own: its images, containers and settings lie in a directory, and it touches nothing else."""
+"""A separate Podman: its images, containers and settings are in a directory, and it changes nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ driver = "vfs"
 runroot = "/run/containers/storage"
 graphroot = "/var/lib/containers/storage"
 """
-# Of Podman in a system that boots. The root of a virtual machine may not give what containers get by default, and
+# For Podman in a system that boots. The root of a virtual machine may not grant the default limits of containers, and
 # /proc/sys is read-only there.
 OF_BOOTED_SYSTEM = {
     "/etc/containers/containers.conf": BOOTED_SETTINGS,
@@ -59,12 +59,12 @@ class Podman:
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": os.fspath(directory),
             "CONTAINERS_CONF": os.fspath(directory / "containers.conf"),
-            # Podman 5 warns of cgroup v1 at each command.
+            # Podman 5 warns about cgroup v1 at each command.
             "PODMAN_IGNORE_CGROUPSV1_WARNING": "1",
         }
 
     def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a `podman` command to its end and return what it printed; EngineError if it fails and `check` is true."""
+        """Run a `podman` command to its end and return its result; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
             self.command(*words),
             env=self.environment,
@@ -83,19 +83,19 @@ class Podman:
         return [*map(str, self._words), *words]
 
     def import_image(self, archive: Path) -> None:
-        """Make an image of a packed root file system, without any registry."""
+        """Import an image from a packed root file system, without a registry."""
         self("import", "--quiet", "--change", 'CMD ["sh"]', os.fspath(archive), IMAGE)
 
 
 def _short_directory() -> Path:
-    """Return a directory for what runs; Podman refuses a path of more than 50 characters."""
+    """Return a directory for the runtime state; Podman refuses a path of more than 50 characters."""
     directory = Path(tempfile.mkdtemp(prefix="amd-podman-", dir="/tmp"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 def _on_host(runtime: Path, host_root: str, program: Path) -> Path:
-    """Write a runtime that serves a simulated host; conmon calls it without the environment of its caller."""
+    """Write a runtime for a simulated host, because conmon calls it without the caller's environment."""
     program.write_text(f'#!/bin/sh\nAMD_CTK_HOST_ROOT="{host_root}" exec "{runtime}" "$@"\n')
     program.chmod(0o755)
     return program

@@ -1,4 +1,4 @@
-"""Another processor than that of this machine, for programs that read which instructions there are."""
+"""Imitate another processor for programs that read the available instructions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ V3 = (
     " bmi1 avx2 bmi2"
 )
 FLAGS = {"x86-64-v3": V3, "x86-64-v4": f"{V3} avx512f avx512dq avx512cd avx512bw avx512vl"}
-# The file is bound in a mount namespace of the program, and of what it starts.
+# The file is mounted in a mount namespace of the program and its children.
 WITH_PROCESSOR = """#!/bin/sh
 exec unshare --mount sh -c 'mount --bind "{cpuinfo}" /proc/cpuinfo && exec "{program}" "$@"' sh "$@"
 """
 
 
 def with_processor(level: str, program: Path, directory: Path) -> Path:
-    """Write a program in `directory` that runs another one on a machine whose processor has a level; return it."""
+    """Write a program in `directory` that runs another one with a processor of this level; return it."""
     cpuinfo = directory / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {FLAGS[level]}\nbugs\t\t:\n")
     wrapper = directory / program.name

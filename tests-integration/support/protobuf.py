@@ -1,11 +1,11 @@
-"""Messages of Protocol Buffers by the numbers of their fields, for the few that tests send to engines."""
+"""Encode and decode the few Protocol Buffers messages between tests and engines, by field numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-# A sequence is a field that is repeated.
+# A sequence is a repeated field.
 Field: TypeAlias = "int | str | Mapping[int, Field] | Sequence[Field]"
 Message: TypeAlias = Mapping[int, Field]
 
@@ -13,12 +13,12 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as it is sent."""
+    """Encode a message."""
     return b"".join(_encode_field(number, field) for number, field in message.items())
 
 
 def decode(content: bytes) -> dict[int, list[int | bytes]]:
-    """Return the fields of a message that was received; messages within it stay bytes."""
+    """Decode the fields of a message; nested messages stay bytes."""
     fields: dict[int, list[int | bytes]] = {}
     for number, field in _fields(content):
         fields.setdefault(number, []).append(field)
@@ -35,7 +35,7 @@ def _encode_field(number: int, field: Field) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first; all but the last have the highest bit set."""
+    """Encode a number in groups of seven bits, the lowest first; all but the last have the highest bit set."""
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)

@@ -1,7 +1,7 @@
-"""Programs that find Typer loaded: half of what a start of `amd-ctk` takes is the import of what others made.
+"""Run programs with Typer already loaded, because half the time of an `amd-ctk` start goes to third-party imports.
 
-An interpreter imports that once and is forked for each program. What is ours is imported by each, in its own order.
-Words, environment, directory, output and exit code are those of a process that was started as usual.
+One interpreter imports them once and forks for each program. Each program imports the toolkit's own modules itself, in
+its own order. Arguments, environment, directory, output and exit code are those of an ordinary process.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-# What commands load of others, but for what only some of them do.
+# Third-party modules of most commands.
 LOADED = ("typer", "tomlkit", "jsonschema")
 LARGEST_CALL = 1 << 18
-# What an interpreter looks at when it starts: a program with any of these is started as usual.
+# An interpreter reads these variables when it starts. With any of them, a program is started normally.
 READ_AT_START = ("LANG", "LC_", "PYTHON")
 
 
 class ReadyInterpreter:
-    """Runs a Python program as often as it is asked, one at a time; use it as a context."""
+    """Runs a Python program any number of times, one at a time; use it as a context manager."""
 
     def __init__(self, program: str, environment: dict[str, str]) -> None:
-        """Load what `program` needs, with what it would find in its environment at any start."""
+        """Load the third-party modules of `program` in an environment like that of any start."""
         self._program = program
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Python remembers of its output whether it is a pipe, as that of each program will be.
+        # Python remembers whether its output is a pipe, as it will be for each program.
         self._process = subprocess.Popen(
             [_interpreter_of(program), __file__, program, str(theirs.fileno())],
             env=environment,
@@ -55,7 +55,7 @@ class ReadyInterpreter:
         self._process.communicate()
 
     def run(self, words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run the program with words behind its name, as `subprocess.run` does that captures text."""
+        """Run the program with these arguments, like `subprocess.run` that captures text."""
         command = [self._program, *words]
         if any(name.startswith(READ_AT_START) for name in environment):
             return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -76,10 +76,10 @@ def _mask() -> int:
 
 
 def _interpreter_of(program: str) -> str:
-    """Return the interpreter in the first line of a program; hooks are given its name."""
+    """Return the interpreter in the first line of a program; hooks get its name."""
     with open(program, encoding="utf-8") as file:
         named = file.readline().removeprefix("#!").strip()
-    # A path that is too long for the kernel stands in a line of sh.
+    # If the path is too long for the kernel, it is in a line of sh.
     return named if Path(named).name.startswith("python") else sys.executable
 
 
@@ -100,7 +100,7 @@ def _read_all(*descriptors: int) -> list[bytes]:
 
 
 def _serve(calls: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Answer calls until nobody is left who has any; return one in each process that is to be a program."""
+    """Answer calls until the caller closes the socket; return a call in each process that will run a program."""
     while True:
         call, descriptors, _, _ = socket.recv_fds(calls, LARGEST_CALL, 3)
         if not call:
@@ -115,13 +115,13 @@ def _serve(calls: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _become(call: dict[str, Any], descriptors: list[int]) -> None:
-    """Run the program of a call in this process, which ends with it."""
+    """Run the program of a call in this process and end with it."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(call["directory"])
     os.umask(call["mask"])
-    # Where there is no locale, Python itself sets one.
+    # Without a locale, Python itself sets one.
     of_python = {name: text for name, text in os.environ.items() if name.startswith("LC_")}
     os.environ.clear()
     os.environ.update({**of_python, **call["environment"]})
@@ -134,6 +134,6 @@ if __name__ == "__main__":
     for name in LOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    # Else each program would look at all of it again, and so copy it.
+    # Otherwise the collector of each program would visit all these objects, and so copy their memory.
     gc.freeze()
     _become(*_serve(socket.socket(fileno=int(sys.argv[2]))))

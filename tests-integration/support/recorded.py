@@ -1,4 +1,4 @@
-"""A machine on which the containers of an engine end in a file."""
+"""A box whose engine makes no containers but records their config.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from support.box import Box
 
-# The release of Debian whose engine each is.
+# Each engine's Debian release.
 ENGINES = {
     "docker-20": ("bookworm", "docker"),
     "docker-26": ("trixie", "docker"),
@@ -25,12 +25,12 @@ ENGINES = {
     "podman-5.8": ("forky", "podman"),
 }
 RUN = ("run", "--rm", "--network=none")
-# Docker makes directories that volumes lack; another engine of the same machine would find them.
+# Docker makes missing directories of volumes, which another engine on the same machine would find.
 MADE_BY_DOCKER = ("/dev/nosuch", "/dri")
 
 
 class Recorded:
-    """A box with an engine, whose default runtime keeps config.json and makes no container."""
+    """A box with an engine whose default runtime keeps config.json and makes no container."""
 
     def __init__(self, box: Box, engine: str) -> None:
         self.box = box
@@ -52,21 +52,21 @@ class Recorded:
         box(*self.words, "import", *changes, '--change=CMD ["sh"]', "/box/image.tar", IMAGE)
 
     def command(self, words: tuple[str, ...], before: tuple[str, ...] = (), *, with_runtime: bool = True) -> list[str]:
-        """Return the whole command that has the engine make a container."""
+        """Return the whole command that makes the engine create a container."""
         if self.engine == "docker":
             return [*self.words, *before, *RUN, *(["--runtime=amd"] if with_runtime else []), *words]
         runtime = AMD_RUNTIME if with_runtime else "/box/recorder"
         return [*self.words, f"--runtime={runtime}", *before, *RUN, *words]
 
     def ask_engine(self, command: list[str], *, with_caller: bool) -> tuple[dict[str, Any] | None, str]:
-        """Return the config.json that a command comes to, None where there is none, and what the engine printed."""
+        """Return the config.json that results from a command, None if there is none, and the engine's errors."""
         self.box("rm", "-f", "/box/recorded.json")
         ended = self._call(with_caller, *command)
         spec = self.box("cat", "/box/recorded.json", check=False).stdout
         return (json.loads(spec) if spec else None), ended.stderr
 
     def ask_explain(self, command: list[str], *, with_caller: bool) -> dict[str, Any]:
-        """Return what explain prints of a command."""
+        """Return explain's output for a command."""
         explained = self._call(with_caller, "amd-ctk", "explain", "--json", "--", *command)
         assert explained.stdout, explained.stderr
         found: dict[str, Any] = json.loads(explained.stdout)

@@ -1,4 +1,4 @@
-"""A runtime that keeps the config.json of the container that it should make, and makes none."""
+"""A runtime that keeps the config.json of the requested container instead of making it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END = """cp "$bundle/config.json" /box/recorded.json
 exit 1
 """
 RECORDER = f"{_BEGINNING}{_END}"
-# The container that holds the namespaces of a pod comes first, and has to be there.
+# The container that holds the namespaces of a pod comes first and must exist.
 POD_RECORDER = f"""{_BEGINNING}grep -q '"pause-of-pod"' "$bundle/config.json" && exec runc "$@"
 {_END}"""
 AMD_RUNTIME = "/usr/bin/amd-container-runtime"

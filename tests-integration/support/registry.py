@@ -1,4 +1,4 @@
-"""A registry of one's own: Debian's docker-registry on a port of loopback, with TLS and a password where asked for."""
+"""A separate registry: Debian's docker-registry on a loopback port, with TLS and a password on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from support.installed import engine_program
 
 USER, PASSWORD = "user", "secret"
-# Of "secret", as `htpasswd -B` writes it; the registry reads no other kind.
+# The hash of "secret" by `htpasswd -B`; the registry reads no other kind.
 HTPASSWD = "user:$2y$05$0RAhnvSPCGzZBvaN5allTOQAKMJv30NmcW1XSJm/3otBnRbFqAv66\n"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 class Registry:
-    """A running registry; `address` is its host and port. `stop` it."""
+    """A running registry; `address` is its host and port. `stop` ends it."""
 
     def __init__(self, directory: Path, *, has_login: bool = False, has_tls: bool = False) -> None:
         program = engine_program("docker-registry")
@@ -50,7 +50,7 @@ class Registry:
         wait_for_port(self.address, self.process)
 
     def stop(self) -> None:
-        """End it; what it stores stays in its directory."""
+        """End the registry; its contents stay in its directory."""
         self.process.terminate()
         self.process.wait()
         self._log.close()
@@ -63,7 +63,7 @@ class Registry:
         config: dict[str, Any] | None = None,
         annotations: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Store an image of one layer, an archive, as REPOSITORY:TAG; return its descriptor."""
+        """Store an image with one layer, an archive, as REPOSITORY:TAG; return its descriptor."""
         repository = name.partition(":")[0]
         layers = [{"mediaType": LAYER, **self.push_blob(repository, layer)}] if layer else []
         diff_ids = [entry["digest"] for entry in layers]
@@ -78,7 +78,7 @@ class Registry:
         return self.push_document(name, {**manifest, "annotations": annotations} if annotations else manifest)
 
     def push_index(self, name: str, *entries: dict[str, Any]) -> dict[str, Any]:
-        """Store an index of images that are in the repository."""
+        """Store an index of images in the repository."""
         return self.push_document(name, {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)})
 
     def push_document(self, name: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Registry:
         return {"digest": digest_of(content), "size": len(content)}
 
     def request(self, method: str, url: str, content: bytes = b"", media_type: str = "") -> Any:
-        """Return the headers of an answer."""
+        """Send a request and return the headers of the answer."""
         headers = {**self._headers, "Content-Type": media_type or "application/octet-stream"}
         request = urllib.request.Request(url, content, headers, method=method)
         with urllib.request.urlopen(request, timeout=PATIENCE, context=self.tls) as answer:
@@ -104,23 +104,23 @@ class Registry:
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest by which registries know a blob."""
+    """Return the digest by which registries identify a blob."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def credentials() -> str:
-    """Return what a client that has logged in keeps."""
+    """Return the credentials that a client stores after a login."""
     return base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 
 def log_in(home: Path, address: str) -> None:
-    """Write what `docker login` and `skopeo login` leave behind."""
+    """Write the file that `docker login` and `skopeo login` write."""
     (home / ".docker").mkdir(parents=True, exist_ok=True)
     (home / ".docker/config.json").write_text(json.dumps({"auths": {address: {"auth": credentials()}}}))
 
 
 def free_port() -> int:
-    """Return a port of loopback that nothing listens on."""
+    """Return a free loopback port."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
@@ -142,7 +142,7 @@ def wait_for_port(address: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def make_certificate(certificate: Path, key: Path) -> None:
-    """Make a certificate for localhost that signs itself."""
+    """Make a self-signed certificate for localhost."""
     words = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     program = engine_program("openssl")

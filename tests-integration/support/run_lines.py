@@ -1,4 +1,4 @@
-"""Command lines of `docker run` and `podman run` that decide about GPUs, made up from a seed."""
+"""Random command lines of `docker run` and `podman run` with options that decide about GPUs, from a seed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 PLAIN_IMAGE = "busybox:local"
-# Its environment is IMAGE_VARIABLES, and it has a user `gpuuser` in its group `render`.
+# An image with the environment IMAGE_VARIABLES and a user `gpuuser` in its group `render`.
 IMAGE = "gpu-image:local"
 IMAGE_VARIABLES = ("AMD_VISIBLE_DEVICES=2", "HIP_VISIBLE_DEVICES=0", "AMD_LABEL=image")
 ENV_FILE = "/box/variables"
@@ -67,7 +67,7 @@ PRIVILEGES = ("--privileged", "--privileged=true", "--privileged=false", "--cap-
 
 
 class Line(NamedTuple):
-    """A command line behind the name of the engine's program, whose runtime may be amd-container-runtime."""
+    """The arguments of an engine's program, and whether it uses amd-container-runtime and the caller's variables."""
 
     with_runtime: bool
     words: tuple[str, ...]
@@ -90,7 +90,7 @@ def _make_line(rng: Random, *, is_podman: bool) -> Line:
         *(_some(rng, PRIVILEGES, most=1) if rng.random() < 0.3 else ()),
     ]
     rng.shuffle(options)
-    # A value of --device-cgroup-rule has spaces of its own.
+    # A value of --device-cgroup-rule contains spaces.
     words = (word for option in options for word in ([option] if "rule" in option else option.split(" ")))
     image = rng.choice((IMAGE, IMAGE, PLAIN_IMAGE))
     return Line(rng.random() < 0.7, (*words, image, "true"), rng.random() < 0.5)

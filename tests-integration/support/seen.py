@@ -1,4 +1,4 @@
-"""What a container says it sees: the lines of `list-gpus`, `try-nodes` and `try-numbers`."""
+"""Parse what a container sees: the lines of `list-gpus`, `try-nodes` and `try-numbers`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SeenNode(NamedTuple):
-    """A device node as a process of the container found it."""
+    """A device node as seen by a process in the container."""
 
     path: str
     numbers: str
@@ -16,7 +16,7 @@ class SeenNode(NamedTuple):
 
 
 def parse_seen(text: str) -> list[SeenNode]:
-    """Parse what those scripts print; other lines are an error."""
+    """Parse the output of these scripts; any other line is an error."""
     return [SeenNode(*line.split(" ")) for line in text.splitlines()]
 
 

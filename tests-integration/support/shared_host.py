@@ -1,4 +1,4 @@
-"""A broker as a process, and people with uids of their own who ask it; needs root."""
+"""A broker as a process, and persons with their own uids who send requests to it; needs root."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
-# Many times what a step takes, for machines that are busy.
+# Many times the length of a step, for busy machines.
 SECONDS = 90
-# Uids that no account has.
+# Uids without accounts.
 ALICE, BOB, CAROL = 40001, 40002, 40003
 GROUPS = {"notebooks": "0-1"}
 
 
 class Clock:
-    """This machine's clock, which a test sets forward for a process and all that this forks."""
+    """This machine's clock, which a test can set forward for a process and all its children."""
 
     def __init__(self) -> None:
         self._ahead = mmap.mmap(-1, 8)
@@ -55,10 +55,10 @@ class Clock:
 
 
 class Broker:
-    """A broker that may be killed and started again; who may what can be changed at any time."""
+    """A broker that can be killed and restarted. Its permissions can change at any time."""
 
     def __init__(self, host: Host, *, grace: float = 1.0) -> None:
-        """Serve a host; what is ended has `grace` seconds between TERM and KILL."""
+        """Serve a host; jobs have `grace` seconds between TERM and KILL."""
         self.grace = grace
         self.clock = Clock()
         self.host = host
@@ -66,13 +66,13 @@ class Broker:
         self.log = host.path("/log")
         self._said = host.path("/terms")
         self.pid = 0
-        # Whether only those who have reserved a GPU may open it.
+        # Whether only persons with a reservation may open a GPU.
         self.is_reserved = False
         self.has_private_names = False
         self.say("fifo", "everyone")
 
     def say(self, order: str, *permissions: str, idle: int = 0) -> None:
-        # The broker may read it at any moment.
+        # Replaced atomically, because the broker may read it at any moment.
         with open(f"{self._said}.new", "w", encoding="utf-8") as file:
             access, names = (
                 "reserved" if self.is_reserved else "group",
@@ -104,7 +104,7 @@ class Broker:
         return status
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass for the broker, which looks at its clock whenever it is woken."""
+        """Set the broker's clock forward. The broker reads it whenever it wakes."""
         self.clock.forward(seconds)
         connect(self.socket).close()
 
@@ -112,7 +112,7 @@ class Broker:
         end_look(self.socket)
 
     def children(self) -> list[ProcessId]:
-        """Return the processes that it has begun and that go on, as a look at what is idle."""
+        """Return the broker's running children, such as a check for idle jobs."""
         return [pid for pid, parent in Processes().parents().items() if parent == self.pid]
 
     def lines(self) -> list[str]:
@@ -120,7 +120,7 @@ class Broker:
             return file.read().splitlines()
 
     def terms(self) -> tuple[Permission, ...]:
-        """Return who may what now."""
+        """Return the current permissions."""
         return self._terms(self.host).permissions
 
     def _terms(self, _: Host) -> Terms:
@@ -138,14 +138,14 @@ class Broker:
     def _listens(self, pid: int) -> bool:
         assert os.waitpid(pid, os.WNOHANG)[0] == 0, self.lines()
         try:
-            # Refused before anything is looked at.
+            # The broker refuses this before it examines anything.
             return ask(self.socket, Request(verb="cancel", name="nobody")) is not None
         except ToolkitError:
             return True
 
 
 class Person:
-    """A process of a user that asks, says what it was told, and lives until it is told to end."""
+    """A user's process that sends a request, reports the answers, and lives until it is told to end."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Person:
         command: Sequence[str] = (),
         first: Callable[[], None] = lambda: None,
     ) -> None:
-        """Ask as a user who does something `first`; become the `command`, if any, whose output is what is said."""
+        """Send the request as a user after `first`; then execute `command`, if any, and report its output."""
         self.uid = uid
         self._socket = broker.socket
         self._command = command
@@ -206,7 +206,7 @@ class Person:
         return without_time(line)
 
     def answer(self) -> str:
-        """Return the next line but those about waiting, which are said again whenever something changed."""
+        """Return the next line except those about waiting, which are repeated whenever something changes."""
         while (line := self.line()).startswith("waiting"):
             pass
         return line
@@ -222,12 +222,12 @@ class Person:
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
         if number == signal.SIGSTOP:
-            # On a busy machine a process runs on for a moment.
+            # On a busy machine, a process runs on for a moment.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
             end_look(self._socket)
 
     def ended_by(self) -> int:
-        """Wait for the end of its command, and return the signal that ended it."""
+        """Wait for the end of the command, and return the signal that ended it."""
         status = os.waitpid(self.pid, 0)[1]
         self._close()
         return os.WTERMSIG(status)
@@ -246,19 +246,19 @@ class Person:
 
 
 def without_time(line: str) -> str:
-    """Return what one who waits is told with noon as the time since when others have the GPUs."""
+    """Replace the time since when others have the GPUs with noon, in a line for a waiting person."""
     return re.sub(r" since (\S+ )?\d\d:\d\d", " since 12:00", line)
 
 
 def become(uid: int, groups: Sequence[int] = ()) -> None:
-    """Become another user for good."""
+    """Become another user permanently."""
     os.setgroups(list(groups))
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
 def end_look(path: str) -> None:
-    """Return when the broker of a socket has ended the look that it was at: the next one sees all that is so now."""
+    """Wait until the broker of a socket has finished its current look; the next look sees the present state."""
     assert is_served(path, SECONDS)
 
 
@@ -270,7 +270,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def wanting(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Asked:
-    """Return a request for `count` of some GPUs, which are bits."""
+    """Return a request for `count` of the GPUs in the bit set `fitting`."""
     return Asked(
         number=number,
         name=f"job-{number}",
@@ -296,7 +296,7 @@ def put_ticket(
     pid: int = 0,
     owner: int | None = None,
 ) -> str:
-    """Write a ticket for a process, by default this one, that stands behind all others; return its path."""
+    """Write a ticket at the end of the queue for a process, by default this one; return its path."""
     processes, tickets = Processes(), Tickets(State(host), Processes())
     waiter = processes.find(pid or os.getpid())
     assert waiter is not None
@@ -320,7 +320,7 @@ def put_ticket(
 
 
 def restart_machine(host: Host, job: str, *, earlier: float = 0.0) -> None:
-    """Leave of a reservation what a restart leaves, as if that had been so many seconds `earlier`."""
+    """Leave the files of a reservation that a restart leaves, as if the restart was `earlier` seconds ago."""
     state = State(host)
     path = state.lease_path(("", job))
     lease = state.read_lease(path)
@@ -332,7 +332,7 @@ def restart_machine(host: Host, job: str, *, earlier: float = 0.0) -> None:
         month = file.readline()
     with open(begun, "w", encoding="utf-8") as file:
         file.write(f"{month}{format_begun(lease)}\n")
-    # A machine that has just started has none.
+    # A machine that has just started has no such file.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(ended_path(state))
 
@@ -342,6 +342,6 @@ def run(name: str, gpus: str, *, wait: bool = True, **more: Any) -> Request:
 
 
 def users(host: Host) -> dict[int, list[str]]:
-    """Return the jobs of each GPU that has one."""
+    """Return the jobs of each GPU that has any."""
     found = {gpu.number: [use.container_id for use in gpu.containers] for gpu in Tracker(host).status().gpus}
     return {number: jobs for number, jobs in found.items() if jobs}

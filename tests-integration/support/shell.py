@@ -1,4 +1,4 @@
-"""A shell that types the commands of a page one after the other, as its reader does."""
+"""A shell that runs the commands of a page one after another, as its reader does."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 from support.simulated import without_note
 
 MARK = "--- end of command "
-# A reader who waits longer gives up too.
+# A reader would not wait longer either.
 PATIENCE = 180.0
 
 
 class Shell:
-    """One bash; `run` returns what a command printed, on both streams, and its exit code.
+    """One bash; `run` returns the output of a command, from both streams, and its exit code.
 
-    Short of the line that says that a simulated host is changed: a reader with a GPU does not see it.
+    It drops the note about a simulated host, which a reader with a GPU does not see.
     """
 
     def __init__(
         self, directory: Path, environment: dict[str, str], *, enter: Sequence[str] = (), patience: float = PATIENCE
     ) -> None:
-        """Start it in a directory, behind the words `enter`; a command may take `patience` seconds."""
+        """Start bash in a directory, with the command prefix `enter`. A command may take `patience` seconds."""
         self._patience = patience
         self._bash = subprocess.Popen(
             [*enter, "bash", "--noprofile", "--norc"],
@@ -36,7 +36,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # A page may leave programs in the background; they end with it.
+            # A page may leave programs in the background; they end with the session.
             start_new_session=True,
         )
 
@@ -48,8 +48,8 @@ class Shell:
         self._bash.communicate()
 
     def run(self, command: str) -> tuple[str, int]:
-        """Type one command; what it leaves behind (variables, directory, `$?`) is there for the next."""
-        # With a quote left open bash would wait for the other one.
+        """Run one command; variables, directory and `$?` stay for the next one."""
+        # With an open quote, bash would wait for the closing one.
         check = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
         assert check.returncode == 0, check.stderr
         assert self._bash.stdin

@@ -1,4 +1,4 @@
-"""A box that is a node of a Slurm cluster, with the toolkit installed in it."""
+"""A box that is a node of a Slurm cluster, with the toolkit installed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# slurmd asks getaddrinfo, which takes no loopback address for a machine's own.
+# slurmd uses getaddrinfo, which does not accept a loopback address as the machine's own.
 ADDRESS = "10.99.9.{}"
-# More processors than the machine has, else no two jobs run at once.
+# More processors than the machine has, because otherwise no two jobs run at once.
 SLURM_CONF = """\
 ClusterName=test
 SlurmctldHost=n1(10.99.9.1)
@@ -43,14 +43,14 @@ ReturnToService=2
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-# 22.05 does not know that cgroups can be left alone, and finds those of the first version.
+# 22.05 cannot run without cgroups, and only finds those of version 1.
 CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"
 NEEDS_CGROUPS = ("22.05",)
 WITHOUT_CGROUPS = "CgroupPlugin=disabled\n"
 DEVICE_CGROUPS = f"{CGROUPS}ConstrainDevices=yes\n"
 BUNDLE = "/box/bundle"
 BUNDLE_OF_USER = "/box/bundle-of-user"
-# $1: what the job does; the rest: what it is given. Prints what the job printed.
+# $1: the command of the job; the rest: options of sbatch. Prints the output of the job.
 IN_BATCH = """
 step=$1 directory=$(mktemp -d)
 shift
@@ -64,18 +64,18 @@ MUNGE = "mkdir -p /run/munge && chown munge: /run/munge && setpriv --reuid munge
 
 
 class SlurmBox(Box):
-    """Use it as a context, as any box; node 1 is the controller too."""
+    """Use it as a context manager, like any box; node 1 is also the controller."""
 
     def __init__(self, root: Path, directory: Path, host: Host, spec: bytes, debs: Path, *, number: int = 1) -> None:
         super().__init__(str(root), directory, nodes_of(spec), hardware=host.root)
         self._debs = debs
         self.number = number
         self.address = ADDRESS.format(number)
-        # What amd-ctk printed for it.
+        # amd-ctk's output for this node.
         self.gres = ""
 
     def prepare(self) -> None:
-        """Make it a node with the toolkit, and a bundle of each user."""
+        """Install the toolkit, and make a bundle for each user."""
         self("hostname", f"n{self.number}")
         self("ip", "address", "add", f"{self.address}/32", "dev", "lo")
         add_user(self)
@@ -90,18 +90,18 @@ class SlurmBox(Box):
         remove_cgroups(f"slurm_n{self.number}")
 
     def version(self) -> str:
-        """Return the version of Slurm: 24.11."""
+        """Return the version of Slurm, such as 24.11."""
         return ".".join(self("slurmd", "-V").stdout.split()[1].split(".")[:2])
 
     @property
     def tells_steps(self) -> bool:
-        """Return whether this Slurm tells containers the GPUs of their step; 22.05 tells those of batch jobs only."""
+        """Return whether Slurm tells containers the GPUs of their step; 22.05 does so only for batch jobs."""
         return self.version() not in NEEDS_CGROUPS
 
     def configure(self, *gres_confs: str, device_cgroups: bool = False, tracking: str = "linuxproc") -> None:
-        """Write Slurm's configuration for the nodes of which these are the parts of gres.conf, by number.
+        """Write Slurm's configuration for nodes with these parts of gres.conf, in order.
 
-        `tracking` is how Slurm finds the processes of a job.
+        `tracking` is Slurm's method to find the processes of a job.
         """
         nodes = [node_line(text, number) for number, text in enumerate(gres_confs, 1)]
         task_plugin = "task/cgroup" if device_cgroups else "task/none"
@@ -130,9 +130,9 @@ class SlurmBox(Box):
         return self("sh", "-c", IN_BATCH, "sh", step, *reserving, user=user, check=False)
 
     def _make_bundle(self, path: str, make_spec: str, mapping: dict[str, int] | None = None) -> None:
-        """Make a bundle, of a user where a `mapping` says which; Slurm gives it the words and the environment."""
+        """Make a bundle, with a `mapping` for a user; Slurm adds command and environment."""
         directory = self.share / path.removeprefix("/box/")
-        # Slurm mounts files of its own there, and a user cannot make the directory where it is missing.
+        # Slurm mounts its own files there, and a user cannot make a missing directory.
         (build_rootfs(directory / "rootfs") / "var/run/slurm").mkdir(parents=True)
         self("sh", "-c", f"cd {path} && {make_spec}")
         spec = json.loads((directory / "config.json").read_text())
@@ -142,13 +142,13 @@ class SlurmBox(Box):
 
 
 def node_line(gres_conf: str, number: int) -> str:
-    """Return the line of slurm.conf for a node that a comment of its part of gres.conf begins."""
+    """Return the line of slurm.conf for a node, completing the comment in its part of gres.conf."""
     [begun] = (line.removeprefix("#") for line in gres_conf.splitlines() if line.startswith("#NodeName="))
     return f"{begun} NodeAddr={ADDRESS.format(number)} CPUs=16\n"
 
 
 def gpus_in(printed: str) -> list[str]:
-    """Return the render nodes that a container may open, by what `list-gpus` printed in it."""
+    """Return the render nodes that a container may open, from the output of `list-gpus` in it."""
     # srun --label puts the number of the task in front.
     lines = [line.split()[-5:] for line in printed.splitlines() if "renderD" in line]
     return sorted(path.rpartition("/")[2] for path, *_, access in lines if access == "opens")

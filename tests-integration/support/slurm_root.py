@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.debian_root import make_root
 
-# The low-level runtimes are what Slurm's oci.conf leads to in the end; munge vouches for who somebody is.
+# Slurm's oci.conf finally leads to the low-level runtimes. munge authenticates users.
 PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "munge", "runc"),
     *("iproute2", "procps", "python3"),
@@ -17,7 +17,7 @@ PODMAN = ("podman", "conmon", "crun", "netavark")
 
 
 def slurm_root(suite: str, *, podman: bool = False) -> Path:
-    """Return a root file system of a release with Slurm, made once: a minute and 600 MB each."""
+    """Return a root file system of a release with Slurm. Making one takes a minute and 600 MB."""
     if podman:
         return make_root(f"slurm-podman-{suite}", suite, *PACKAGES, *PODMAN)
     return make_root(f"slurm-{suite}", suite, *PACKAGES)

@@ -1,8 +1,7 @@
-"""The stand: a Debian system that boots and is a GPU server, with the toolkit as its users install it.
+"""The stand: a Debian system that boots and is a GPU server, with the toolkit installed as by users.
 
-Our debs come from a repository of this checkout by apt; units, users and paths are as shipped. GPUs of a profile
-lie over /sys, and their nodes in /dev, where programs find them on every machine. In our units, `DROP_IN` is all that
-differs.
+apt installs our debs from a repository of this checkout; units, users and paths are as shipped. GPUs of a profile
+overlay /sys, and their nodes are in /dev, where all programs look for them. Only `DROP_IN` changes our units.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOGIN = ("systemd-logind.service",)
-# What GPUs have in /sys goes over the kernel's own; the nodes have numbers that no driver of this machine has.
+# The GPUs' files overlay the kernel's own /sys. The nodes have numbers that no driver of this machine uses.
 HARDWARE = """
 mkdir /run/cgroups
 mount --bind /sys/fs/cgroup /run/cgroups
@@ -54,7 +53,7 @@ ExecStart=/bin/sh -e {GPUS_PATH}
 [Install]
 WantedBy=sysinit.target
 """
-# Nothing is behind the nodes, which the kernel says (ENXIO) of one that may be opened.
+# The nodes have no driver, so opening one that is permitted fails with ENXIO.
 TRY_OPEN = """\
 #!/usr/bin/python3
 import errno, os, sys
@@ -66,15 +65,15 @@ for path in sys.argv[1:]:
         said = {errno.ENXIO: "allowed", errno.ENODEV: "allowed"}.get(error.errno, errno.errorcode[error.errno])
     print(path.rpartition("/")[2], said, flush=True)
 """
-# With a network of its own a service gets another /sys, too: the kernel's, over which nothing was put. systemd reads it
-# for every unit whose name begins so.
+# With its own network, a service also gets another /sys: the kernel's, without the overlay. systemd reads this drop-in
+# for every unit whose name begins with amd-.
 DROP_IN_PATH = "/etc/systemd/system/amd-.service.d/stand.conf"
 DROP_IN = "[Service]\nPrivateNetwork=no\n"
-# Docker would write in /proc/sys, which is the machine's.
+# Docker would write to /proc/sys, which belongs to the machine.
 DOCKER_PATH = "/etc/systemd/system/docker.service.d/stand.conf"
 DOCKER = "[Service]\nEnvironment=DOCKER_ALLOW_IPV6_ON_IPV4_INTERFACE=1\n"
 APT = "apt-get -qq -y -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-unsafe-io"
-# Of the repository alone: the archive cannot be reached from here.
+# Update only from our repository, because the archive cannot be reached from here.
 ONLY_OURS = "-o Dir::Etc::sourcelist=sources.list.d/toolkit.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
 
 
@@ -82,7 +81,7 @@ class Stand(System):
     """A machine with GPUs of a profile, the toolkit, and the users alice and bob."""
 
     def __init__(self, directory: Path, suite: str, *, profile: str = "mi210-4", root: Path | None = None) -> None:
-        """Boot a release, or a `root` of it in which people log in too."""
+        """Boot a release, or another `root` of it in which people log in."""
         super().__init__(directory / "system", root or people_root(suite), unmasked=LOGIN)
         self._directory = directory
         self._host = build_host(self.shared / "host", profile)
@@ -90,7 +89,7 @@ class Stand(System):
         self.write("/usr/local/bin/try-open", TRY_OPEN)
         self.write(DROP_IN_PATH, DROP_IN)
         self.write(DOCKER_PATH, DOCKER)
-        # Where packages may start services.
+        # Packages may start services here.
         self.run("chmod 755 /usr/local/bin/try-open /run/shared; rm -f /usr/sbin/policy-rc.d")
         for user in ("alice", "bob"):
             self.run(f"useradd --create-home --groups render --shell /bin/sh {user}")
@@ -98,18 +97,18 @@ class Stand(System):
         self.install()
 
     def install(self, packages: str = "amd-container-toolkit") -> None:
-        """Install packages, and those that are there again."""
+        """Install packages, including installed ones again."""
         self.apt(f"install --reinstall {packages}")
 
     def change_to(self, version: str) -> None:
-        """Install another version of everything that is installed, an earlier one too."""
+        """Install another version, also an earlier one, of all installed packages."""
         names = self.run(
             "dpkg-query -W -f '${Package} ${db:Status-Status}\\n' 'amd*' | awk '$2 == \"installed\" { print $1 }'"
         )
         self.apt(f"install --allow-downgrades {' '.join(f'{name}={version}' for name in names.split())}")
 
     def apt(self, words: str) -> str:
-        """Call apt-get, which asks nothing; return what it prints."""
+        """Run apt-get without questions; return its output."""
         return self.run(f"{APT} {words} 2>&1")
 
     @property
@@ -118,19 +117,19 @@ class Stand(System):
         return next((self._directory / "debs").glob("amd-ctk_*.deb")).name.split("_")[1]
 
     def release(self, version: str, *, edit: Callable[[Path], None] = keep) -> None:
-        """Offer another version of everything; `edit` changes the files of each package."""
+        """Publish another version of all packages; `edit` changes the files of each."""
         debs = sorted((self._directory / "debs").glob("*.deb"))
         self._repository.add(next_version(debs, self._directory / version, old=self.version, new=version, edit=edit))
         self.apt(f"update {ONLY_OURS}")
 
     def as_user(self, user: str, command: str, *, check: bool = True) -> str:
-        """Run a command as a user outside of any session; return what it prints."""
+        """Run a command as a user outside any session; return its output."""
         environment = f"HOME=/home/{user} XDG_RUNTIME_DIR=/run/user/$(id -u {user})"
         words = f"env {environment} setpriv --reuid={user} --regid={user} --init-groups"
         return self.run(f"cd /home/{user}; {words} {command}", check=check)
 
     def log_in(self, user: str, script: str) -> str:
-        """Run a script in a session of a user, as after a login, in the background; return its unit."""
+        """Run a script in a user's session, as after a login, in the background; return its unit."""
         unit = f"login-{user}"
         options = f"--unit={unit} --uid={user} --property=PAMName=login --setenv=HOME=/home/{user} --collect"
         self.write(f"/run/{unit}", script)
@@ -138,13 +137,13 @@ class Stand(System):
         return f"{unit}.service"
 
     def configure_podman(self) -> None:
-        """Let Podman start containers here, where it may not give them all that it gives by default."""
+        """Configure Podman for this system, which cannot grant all its defaults to containers."""
         for path, text in OF_BOOTED_SYSTEM.items():
             self.write(path, text)
         self.run("rm -f /etc/containers/storage.conf")
 
     def put_image(self, archive: Path, user: str = "root") -> None:
-        """Give Podman of a user the image busybox:local."""
+        """Import the image busybox:local into a user's Podman."""
         shutil.copy(archive, self.shared / "image.tar")
         self.run("chmod 644 /run/shared/image.tar")
         self.configure_podman()
@@ -155,25 +154,25 @@ class Stand(System):
             self.as_user(user, words)
 
     def journal_of(self, unit: str) -> str:
-        """Return what a unit wrote to the journal."""
+        """Return the journal of a unit."""
         return self.run(f"journalctl --no-pager --unit={unit} --output=cat")
 
     def break_gpu(self, number: int, fault: str) -> None:
-        """Let something happen to a GPU, as `amd-ctk simulate break` does."""
+        """Break a GPU like `amd-ctk simulate break`."""
         before = {path for path, _ in _nodes(self._host)}
         break_gpu(self._host, number, fault)
-        # Those of a lost GPU the kernel removes.
+        # The kernel removes the nodes of a lost GPU.
         if gone := before.difference(path for path, _ in _nodes(self._host)):
             self.run(f"rm {' '.join(gone)}")
 
     def cut_power(self) -> None:
-        """End everything at once, lose what memory held, and boot again; the kernel, and its boot id, stay."""
+        """End everything at once, lose the contents of memory, and boot again; the kernel and its boot id stay."""
         self._put_gpus(at_boot=True)
         self.kill()
         self.boot()
 
     def _put_gpus(self, *, at_boot: bool = False) -> None:
-        """Lay the GPUs over /sys and /dev now, or at the next boot before any service starts, as drivers load."""
+        """Add the GPUs to /sys and /dev now, or at the next boot before any service starts, like drivers."""
         nodes = (f"mknod -m 660 {path} c {number}; chgrp render {path}\n" for path, number in _nodes(self._host))
         self.write(GPUS_PATH, HARDWARE + "".join(nodes))
         if at_boot:
@@ -190,7 +189,7 @@ class Stand(System):
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Repeat a look until it is true."""
+    """Repeat a check until it is true."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "what was waited for did not come"

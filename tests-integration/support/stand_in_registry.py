@@ -1,4 +1,4 @@
-"""A registry that answers what a test says, wrong and endless answers too."""
+"""A registry with answers that a test defines, including wrong and endless ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from support.registry import INDEX, MANIFEST, digest_of
 
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}"
 AMD64 = {"architecture": "amd64", "os": "linux"}
-# Bytes, or what answers on a connection, which then ends.
+# Bytes, or a function that answers on a connection, which then ends.
 ScriptedAnswer = bytes | Callable[[socket.socket], object]
 
 
 class StandInRegistry:
-    """A registry; `answers` has what it sends for each path."""
+    """A registry; `answers` has its answer for each path."""
 
     def __init__(self) -> None:
         self.answers: dict[str, ScriptedAnswer] = {}
@@ -28,7 +28,7 @@ class StandInRegistry:
         Thread(target=self._run, daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -39,7 +39,7 @@ class StandInRegistry:
         self.answers[path] = "\r\n".join([*lines, "", ""]).encode() + content
 
     def put(self, path: str, document: dict[str, Any], media_type: str = MANIFEST) -> dict[str, Any]:
-        """Store a document by its tag and its digest; return its descriptor."""
+        """Store a document under its tag and its digest; return its descriptor."""
         content = json.dumps(document).encode()
         digest = digest_of(content)
         for place in (path, f"{path.rpartition('/')[0]}/{digest}"):
@@ -51,7 +51,7 @@ class StandInRegistry:
         return self.put(path, {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)}, INDEX)
 
     def put_images(self, *targets: str) -> dict[str, str]:
-        """Store /v2/app/manifests/1: an index of an image for each target; return the digests by target."""
+        """Store /v2/app/manifests/1: an index with an image for each target; return the digests by target."""
         images = {target: self.put(f"/v2/app/manifests/{target}", {"of": target}) for target in targets}
         self.put_index("/v2/app/manifests/1", *(made_for(target, image) for target, image in images.items()))
         return {target: image["digest"] for target, image in images.items()}
@@ -76,5 +76,5 @@ class StandInRegistry:
 
 
 def made_for(target: str, image: dict[str, Any]) -> dict[str, Any]:
-    """Return the descriptor of an image in an index that says so."""
+    """Return the descriptor of an image for a target, as an index has it."""
     return {**image, "annotations": {"com.amd.gpu.require.gfx": f"gfx={target}"}}

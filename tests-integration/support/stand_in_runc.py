@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A runc for tests: real processes, state directories, pid files and hooks, but no namespaces, no cgroups and no root.
+"""A runc for tests with real processes, state directories, pid files and hooks, but no namespaces, cgroups or root.
 
-It is started as `stand_in_runc.py RECORDS ARGUMENTS...` and appends one JSON line for each call to the file RECORDS:
-argv, cwd, environment, pid and, for what starts a container, its config.json. `install` puts it on a PATH as `runc`.
+Start it as `stand_in_runc.py RECORDS ARGUMENTS...`. It appends one JSON line for each call to the file RECORDS: argv,
+cwd, environment, pid and, if the call starts a container, its config.json. `install` puts it on a PATH as `runc`.
 
-A container's init is a `sleep` in a session of its own that lives until it is killed. Order and content of what can be
-seen from outside are those of runc 1.1 to 1.3: createRuntime and createContainer hooks with the init already there,
-then poststart, then the pid file; a create that fails leaves nothing but a call of the poststop hooks. The annotation
-`stand-in-runc/fail` makes create fail before there is an init. Commands that tests only need to see recorded, such as
+A container's init is a `sleep` in its own session that lives until it is killed. Order and content of everything
+visible from outside are those of runc 1.1 to 1.3: createRuntime and createContainer hooks with an existing init, then
+poststart, then the pid file. A create that fails leaves nothing but a call of the poststop hooks. The annotation
+`stand-in-runc/fail` makes create fail before the init exists. Commands that tests only need to see recorded, such as
 `exec` and `update`, do nothing.
 """
 
@@ -30,7 +30,7 @@ FEATURES = {"ociVersionMin": "1.0.0", "ociVersionMax": "1.2.0", "hooks": ["creat
 
 
 class Refusal(Exception):
-    """What runc would say before it exits with 1."""
+    """The message of a runc that exits with 1."""
 
 
 def install(directory: Path, records: Path) -> Path:
@@ -42,7 +42,7 @@ def install(directory: Path, records: Path) -> Path:
 
 
 class Container:
-    """One container below the state directory; it exists while its directory does."""
+    """A container below the state directory; it exists as long as its directory."""
 
     def __init__(self, root: str, container_id: str) -> None:
         self.id = container_id
@@ -53,7 +53,7 @@ class Container:
         return self.directory.is_dir()
 
     def make(self, bundle: Path, pid: int) -> None:
-        """Write down an init that waits to be started, under the names runc uses."""
+        """Write the state of an init that waits to be started, in runc's files."""
         (self.directory / "exec.fifo").touch()
         state = {
             "id": self.id,
@@ -79,7 +79,7 @@ class Container:
         return "created" if (self.directory / "exec.fifo").exists() else "running"
 
     def state(self, status: str = "") -> dict[str, Any]:
-        """Return what `runc state` prints and hooks read."""
+        """Return the state that `runc state` prints and hooks read."""
         kept = self.read()
         status = status or self.status()
         spec = read_spec(Path(kept["bundle"]))
@@ -118,14 +118,14 @@ def run_creation_hooks(container: Container, spec: dict[str, Any], bundle: Path)
     creating = container.state("creating")
     for kind in ("prestart", "createRuntime"):
         run_hooks(kind, spec, creating, cwd=bundle, environment={})
-    # In the container's pid namespace the init is process 1.
+    # In the container's pid namespace, the init is process 1.
     rootfs = bundle / (spec.get("root") or {}).get("path", "rootfs")
     run_hooks("createContainer", spec, creating | {"pid": 1}, cwd=rootfs, environment={})
     run_hooks("poststart", spec, container.state("created"), cwd=bundle, environment=dict(os.environ))
 
 
 def start_init(spec: dict[str, Any]) -> int:
-    """Start a process of its own session that sleeps until it is killed, and holds no pipe of a test open."""
+    """Start a process in its own session that sleeps until it is killed, and keeps no pipe of a test open."""
     if "stand-in-runc/fail" in (spec.get("annotations") or {}):
         raise Refusal("unable to start container process: as the bundle asked")
     pid = os.fork()
@@ -168,7 +168,7 @@ def delete(container: Container, *, force: bool) -> None:
 
 
 def destroy(container: Container, spec: dict[str, Any], bundle: Path, pid: int) -> None:
-    """Kill what lives, forget the container and tell the poststop hooks, whose failure changes nothing."""
+    """Kill the init, delete the container and run the poststop hooks, whose failure has no effect."""
     if pid:
         kill_and_wait(pid)
     shutil.rmtree(container.directory)
@@ -192,7 +192,7 @@ def kill_and_wait(pid: int) -> None:
 def run_hooks(
     kind: str, spec: dict[str, Any], state: dict[str, Any], *, cwd: Path, environment: dict[str, str]
 ) -> None:
-    """Run the hooks of one kind; a hook without `env` gets `environment`, as runc does it."""
+    """Run the hooks of one kind. Like in runc, a hook without `env` gets `environment`."""
     for number, hook in enumerate((spec.get("hooks") or {}).get(kind) or []):
         given = dict(entry.split("=", 1) for entry in hook["env"]) if "env" in hook else environment
         ended = subprocess.run(
@@ -225,7 +225,7 @@ def read_spec(bundle: Path) -> dict[str, Any]:
 
 
 def start_time(pid: int) -> str:
-    """Return field 22 of /proc/PID/stat, which together with the pid names a process; "" for a dead one."""
+    """Return field 22 of /proc/PID/stat, which together with the pid identifies a process; "" for a dead one."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -234,7 +234,7 @@ def start_time(pid: int) -> str:
 
 
 def read_options(words: list[str], with_value: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    """Return the options in front of the first operand, and the rest."""
+    """Return the options before the first operand, and the rest."""
     options: dict[str, str] = {}
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -258,7 +258,7 @@ def record(records: str, arguments: list[str], command: str, options: dict[str, 
 
 
 def run_in_foreground(container: Container, options: dict[str, str]) -> int:
-    """Serve `runc run`: to the end of the init, unless `--detach` is given."""
+    """Perform `runc run`: without `--detach`, until the init ends."""
     pid = create(container, options)
     start(container)
     if "--detach" in options or "-d" in options:
@@ -308,7 +308,7 @@ def main() -> NoReturn:
 
 
 def report(settings: dict[str, str], message: str) -> None:
-    """Write what went wrong where engines look for it, and to stderr."""
+    """Write an error to stderr, and to the log that engines read."""
     if "--log" in settings:
         line = {"level": "error", "msg": message, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         with open(settings["--log"], "a", encoding="utf-8") as log:

@@ -1,4 +1,4 @@
-"""Nodes of a Docker Swarm on one machine: engines with a network and a name of their own, joined by a cable."""
+"""Nodes of a Docker Swarm on one machine: engines with their own networks and names, joined by a cable."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from support.docker import IMAGE, Docker
 from support.installed import our_program
 from support.simulated import without_note
 
-# Long enough for a machine that does much else.
+# Long enough for a busy machine.
 SECONDS = 300.0
-# Tasks that are to end must not take the ten seconds that a shell without signal handlers makes of it.
+# A shell without signal handlers would delay the end of tasks by ten seconds.
 TASK_OPTIONS = ("--detach", "--stop-grace-period=100ms", "--restart-delay=500ms", "--no-resolve-image")
 
 
 class Node(Docker):
-    """An engine that serves a simulated host, in a network of its own; `address` is its place on the cable."""
+    """An engine for a simulated host, in its own network; `address` is its address on the cable."""
 
-    # A bridge and rules of its own touch only that namespace.
+    # Its own bridge and rules affect only that namespace.
     network_options = ()
 
     def __init__(self, name: str, host: Host, address: str = "", **settings: object) -> None:
@@ -33,11 +33,11 @@ class Node(Docker):
         self.name = name
         self.host = host
         self.address = address
-        # Its engine's configuration is that of the simulated host.
+        # The engine uses the configuration of the simulated host.
         usual = Path(host.path("/etc/docker/daemon.json"))
         usual.parent.mkdir(parents=True, exist_ok=True)
         usual.symlink_to(self.daemon_json)
-        # Its namespaces live as long as this process.
+        # The namespaces live as long as this process.
         self._keeper = subprocess.Popen(["unshare", "--net", "--uts", "sleep", "infinity"], start_new_session=True)
         wait_until(lambda: _namespace(self._keeper.pid) != _namespace(os.getpid()))
         self.under = ("nsenter", f"--target={self._keeper.pid}", "--net", "--uts")
@@ -49,7 +49,7 @@ class Node(Docker):
         return self.directory / "daemon.json"
 
     def amd_ctk(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run an amd-ctk command on this node to its end, whatever that is."""
+        """Run an amd-ctk command on this node to its end, whatever its exit code."""
         environment = {**os.environ, "AMD_CTK_HOST_ROOT": self.host.root, "DOCKER_HOST": f"unix://{self.socket}"}
         program = our_program("amd-ctk")
         ended = subprocess.run(
@@ -63,12 +63,12 @@ class Node(Docker):
         return self.amd_ctk("swarm", "setup", "--set-as-default", *words)
 
     def restart(self) -> None:
-        """Stop the engine as a host's does and start it again."""
+        """Stop the engine cleanly and start it again."""
         self.halt()
         self.start()
 
     def kill(self) -> None:
-        """End both daemons, shims and containers at once, with no time for anything."""
+        """Kill both daemons, shims and containers at once."""
         containers = self("ps", "--quiet").stdout.split()
         found = self("inspect", "--format={{.State.Pid}}", *containers).stdout.split() if containers else []
         inits = [int(pid) for pid in found]
@@ -82,7 +82,7 @@ class Node(Docker):
                 os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """Leave the swarm, which would start tasks again, and leave nothing else behind either."""
+        """Leave the swarm, which would restart tasks, and delete everything else."""
         if self._processes:
             self("swarm", "leave", "--force", check=False)
         super().stop()
@@ -90,7 +90,7 @@ class Node(Docker):
         self._keeper.wait()
 
     def connect(self, other: Node) -> None:
-        """Join both by a cable of theirs alone; it is gone with either of them."""
+        """Join both nodes by a separate cable, which ends with either of them."""
         pairs = ((self, other), (other, self))
         ends = [(f"to-{there.name}", "netns", str(here._keeper.pid)) for here, there in pairs]
         _run("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1])
@@ -100,22 +100,22 @@ class Node(Docker):
             here._inside("ip", "link", "set", f"to-{there.name}", "up")
 
     def join(self, manager: Node) -> None:
-        """Become a worker of the swarm of a manager."""
+        """Join a manager's swarm as a worker."""
         token = manager("swarm", "join-token", "--quiet", "worker").stdout.strip()
         self("swarm", "join", f"--token={token}", f"--advertise-addr={self.address}", f"{manager.address}:2377")
 
     def create_service(self, name: str, *options: str, command: Sequence[str] = ("sleep", "1000")) -> None:
-        """Make a service on this node, which has to be a manager."""
+        """Create a service on this node, which must be a manager."""
         self("service", "create", f"--name={name}", *TASK_OPTIONS, *options, IMAGE, *command)
 
     def tasks(self, service: str) -> list[dict[str, str]]:
-        """Return what `docker service ps` says of each task, newest first within a replica."""
+        """Return the tasks in `docker service ps`, newest first within a replica."""
         lines = self("service", "ps", "--no-trunc", "--format={{json .}}", service).stdout.splitlines()
         tasks = [json.loads(line) for line in lines]
         return [{**task, "Error": task["Error"].strip('"')} for task in tasks]
 
     def running(self, service: str) -> int:
-        """Return how many tasks of a service run."""
+        """Return the number of running tasks of a service."""
         return sum(task["CurrentState"].startswith("Running") for task in self.tasks(service))
 
     def containers(self, service: str) -> list[str]:
@@ -125,7 +125,7 @@ class Node(Docker):
         ).stdout.split()
 
     def environment(self, container: str) -> dict[str, str]:
-        """Return the variables of a container's first process that speak of GPUs."""
+        """Return the GPU variables of a container's first process."""
         words = self("exec", container, "cat", "/proc/1/environ").stdout.split("\0")
         return dict(word.split("=", 1) for word in words if word.startswith(("DOCKER_RESOURCE_", "AMD_")))
 
@@ -135,9 +135,9 @@ class Node(Docker):
         return [words[0] for words in lines if "renderD" in words[0] and words[-1] == "opens"]
 
     def lives(self) -> list[tuple[str, str]]:
-        """Return what became of containers, oldest first: "start" or "die", and the container.
+        """Return the starts and ends of containers, oldest first: "start" or "die", and the container.
 
-        The engine remembers its last 256 events, of which a container has about ten.
+        The engine remembers its last 256 events; each container causes about ten.
         """
         when = ("--since=0", f"--until={time.time()}")
         filters = ("--filter=event=start", "--filter=event=die")
@@ -148,12 +148,12 @@ class Node(Docker):
         wait_until(lambda: self.running(service) == count, lambda: f"{self.tasks(service)}")
 
     def wait_for_error(self, service: str) -> str:
-        """Return the words in which a task of a service was refused."""
+        """Return the message with which a task of a service was refused."""
         wait_until(lambda: any(task["Error"] for task in self.tasks(service)), lambda: f"{self.tasks(service)}")
         return next(task["Error"] for task in self.tasks(service) if task["Error"])
 
     def remove_service(self, service: str, *nodes: Node) -> None:
-        """Remove a service and wait until its containers are gone, also from other nodes."""
+        """Remove a service and wait until its containers are gone, also on other nodes."""
         self("service", "rm", service)
         for node in (self, *nodes):
             wait_until(lambda node=node: not node.containers(service))  # type: ignore[misc]  # a default is no argument
@@ -163,7 +163,7 @@ class Node(Docker):
 
 
 def wait_until(holds: Callable[[], bool], explain: Callable[[], str] = lambda: "") -> None:
-    """Return when `holds` does; TimeoutError with an explanation where it never does."""
+    """Wait until `holds` is true; TimeoutError with an explanation if that takes too long."""
     until = time.monotonic() + SECONDS
     while not holds():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""A Debian system that boots systemd, on an overlay over a root file system, with no network and no way out."""
+"""A Debian system that boots systemd on an overlay over a root file system, without a network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.box import PATIENCE
 
 CGROUPS = Path("/sys/fs/cgroup")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
-# Units that would wait for devices and networks that are not there.
+# Units that would wait for missing devices and networks.
 MASKED = ("systemd-udevd.service", "systemd-udev-trigger.service", "systemd-networkd.service",
           "systemd-resolved.service",
           "systemd-timesyncd.service", "systemd-logind.service", "systemd-firstboot.service", "getty.target",
@@ -56,10 +56,10 @@ exec chroot . /bin/sh -c 'umount -l /run/old; exec env -i container=test /sbin/i
 
 
 class System:
-    """One system; `run` gives what a command there printed. What is in `shared` is /run/shared there."""
+    """A system; `run` returns the output of a script in it. `shared` is /run/shared there."""
 
     def __init__(self, base: Path, root: Path, *, unmasked: Collection[str] = ()) -> None:
-        """Boot a root file system; `unmasked` are units that are otherwise kept from starting."""
+        """Boot a root file system; `unmasked` are units of MASKED that may start."""
         self.base = base
         self.shared = base / "shared"
         self.shared.mkdir(parents=True)
@@ -68,20 +68,20 @@ class System:
         self.boot()
 
     def boot(self) -> None:
-        """Start the system; what was written to its disk is there again."""
+        """Start the system with the contents of its disk."""
         self._cgroup = Path(tempfile.mkdtemp(prefix="amd-ctk-install-", dir=_own_cgroups()))
         join = f'echo $$ >"{self._cgroup}/cgroup.procs"; exec "$@"'
         self._process = subprocess.Popen(
             ["sh", "-c", join, "sh", *NAMESPACES, "sh", "-c", BOOT, self.base, self._root],
             stdin=subprocess.DEVNULL,
-            # What unshare has to say when it is ended.
+            # Hides unshare's message when it is killed.
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         self._wait_until_booted()
 
     def run(self, script: str, *, check: bool = True) -> str:
-        """Run a shell script in the system; return its output, with what it said on stderr."""
+        """Run a shell script in the system; return its output, including stderr."""
         enter = ["nsenter", f"--target={self._init()}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
         join = f'mkdir -p "{self._cgroup}/tests"; echo $$ >"{self._cgroup}/tests/cgroup.procs"; exec "$@"'
         answer = subprocess.run(
@@ -94,12 +94,12 @@ class System:
         return answer.stdout
 
     def write(self, path: str, text: str) -> None:
-        """Write a file of the system."""
+        """Write a file in the system."""
         (self.shared / "written").write_text(text, encoding="utf-8")
         self.run(f"mkdir -p $(dirname {path}) && cp /run/shared/written {path}")
 
     def kill(self) -> None:
-        """End every process of the system at once, as when its power is cut."""
+        """Kill every process of the system at once, as if its power was cut."""
         os.kill(self._init(), signal.SIGKILL)
         self._process.wait(timeout=30)
         for _ in range(100):
@@ -109,7 +109,7 @@ class System:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End the system and remove what it wrote."""
+        """End the system and remove its files."""
         self.kill()
         shutil.rmtree(self.base)
 
@@ -137,12 +137,12 @@ class System:
 
 
 def can_boot() -> bool:
-    """Return whether this machine has cgroup version 2, in which systemd runs."""
+    """Return whether this machine has cgroup version 2, which systemd needs."""
     return bool(_find_cgroups())
 
 
 def _own_cgroups() -> Path:
-    """Return where this machine has cgroup version 2: alone, or beside version 1."""
+    """Return the mount point of cgroup version 2, with or without version 1."""
     return _find_cgroups()[0]
 
 

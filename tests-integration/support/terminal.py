@@ -1,4 +1,4 @@
-"""Run a program on a terminal of a given size: a real one, made by the kernel (pty(7))."""
+"""Run a program on a terminal of a given size, a real one from the kernel (pty(7))."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from contextlib import contextmanager
 # Colours and weights (ECMA-48: SGR).
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 SECONDS = 120
-# Written behind what a program has shown: when this is read, so is all of that.
+# Written after a program's output: when this has been read, so has all the output.
 END = "\0the program has ended\0"
 
 
 def _take_terminal() -> None:
     """Make standard input the terminal of this process, so that Ctrl-C reaches it."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # A shell makes what it starts in the background ignore this signal; tests may have been started so.
+    # A shell makes its background processes ignore this signal, and may have started the tests so.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -39,7 +39,7 @@ class Terminal:
         self.shown = ""
         self.process = subprocess.Popen(
             words,
-            # Programs believe these two more than the terminal.
+            # These two variables would override the terminal's size.
             env={name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
             | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
             stdin=self._theirs,
@@ -48,11 +48,11 @@ class Terminal:
             start_new_session=True,
             preexec_fn=_take_terminal,  # noqa: PLW1509 - one thread
         )
-        # Can be read when it has ended.
+        # Becomes readable when the program has ended.
         self._ended = os.pidfd_open(self.process.pid)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal; its program is told."""
+        """Change the size of the terminal and notify its program."""
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys: str) -> None:
@@ -60,7 +60,7 @@ class Terminal:
         os.write(self._own, keys.encode())
 
     def wait_for(self, text: str) -> str:
-        """Return what is shown from now on until this text is; AssertionError."""
+        """Return the output from now on until this text appears; AssertionError."""
         start = len(self.shown)
         end = time.monotonic() + SECONDS
         while text not in self.shown[start:]:
@@ -69,7 +69,7 @@ class Terminal:
         return self.shown[start:]
 
     def wait(self) -> int:
-        """Return the exit code of the program, when it has ended and all is read."""
+        """Return the exit code of the program when it has ended and all its output has been read."""
         end = time.monotonic() + SECONDS
         while self.process.poll() is None:
             assert time.monotonic() < end, f"the program does not end: {self.shown!r}"
@@ -78,15 +78,15 @@ class Terminal:
         return self.process.returncode
 
     def page(self) -> list[str]:
-        """Return the lines of what a program has last drawn from the upper left corner on."""
+        """Return the lines that the program last drew from the upper left corner."""
         return without_styles(self.shown.rpartition("\x1b[H")[2].partition("\x1b[?")[0]).split("\n")
 
     def is_as_before(self) -> bool:
-        """Return whether the terminal has the settings that it had before the program."""
+        """Return whether the terminal has the same settings as before the program."""
         return termios.tcgetattr(self._theirs) == self.settings
 
     def close(self) -> None:
-        """End the program, if it has not, and the terminal."""
+        """End the program, if it is still running, and close the terminal."""
         self.process.kill()
         self.process.wait()
         os.close(self._ended)
@@ -94,7 +94,7 @@ class Terminal:
         os.close(self._theirs)
 
     def _read_rest(self) -> None:
-        """Read what has been shown and is not read yet."""
+        """Read the rest of the output."""
         while select.select([self._own], [], [], 0)[0]:
             self._read()
         os.write(self._theirs, END.encode())
@@ -105,7 +105,7 @@ class Terminal:
         self.shown = self.shown.removesuffix(END)
 
     def _read(self, *others: int) -> bool:
-        """Read what is shown within a moment, which ends when one of the others can be read."""
+        """Read output for a moment, or until another descriptor is readable."""
         if self._own not in select.select([self._own, *others], [], [], 0.1)[0]:
             return False
         self.shown += os.read(self._own, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
@@ -127,7 +127,7 @@ def on_terminal(
 def shown_on_terminal(
     words: Sequence[str], environment: Mapping[str, str], *, columns: int, rows: int = 24, styled: bool = False
 ) -> tuple[int, str]:
-    """Return the exit code of a program and what it shows; without styles and blanks at the ends of lines."""
+    """Return a program's exit code and output; unless `styled`, without styles and trailing blanks."""
     with on_terminal(words, environment, columns=columns, rows=rows) as terminal:
         code = terminal.wait()
         shown = terminal.shown
@@ -135,5 +135,5 @@ def shown_on_terminal(
 
 
 def without_styles(shown: str) -> str:
-    """Return what is shown without colours, weights, and blanks at the ends of lines."""
+    """Return output without colours, weights and trailing blanks."""
     return re.sub(r" +$", "", STYLE.sub("", shown), flags=re.MULTILINE)

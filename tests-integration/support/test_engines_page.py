@@ -1,4 +1,4 @@
-"""Tables that tests write into pages: a run of some systems leaves the columns of the others as they are."""
+"""Tables that tests write into pages: a run with only some systems keeps the columns of the others."""
 
 from __future__ import annotations
 

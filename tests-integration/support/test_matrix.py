@@ -1,4 +1,4 @@
-"""Tables of whole systems: tests that passed are counted, every other one has a row."""
+"""Tables of whole systems: passed tests are counted, and every other test has a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in shows the outside world what runc shows it."""
+"""From outside, the stand-in behaves like runc."""
 
 import json
 import os

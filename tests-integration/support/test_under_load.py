@@ -1,4 +1,4 @@
-"""What a busy machine cuts off leaves nothing behind, and fails once."""
+"""Interruptions on a busy machine leave nothing behind, and cause one failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_first(engine): pass
 def test_second(engine): pass
 def test_third(): pass
 """
-# Mounts, and is cut off.
+# Mounts /proc and fails, like an interrupted debootstrap.
 DEBOOTSTRAP = """#!/bin/sh
 for root; do case $root in */root) mkdir -p "$root/proc"; mount -t proc proc "$root/proc" || exit 3;; esac; done
 exit 9
@@ -74,7 +74,7 @@ def test_a_debootstrap_that_is_cut_off_leaves_no_mount(tmp_path, monkeypatch):
     with pytest.raises(AssertionError):
         bootstrap("trixie", tmp_path / "root")
 
-    # It came as far as the mount.
+    # It got as far as the mount.
     assert (tmp_path / "root/proc").is_dir()
     assert f"{tmp_path}/root/proc" not in Path("/proc/self/mounts").read_text()
 
@@ -92,6 +92,6 @@ def test_a_box_that_fails_to_start_is_taken_down(tmp_path):
     with pytest.raises(TimeoutError), box:
         pass
 
-    # The kernel kills the box's processes behind the one that was waited for. One that nobody collects has no program.
+    # The kernel kills the box's processes after the one that was waited for. A zombie has no /proc/PID/exe.
     while Path(f"/proc/{box.pid}/exe").exists():
         time.sleep(0.05)
