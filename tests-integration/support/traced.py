@@ -1,7 +1,7 @@
-"""Processes that stand still at their system calls, to be killed there.
+"""Processes that stop at their system calls, so that tests can kill them there.
 
-`Traced(operation)` runs an operation in a process of its own. The kernel (ptrace) stops it at the begin of every system
-call, so that a test can look at each moment of its life: between two of these points nobody else sees a difference.
+`Traced(operation)` runs an operation in a child process. The kernel (ptrace) stops it at the beginning of every system
+call, so a test can examine each moment of its life: between two of these points, nothing changes for other processes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Of sys/ptrace.h.
+# From sys/ptrace.h.
 TRACEME, SYSCALL, SET_OPTIONS = 0, 24, 0x4200
 KILL_WITH_TRACER, MARK_SYSTEM_CALLS = 0x100000, 1
 SYSTEM_CALL = signal.SIGTRAP | 0x80
-# Most system calls are over before anybody could sleep; a process that is not at the next one by then may wait.
+# Most system calls end before a sleep would. A process that has not reached the next one by then may be blocked.
 LOOKS_AT_ONCE = 50
 LOOK_SECONDS = 0.0005
 
 
 class Traced:
-    """A process that stands still at the begin of its first system call; use it as a context, which kills it."""
+    """A process stopped at its first system call; use it as a context manager, which kills it."""
 
     def __init__(self, operation: Callable[[], object]) -> None:
         self._ptrace = _load_ptrace()
@@ -47,15 +47,15 @@ class Traced:
         self.kill()
 
     def step(self, when_blocked: Callable[[], object]) -> bool:
-        """Go on to the begin of the next system call; False where the process has ended.
+        """Continue to the beginning of the next system call; False if the process has ended.
 
-        `when_blocked` is called as often as the process is seen to wait for something.
+        `when_blocked` is called each time that the process is found waiting.
         """
-        # The first stop is the end of this system call.
+        # The first stop is the end of the current system call.
         return self._go(when_blocked) and self._go(when_blocked)
 
     def kill(self) -> None:
-        """Kill the process where it stands."""
+        """Kill the process at its current system call."""
         if not self._is_over:
             self._is_over = True
             os.kill(self.pid, signal.SIGKILL)
@@ -78,7 +78,7 @@ class Traced:
             self._is_over = not os.WIFSTOPPED(status)
             if not self._is_over and os.WSTOPSIG(status) == SYSTEM_CALL:
                 return True
-            # The end of an exec shows as SIGTRAP, which is nobody's signal; any other one is passed on.
+            # The end of an exec appears as SIGTRAP, which nobody sent. Any other signal is passed on.
             number = 0 if self._is_over or os.WSTOPSIG(status) == signal.SIGTRAP else os.WSTOPSIG(status)
         return False
 

@@ -1,4 +1,4 @@
-"""A box that believes to be a GPU server, with the toolkit installed in it and the tracker enabled."""
+"""A box that appears as a GPU server, with the toolkit installed and the tracker enabled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATE = "/var/lib/amd-container-toolkit"
 def keep_boxes(
     make: Callable[[str, Path], AbstractContextManager[TrackedBox]], directories: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], TrackedBox]]:
-    """Yield a function that gives the box of a Debian release, made when it is first asked for."""
+    """Yield a function that returns the box of a Debian release, made at its first call for that release."""
     boxes: dict[str, TrackedBox] = {}
     with ExitStack() as stack:
 
@@ -47,7 +47,7 @@ def keep_boxes(
 
 
 class TrackedBox(Box):
-    """Use it as a context, as any box."""
+    """Use it as a context manager, like any box."""
 
     def __init__(
         self, root: Path, directory: Path, host: Host, spec: bytes, debs: Path, *, cgroup2: bool = False
@@ -57,7 +57,7 @@ class TrackedBox(Box):
 
     def prepare(self) -> None:
         """Install the toolkit and enable the tracker."""
-        # What is in the share outlives the box, as a disk outlives a boot.
+        # The share outlives the box, as a disk outlives a boot.
         self("mkdir", "-p", "/box/state", STATE)
         self("mount", "--bind", "/box/state", STATE)
         add_user(self)
@@ -66,14 +66,14 @@ class TrackedBox(Box):
         self("amd-ctk", "cdi", "generate")
 
     def tracker(self, *words: str) -> str:
-        """Run `amd-ctk gpu-tracker` as root and return what it prints, also where not all was done."""
+        """Run `amd-ctk gpu-tracker` as root and return its output, even if not everything was done."""
         ended = self("amd-ctk", "gpu-tracker", *words, check=False)
         if ended.returncode not in (0, NotDone.exit_code):
             raise EngineError(f"amd-ctk gpu-tracker {' '.join(words)}: {ended.stderr}")
         return ended.stdout
 
     def users(self) -> dict[int, list[tuple[str, list[str]]]]:
-        """Return the containers of each GPU, and by which ways they came to it."""
+        """Return the containers of each GPU, and the ways by which they got it."""
         status = json.loads(self.tracker("status", "--json"))
         return {
             gpu["number"]: [(use["container_id"], use["ways"]) for use in gpu["containers"]] for gpu in status["gpus"]
@@ -85,7 +85,7 @@ class TrackedBox(Box):
         return [name.partition("@")[0] for name in names]
 
     def leases_of_the_user(self) -> list[str]:
-        """Return the containers of the user without privileges that have a lease."""
+        """Return the containers with leases of the user without privileges."""
         return self.leases(LEASES_OF_THE_USER, user=USER)
 
     def hooks(self) -> Iterator[str]:

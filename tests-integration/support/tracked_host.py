@@ -1,4 +1,4 @@
-"""A simulated host with an enabled GPU Tracker, all of whose GPUs are exclusive, and `amd-ctk` for it."""
+"""A simulated host with an enabled GPU Tracker and only exclusive GPUs, and `amd-ctk` for it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# In seconds; long enough for a machine that does much else.
+# In seconds; long enough for a busy machine.
 PATIENCE = 180.0
 
 
 class TrackedHost:
-    """Commands for a host, the containers of its GPUs, and jobs that are ended with `end_jobs`.
+    """Commands for a host, the containers of its GPUs, and jobs, which `end_jobs` ends.
 
-    Commands have `environment`, to which a test adds what an engine's client needs.
+    Commands run with `environment`, to which a test adds variables for an engine's client.
     """
 
     def __init__(self, host: Host) -> None:
@@ -34,11 +34,11 @@ class TrackedHost:
         self.ctk("gpu-tracker", "all", "exclusive")
 
     def ctk(self, *words: str) -> str:
-        """Run amd-ctk, which has to succeed, and return what it printed."""
+        """Run amd-ctk, which must succeed, and return its output."""
         return self.run_job(*words, check=True).stdout
 
     def run_job(self, *words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run amd-ctk to its end; what it said about the simulated host is left out."""
+        """Run amd-ctk to its end, without its note about the simulated host."""
         ended = subprocess.run(
             [our_program("amd-ctk"), *words],
             env=self.environment,
@@ -52,7 +52,7 @@ class TrackedHost:
         return ended
 
     def start_job(self, *words: str) -> subprocess.Popen[str]:
-        """Start amd-ctk and do not wait for its end."""
+        """Start amd-ctk without waiting for its end."""
         job = subprocess.Popen(
             [our_program("amd-ctk"), *words],
             env=self.environment,
@@ -65,24 +65,24 @@ class TrackedHost:
         return job
 
     def end_jobs(self) -> None:
-        """End every job that was started."""
+        """End all jobs that were started."""
         while self._jobs:
             job = self._jobs.pop()
             job.kill()
             job.communicate()
 
     def users(self) -> dict[int, list[str]]:
-        """Return the containers and programs that have each GPU that anybody has."""
+        """Return the containers and programs of each GPU that is in use."""
         gpus = json.loads(self.ctk("gpu-tracker", "status", "--json"))["gpus"]
         return {gpu["number"]: [use["container_id"] for use in gpu["containers"]] for gpu in gpus if gpu["containers"]}
 
     def waiting(self) -> list[str]:
-        """Return the names of the jobs that wait."""
+        """Return the names of the waiting jobs."""
         return [job["name"] for job in json.loads(self.ctk("queue", "list", "--json"))["jobs"]]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Repeat a look until it is true."""
+    """Repeat a check until it is true."""
     until = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < until, "what was waited for did not come"

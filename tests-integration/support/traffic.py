@@ -1,8 +1,8 @@
-"""What goes on on a GPU server while its packages are upgraded.
+"""Activity on a GPU server while its packages are upgraded.
 
-`python3 traffic.py DIRECTORY traffic` starts containers and calls programs there until DIRECTORY has `stop`, and runs
-the hooks that DIRECTORY/amd.json names. `starts` has how many containers it started so far; at the end `seen.json` has
-how often everything was done, and what went wrong. `traffic.py DIRECTORY bundle NAME WORDS...` makes a bundle only.
+`python3 traffic.py DIRECTORY traffic` starts containers, calls programs, and runs the hooks in DIRECTORY/amd.json until
+DIRECTORY contains `stop`. The file `starts` has the number of containers started so far. At the end, `seen.json` has
+the number of actions of each kind, and the failures. `traffic.py DIRECTORY bundle NAME WORDS...` only makes a bundle.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-# Of the toolkit's own programs; each is right for as long as it ends with 0 and says nothing of a trace.
+# Calls of the toolkit's programs. Each succeeds if it exits with 0 and prints no traceback.
 COMMANDS = {
     "status": ("amd-ctk", "gpu-tracker", "status", "--wide"),
     "list": ("amd-ctk", "gpu", "list", "--json"),
     "help": ("amd-gpu-tracker", "--help"),
 }
-# Where bundles are made; busybox is all that is in their root file system.
+# The directory of bundles; their root file systems contain only busybox.
 BUNDLES = Path("/root")
 NODE = {"path": "/dev/dri/renderD136", "type": "c", "major": 226, "minor": 136}
 
 
 def main(directory: Path) -> None:
-    """Do everything again and again; tell what came of it."""
+    """Repeat all actions until stopped, and write the results."""
     traffic = Traffic(directory)
     doers = [threading.Thread(target=does) for does in (traffic.start_containers, traffic.call_programs)]
     for doer in doers:
@@ -41,7 +41,7 @@ def main(directory: Path) -> None:
 
 
 def make_bundle(name: str, *words: str) -> Path:
-    """Make a bundle whose container asks for GPU 0 and runs these words of busybox; return its directory."""
+    """Make a bundle whose container requests GPU 0 and runs these words of busybox; return its directory."""
     bundle = BUNDLES / name
     (bundle / "rootfs/bin").mkdir(parents=True, exist_ok=True)
     shutil.copy("/bin/busybox", bundle / "rootfs/bin/busybox")
@@ -55,7 +55,7 @@ def make_bundle(name: str, *words: str) -> Path:
 
 
 class Traffic:
-    """Counts what was done, and keeps what failed."""
+    """Counts the actions, and keeps the failures."""
 
     def __init__(self, directory: Path) -> None:
         self.done: Counter[str] = Counter()
@@ -68,11 +68,11 @@ class Traffic:
         config = json.loads((given / "config.json").read_text())
         config["linux"]["devices"] = [NODE]
         (given / "config.json").write_text(json.dumps(config))
-        # What a runtime gives to hooks, of a container that lives.
+        # The state that a runtime passes to hooks, for a living container.
         self._state = json.dumps({"ociVersion": "1.2.0", "id": "given", "pid": os.getpid(), "bundle": f"{given}"})
 
     def start_containers(self) -> None:
-        """Start a container that ends at once, with the runtime, and run the hooks of a CDI spec, in turn."""
+        """In turn, start a container that ends at once with the runtime, and run the hooks of a CDI spec."""
         while not (self._directory / "stop").exists():
             self._do("start", "amd-container-runtime", "run", "--bundle", f"{self._bundle}", "traffic")
             (self._directory / "starts").write_text(f"{self.done['start']}")
@@ -80,7 +80,7 @@ class Traffic:
                 self._do("hook", *words, standard_input=self._state)
 
     def call_programs(self) -> None:
-        """Call commands in turn."""
+        """Call the commands in turn."""
         while not (self._directory / "stop").exists():
             for name, words in COMMANDS.items():
                 self._do(name, *words)

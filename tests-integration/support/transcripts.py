@@ -1,15 +1,15 @@
-"""The commands that the documentation shows, read from its pages.
+"""Read the commands that the documentation shows from its pages.
 
-A page shows commands in fences of the language `console`: a line `$ COMMAND` (continued by a backslash or by lines
-`> MORE`), and below it all that the command prints. Two comments say the rest:
+A page shows commands in fences of the language `console`: a line `$ COMMAND` (continued by a backslash or by lines `>
+MORE`), followed by all its output. Two comments add the rest:
 
     <!-- commands run on: mi210-4 -->           from here on, on a new simulated host; `with docker` runs the section
                                                 where there is an engine, `in a clone` in a copy of the checkout
     <!-- exits: 4 -->                           the last command of the next fence ends with this code
 
-A fence of the language `pycon` is a Python session with its prompts; it is run as a doctest and stands on its own.
+A fence of the language `pycon` is a Python session with its prompts. It runs as a separate doctest.
 
-In what a command prints, `...` stands for any text within a line and, alone on a line, for any lines. Blanks at the
+In the output of a command, `...` stands for any text within a line and, alone on a line, for any lines. Blanks at the
 end of a line do not count.
 """
 
@@ -26,7 +26,7 @@ EXITS = re.compile(r"^<!-- exits: (?P<code>\d+) -->$")
 
 @dataclass(frozen=True)
 class Step:
-    """One command, the pattern of what it prints, and how it ends."""
+    """A command, the pattern of its output, and its exit code."""
 
     command: str
     line: int
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Section:
-    """Commands that follow each other on one host; `profile` is "" where the page names none."""
+    """Consecutive commands on one host; `profile` is "" if the page names none."""
 
     line: int
     profile: str = ""
@@ -46,11 +46,11 @@ class Section:
 
 
 class BrokenPage(Exception):
-    """A page that shows commands in a way nobody can run."""
+    """A page has a command that cannot be run as shown."""
 
 
 def parse_page(text: str) -> list[Section]:
-    """Return the sections of a page that show commands, in order; BrokenPage."""
+    """Return the sections of a page with commands, in order; BrokenPage."""
     sections = [Section(line=1)]
     exit_code = 0
     for number, line, content in _blocks(text):
@@ -80,7 +80,7 @@ def fence_languages(text: str) -> list[tuple[int, str]]:
 
 
 def is_match(expected: str, printed: str) -> bool:
-    """Return whether a command printed what the page shows."""
+    """Return whether the output of a command matches the page."""
     pattern = "".join(_line_pattern(line) for line in expected.splitlines())
     return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in printed.splitlines())) is not None
 
@@ -120,7 +120,7 @@ def _blocks(text: str) -> Iterator[tuple[int, str, list[str] | None]]:
 
 
 def _as_doctest(session: list[str]) -> list[str]:
-    """Return the console fence that runs a Python session; a doctest that holds prints nothing."""
+    """Return a console fence that runs a Python session; a doctest that passes prints nothing."""
     return ["$ python3 -m doctest -o ELLIPSIS /dev/stdin <<'END'", *(f"> {line}" for line in session), "> END"]
 
 

@@ -1,4 +1,4 @@
-"""A GPU server whose packages are upgraded while containers start, hooks run, people wait and look."""
+"""A GPU server whose packages are upgraded while containers start, hooks run, and people wait for GPUs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from amdgpu_discovery.simulate import build_host
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
-# Where dpkg begins with what the others need, and where it begins with what needs the others.
+# Two orders for dpkg: dependencies first, and by name.
 NEEDED_FIRST = (
     *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
     *("amd-container-runtime", "amd-ctk", "amd-container-toolkit"),
 )
 BY_NAME = tuple(sorted(NEEDED_FIRST))
-# A GPU that one job has, and for which others wait.
+# The GPU of a job, for which other jobs wait.
 TAKEN = 7
-# What is started before the first upgrade and lives through all of them.
+# Started before the first upgrade, and alive through all upgrades.
 BEFORE = """
 export AMD_CTK_HOST_ROOT={share}/host
 amd-gpu-tracker enable
@@ -37,7 +37,7 @@ done
 until [ "$(amd-ctk queue list | grep -c true)" = 3 ]; do sleep 0.1; done
 setsid python3 {share}/traffic.py {share} traffic >{share}/traffic.log 2>&1 </dev/null &
 """
-# Until so many containers more were started.
+# Waits until this many further containers were started.
 WAIT = """
 wanted=$(($(cat {share}/starts 2>/dev/null || echo 0) + {number}))
 until [ "$(cat {share}/starts 2>/dev/null || echo 0)" -ge "$wanted" ]; do sleep 0.1; done
@@ -47,7 +47,7 @@ touch {share}/stop
 until [ -e {share}/seen.json ]; do sleep 0.1; done
 cat {share}/seen.json
 """
-# What was started before is ended by the toolkit of today.
+# The current toolkit ends what was started before.
 AFTER = """
 export AMD_CTK_HOST_ROOT={share}/host
 touch {share}/over
@@ -58,14 +58,14 @@ amd-ctk gpu-tracker status
 
 
 def prepare(share: Path) -> None:
-    """Put a simulated host and what plays the traffic into a directory that the system sees."""
+    """Put a simulated host and the traffic program into a directory that the system sees."""
     shutil.copy(TRAFFIC, share)
     if not (share / "host").exists():
         build_host(share / "host", "mi300x-8")
 
 
 class Server:
-    """A system that sees a directory of this machine, `share`, at the path `inside`; `run` runs a script there."""
+    """A system that sees `share`, a directory of this machine, at the path `inside`; `run` runs a script there."""
 
     def __init__(self, run: Callable[[str], str], share: Path, inside: str) -> None:
         self.run = run
@@ -74,38 +74,38 @@ class Server:
         prepare(share)
 
     def offer(self, debs: Iterable[Path], version: str) -> None:
-        """Let the system see the packages of a version."""
+        """Make the packages of a version visible in the system."""
         (self._share / version).mkdir()
         for deb in debs:
             shutil.copy(deb, self._share / version)
 
     def files(self, version: str, order: Iterable[str] = BY_NAME) -> str:
-        """Return the packages of a version as words of a command line."""
+        """Return the packages of a version as arguments of a command."""
         return " ".join(f"{self._inside}/{version}/{name}_{version}_all.deb" for name in order)
 
     def dpkg(self, version: str, order: Iterable[str] = BY_NAME) -> None:
-        """Install packages of a version with one call of dpkg, which takes them in this order."""
+        """Install packages of a version in this order, with one call of dpkg."""
         self.run(f"dpkg --force-unsafe-io --install {self.files(version, order)}")
 
     def begin(self) -> None:
-        """Start all that is there before an upgrade, and what goes on meanwhile."""
+        """Start everything that exists before an upgrade, and the traffic during it."""
         self.run(BEFORE.format(share=self._inside, taken=TAKEN))
 
     @property
     def starts(self) -> int:
-        """Return how many containers were started so far."""
+        """Return the number of containers started so far."""
         count = self._share / "starts"
         return int(count.read_text() or 0) if count.exists() else 0
 
     def wait_for_starts(self, number: int) -> None:
-        """Wait until so many containers more were started."""
+        """Wait until `number` further containers were started."""
         self.run(WAIT.format(share=self._inside, number=number))
 
     def end(self) -> dict[str, Any]:
-        """Return what was done and what failed."""
+        """End the traffic; return the actions and failures."""
         seen: dict[str, Any] = json.loads(self.run(END.format(share=self._inside)))
         return seen
 
     def end_what_was_before(self) -> str:
-        """End the container, the job and the waiters of the beginning; return what the tracker then knows."""
+        """End the container, the job and the waiting jobs of the beginning; return the tracker's status."""
         return self.run(AFTER.format(share=self._inside))
