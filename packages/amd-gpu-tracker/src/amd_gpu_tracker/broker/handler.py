@@ -128,7 +128,7 @@ class Handler:
         require_name(request.name)
         if request.verb in (*FOR_GPUS, protocol.END) and request.name.endswith(ENDING):
             raise WaitRefused(f"names that end in {ENDING} belong to jobs that are ending", hint="choose another")
-        # Without readable settings, users can give GPUs back but get no new ones.
+        # Without readable settings, users can give GPUs back, but get none and extend nothing.
         self._read_terms(strict=request.verb in (*FOR_GPUS, protocol.KEEP))
         acts: dict[str, Callable[[Connection, Request], Answer | None]] = {
             protocol.RUN: self._run,
@@ -273,7 +273,7 @@ class Handler:
         """Return what `give` returns; None if the job has to wait in line, GpusRefused if its client does not wait."""
         if waits and (asked.may_be_taken or self._is_over_limit(asked)):
             return None
-        # Jobs that want only shared GPUs get them at once, unless these are drained or sick.
+        # A job that can wait comes here only for shared GPUs. It gets them at once unless they are drained or sick.
         with suppress(*((GpusRefused,) if waits else ())):
             self._require_turn(asked)
             return give()

@@ -116,8 +116,8 @@ def serve(
 ) -> None:
     """Serve the clients of a host until none is left; with a path to `listen` at, until a signal.
 
-    A job whose time is over gets `grace` seconds between TERM and KILL. `processes` are those of this machine; tests
-    may give them another clock.
+    A job whose time is over gets `grace` seconds between TERM and KILL. `processes` are those of this machine, perhaps
+    with another clock.
     """
     if os.geteuid():
         raise needs_root()

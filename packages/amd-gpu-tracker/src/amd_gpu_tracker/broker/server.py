@@ -24,7 +24,6 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tickets import Tickets
 from amdgpu_discovery.errors import ToolkitError
 
-# The directory of the administrator's settings.
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
 # Limits for accepting connections in one go. The kernel queues connections in order of arrival. If one user floods the
 # socket, taking out many at once is the way to reach those of other users.
@@ -56,8 +55,8 @@ class Server:
     ) -> None:
         """Serve clients of `listener`; end after `idle_seconds` without work, None for never.
 
-        `stands_in_for` is the socket of the service that this process stands in for. If set, the server serves only
-        waiting clients, and ends once the service listens there.
+        `stands_in_for` is None in the service. In a process that stands in for it, it is the service's socket: the
+        process ends once the service listens there ("" for never), and stays only while jobs wait.
         """
         self._listener = listener
         self._state = state

@@ -142,7 +142,10 @@ def _require_free_name(state: State, name: str, processes: Processes, tickets: T
 
 
 def _find_service(state: State, processes: Processes) -> str:
-    """Return the socket to wait at: root's service if it listens, else a process of the user, started if needed."""
+    """Return the socket to wait at: root's service if it listens, else a process of the user, started if needed.
+
+    FileError if no process can be started. The listening process may end a moment later.
+    """
     served = "" if os.geteuid() else find_socket(state.host)
     if served and is_answered(served):
         return served

@@ -42,7 +42,10 @@ MOST_USERS = 8
 
 
 def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
-    """Give each running container of root with GPUs a lease; `tell` gets a sentence about each, even on failure."""
+    """Give each running container of root with GPUs a lease; `tell` gets a sentence about each, even on failure.
+
+    `since` is when the policy was written, in seconds since boot.
+    """
     said: set[str] = set()
 
     def tell_once(sentence: str) -> None:
@@ -72,7 +75,7 @@ def take_over_at_start(state: State, processes: Processes) -> None:
     """
     former = state.take_over()
     if former and former.enabled:
-        # A missing history refuses no start. Its cause is noted elsewhere.
+        # Without a history, the start goes on; `begin_history` notes the cause.
         with suppress(ToolkitError):
             begin_history(state)
         _adopt(state, processes, lambda _: None)

@@ -117,7 +117,10 @@ def hold_by_name(
 
 
 def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
-    """Return the GPUs that a request names; for a choice that depends on usage, the choice and the GPUs that fit."""
+    """Return the GPUs that a request names; for a choice that depends on usage, the choice and the GPUs that fit.
+
+    RequestError if the host can never meet it; NumbersChanged if it could before a GPU was lost.
+    """
     choice = _parse_choice(request)
     if choice is None:
         named = _find_named(host, request, rules)
@@ -135,7 +138,7 @@ def find_person(processes: Processes) -> int | None:
 
 
 def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
-    """Raise GpusRefused if `jobs` jobs, at least one, wait for the requested GPUs, which `users` have."""
+    """Raise GpusRefused if `jobs` is not 0: so many jobs wait for the requested GPUs, which `users` have."""
     if not jobs:
         return
     uses = [in_use(lease.title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]

@@ -34,7 +34,7 @@ class Candidate(Value):
 
     @property
     def is_free(self) -> bool:
-        """Return whether it is unused."""
+        """Return whether it is free: nobody uses it, and nothing else speaks against it."""
         return not (self.users or self.shares or self.obstacle or self.doubt)
 
 
@@ -77,7 +77,7 @@ def find_apart(candidates: Sequence[Candidate], choice: Choice) -> str:
 
 
 def find_doubts(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
-    """Return the numbers of GPUs that are unreserved but not free, by reason; the reasons name no changing values."""
+    """Return by reason the GPUs that nobody has reserved but that are not free. Reasons are fixed words."""
     doubts: dict[str, list[int]] = {}
     for candidate in candidates:
         if candidate.doubt and not (candidate.users or candidate.shares or candidate.obstacle):

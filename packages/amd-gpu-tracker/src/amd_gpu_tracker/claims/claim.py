@@ -81,8 +81,8 @@ class Claim(LeaseTerms):
     # The path of the IPC namespace that it joins; and the pod in the lease, if pods share exclusive GPUs.
     ipc: str = ""
     pod: str = ""
-    # The environment that may contain a token, and what it was handed: the name of the reservation, the digest of its
-    # token, and when its job began.
+    # The environment, which may contain a token. What was handed on: the reservation's name, the digest of its token,
+    # and when its job began.
     environment: Sequence[str] = ()
     reservation: str = ""
     reservation_digest: str = ""

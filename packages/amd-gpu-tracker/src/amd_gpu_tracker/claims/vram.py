@@ -64,7 +64,7 @@ def free_vram(gpus: Sequence[Gpu], scan: LeaseScan, policy: Policy) -> dict[int,
 
 
 def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, int]) -> list[Gpu] | GpusRefused:
-    """Return the GPU with enough free memory and the least to spare, or the reason why none has enough."""
+    """Return the GPU with enough free memory and the least to spare, or the reason why none of the `gpus` has it."""
     largest = max(map(_vram_mb, gpus), default=0)
     if claim.vram_mb > largest:
         return GpusRefused(

@@ -60,7 +60,7 @@ class Used(Value):
 
     @property
     def is_certain(self) -> bool:
-        """Return whether its end is known exactly: it was neither found later nor caused by a loss of power."""
+        """Return whether its end is known exactly: it was neither found later nor only followed from a restart."""
         return self.how not in (FOUND, POWER)
 
 

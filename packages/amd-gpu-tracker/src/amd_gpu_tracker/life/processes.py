@@ -51,7 +51,7 @@ class Processes:
         return self._proc
 
     def find(self, pid: int) -> ProcessId | None:
-        """Return the process with the id `pid`, None if there is none, or if it is a zombie."""
+        """Return the process with the id `pid`, None if there is none, or if only a zombie is left."""
         start = self._start(pid)
         return None if start is None else ProcessId(pid=pid, start=start)
 
@@ -127,7 +127,10 @@ class Processes:
         return self._ids(pid, b"NSpid:")
 
     def is_trusted(self, pid: int) -> bool:
-        """Return whether all uids of the process `pid` are the caller's, and its mount and user namespaces, too."""
+        """Return whether the process `pid` has only the caller's uid, and the caller's mount and user namespaces.
+
+        The owner of /proc/PID proves nothing: it is root for every process that may not be dumped.
+        """
         if set(self.uids(pid)) != {posix.geteuid()}:
             return False
         return all(self.link(pid, name) == self.link("self", name) != "" for name in ("ns/mnt", "ns/user"))

@@ -1,4 +1,4 @@
-"""Keep the GPUs of a container that its engine restarts for a moment: waiting jobs would be faster.
+"""Keep a container's GPUs for a moment if its engine restarts it. Otherwise, waiting jobs could take them.
 
 Docker tries a start once, so a container that is refused its GPUs then stays down. The engine's own files show whether
 it will restart a container. They are read after a container has ended, never when one starts.
@@ -196,6 +196,6 @@ def _policy_in_bolt(path: str, container_id: str) -> str:
         content = read_plain_file(path, largest=LARGEST_BOLT)[0]
     except OSError:
         return ""
-    # The first complete copy will do, because the policy never changes.
+    # Any copy will do, because the policy never changes.
     behind = content.partition(f'"id":"{container_id}","name":'.encode())[2].partition(b'{"spec":')[0]
     return behind.partition(b'"restart_policy":"')[2].partition(b'"')[0].decode(errors="replace")

@@ -15,15 +15,14 @@ from amdgpu_discovery.files import append_to_file, put_in_place, read_file, writ
 from amdgpu_discovery.plain_json import dumps
 
 VERSION = 1
-# How the end became known: by the release hook, the job's own program, a look that found it, `reset`, or by a loss of
-# power that it did not survive.
+# How the end became known: by the release hook, the job's own program, a look that found it, `reset`, or only by a
+# restart of the machine.
 HOOK, PROGRAM, FOUND, FORGOTTEN, POWER = "hook", "program", "found", "forgotten", "power"
 # The limit of a line; a reservation of 1,000 GPUs has 30,000 characters.
 LONGEST_LINE = 1 << 16
 # Where `unrecorded` notes a failure of the history.
 FAILED = "unrecorded/history"
-# If a process was killed after it wrote the line and before it removed the file, the line is about this close to the
-# end.
+# A killed process may have written the line without removing the file; search so many bytes at the end for it.
 LOOKED_AT = 1 << 20
 
 

@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Increase this if an earlier version could give a GPU away twice, or forget its user, because it cannot read a lease. A
-# new key that earlier versions may ignore does not need it. `gpus` keeps its meaning in every version.
+# Increase this for a change by which an earlier version could give a GPU away twice, or forget its user. A new key that
+# earlier versions may ignore does not need it. `gpus` keeps its meaning in every version.
 VERSION = 1
 # The first and last bytes that `format_lease` writes. A file that was cut off or damaged lacks them.
 LEASE_BEGINS = b'{"version":1,"container_id":"'

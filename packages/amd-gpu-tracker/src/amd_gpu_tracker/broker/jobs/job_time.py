@@ -49,7 +49,10 @@ def keep(
 
 
 def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Lease]:
-    """Set the end of a reservation or job to now; return its lease and those that end with it. NotDone."""
+    """Set the end of a reservation or job to now; return its lease and those that end with it. NotDone.
+
+    `owner` and `by` as for `keep`.
+    """
     with book.locked():
         lease, leases = _find(book, name, owner, by)
         now = book.processes.now()

@@ -52,7 +52,7 @@ def log_of(log: Journal, lease: Lease, host: Host) -> Journal:
 
 
 class Unrecorded:
-    """Logs each record that cannot be written once, and logs when it can be written again."""
+    """Logs once that a record cannot be written, and once that it can be written again."""
 
     def __init__(self, state: State, log: Journal) -> None:
         self._state = state

@@ -87,7 +87,7 @@ class Grants:
         return self._granted(gpus_of(lease, self._state.host), token, lease.limit)
 
     def hand_down(self, job: Lease, container: ProcessId) -> bool:
-        """Let a job continue in a container after its command has ended; False if others have its GPUs since."""
+        """Let a job continue in a container after its command has ended; False if others have its GPUs by now."""
         path = self._state.lease_path(job.key)
         with self._book.locked():
             found = self._state.read_lease(path)
@@ -110,7 +110,7 @@ class Grants:
         release(self._book, job, creators=(lease.creator,) if lease else ())
 
     def require_own(self, name: str, person: int | None, hint: str) -> None:
-        """Raise NotDone if others have this reservation, but not root; `person` is the user who became root."""
+        """Raise NotDone if other users, but not root, have this reservation; `person` is the user who became root."""
         living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
         owners = {owner_of(each.container_id) for each in living if each.until and name_of(each.container_id) == name}
         if owners and 0 not in owners:

@@ -61,7 +61,7 @@ class LeaseView(Outlook):
         return self.holding.get(asked.person, 0)
 
     def is_over(self, asked: Asked, before: int = 0) -> bool:
-        """Return whether a request exceeds its limit, if jobs `before` it get so many GPUs of the same limit first."""
+        """Return whether a request exceeds its limit, if jobs with the same limit get `before` GPUs first."""
         return bool(asked.permission.gpus) and self.held(asked) + before + asked.count > asked.permission.gpus
 
     @property

@@ -73,7 +73,7 @@ class Place:
         return (self.asked.fitting & ~self.withheld(view)).bit_count() < self.asked.count
 
     def might_have(self, view: LeaseView) -> bool:
-        """Return whether enough GPUs look free for it: a program may use them, or a stopped job be before it."""
+        """Return whether enough GPUs look free. It may still wait for a program, or for a stopped job before it."""
         # Shared GPUs count too, unless the request wants GPUs that nobody uses.
         fitting = view.free if self.asked.request.startswith("free:") else view.free | view.shared
         return self._is_enough(fitting) and not view.is_over(self.asked)

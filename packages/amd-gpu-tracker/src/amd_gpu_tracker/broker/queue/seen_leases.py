@@ -45,7 +45,7 @@ class SeenLeases:
         living = {lease.container_id for lease in self.view.reservations}
         given = self._grants.given
         if ended := sorted(given.keys() - living):
-            # The broker saw this end. By FOUND, the history would date it back to its own last look.
+            # The broker saw this end now. With FOUND, the history would date it back to the sampler's last look.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
             self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
@@ -83,7 +83,7 @@ class SeenLeases:
         self._drop_ended(FOUND)
 
     def _drop_ended(self, how: str, paths: Sequence[str] = ()) -> None:
-        """Remove leases whose holders have ended, of all or only of `paths`; `how` that is known is for the history."""
+        """Remove leases whose holders have ended, all or only `paths`; the history records `how` this is known."""
         with suppress(ToolkitError), self._book.locked():
             prune_leases(self._state, self._processes, paths or self._state.lease_paths(locked=True), how)
 

@@ -1,1 +1,1 @@
-"""What users ask, over which connection, who may ask it, and which GPUs it means."""
+"""Users' requests: their protocol and connections, who may send them, and which GPUs they mean."""

@@ -33,7 +33,7 @@ class Asked(Ticket):
     Attributes:
         fitting: The GPUs that fit, as bits, because every change goes through thousands of requests.
         seconds: The time after which the job ends; 0 for never.
-        is_particular: Whether not every set of fitting GPUs of the right size will do.
+        is_particular: Whether its GPUs must be in one XGMI hive, so that not any set of the right size will do.
         permission: The permission of its person.
         rules: The rules for choices.
         may_be_taken: Whether another job may hold its GPUs exclusively.
@@ -111,7 +111,7 @@ def numbers_in(bits: int) -> list[int]:
 
 
 def _rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[int, ...] | None) -> ChoiceRules:
-    """Return the rules for a user's requests: among the groups of GPUs allowed, and among `numbers`."""
+    """Return the rules for a user's request, limited to the groups of GPUs allowed and to `numbers`."""
     allowed = None if numbers is None else frozenset(numbers)
     if permission.groups:
         gpus = locate_gpus(host)
