@@ -17,9 +17,10 @@ from support.shared_host import become
 LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 WRITE = 16
 # These take no answer: FORGET, INTERRUPT, BATCH_FORGET. WRITE gets none, so that it waits.
-UNANSWERED = (2, 36, 42, WRITE)
+UNANSWERED = frozenset((2, 36, 42, WRITE))
 NOT_THERE = 38
 FILE, SIZE, LONG = 2, 4096, 100_000
+HEADER = 40
 MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
 PR_SET_PDEATHSIG = 1
 
@@ -32,9 +33,25 @@ def can_mount() -> bool:
 @contextmanager
 def mute_file(directory: str, uid: int) -> Iterator[str]:
     """Yield the path of a file that only this user may open; a process of the user serves it."""
+    with _mounted(directory, uid, b"", "") as path:
+        yield path
+
+
+@contextmanager
+def mute_program(directory: str, uid: int, program: str) -> Iterator[str]:
+    """Yield the path of a copy of a program that everybody may run; its attributes end when `mute` is looked up.
+
+    Users may mount this where /etc/fuse.conf has `user_allow_other`.
+    """
+    with open(program, "rb") as file, _mounted(directory, uid, file.read(), ",allow_other") as path:
+        yield path
+
+
+@contextmanager
+def _mounted(directory: str, uid: int, content: bytes, option: str) -> Iterator[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid}".encode()
+    options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid}{option}".encode()
     if libc.mount(b"mute", os.fsencode(directory), b"fuse.mute", MS_NOSUID | MS_NODEV, options):
         raise OSError(ctypes.get_errno(), "mount")
     server = os.fork()
@@ -42,8 +59,7 @@ def mute_file(directory: str, uid: int) -> Iterator[str]:
         become(uid)
         # Even if the test dies, the server must end, because nothing else can end a waiting writer.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        while True:
-            _serve(device, uid)
+        _serve(device, uid, content)
     os.close(device)
     try:
         yield f"{directory}/file"
@@ -66,24 +82,32 @@ def lock_memory(path: str) -> None:
     libc.mmap(mapped, SIZE, 3, 0x32, -1, 0)
 
 
-def _serve(device: int, uid: int) -> None:
-    request = os.read(device, 1 << 20)
-    _, operation, unique, node = struct.unpack_from("<IIQQ", request)
-    if operation in UNANSWERED:
-        return
-    times = struct.pack("<QII", LONG, 0, 0)
-    answers = {
-        INIT: struct.pack("<4I2H2I8I", 7, 31, 65536, 0, 0, 0, 131072, 1, *[0] * 8),
-        LOOKUP: struct.pack("<QQQQII", FILE, 0, LONG, LONG, 0, 0) + _attributes(FILE, uid),
-        GETATTR: times + _attributes(node, uid),
-        OPEN: struct.pack("<QII", 1, 0, 0),
-        READ: bytes(SIZE),
-    }
-    answer = answers.get(operation)
-    error = -NOT_THERE if answer is None else 0
-    os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
+def _serve(device: int, uid: int, content: bytes) -> None:
+    size, unanswered = len(content) or SIZE, UNANSWERED
+    # The kernel keeps the attributes of a program for no time, and asks for them at every call.
+    valid = 0 if content else LONG
+    while True:
+        request = os.read(device, 1 << 20)
+        _, operation, unique, node = struct.unpack_from("<IIQQ", request)
+        if operation in unanswered:
+            continue
+        if operation == LOOKUP and request[HEADER:] == b"mute\0":
+            unanswered = UNANSWERED | {LOOKUP, GETATTR}
+            operation = 0
+        offset, length = struct.unpack_from("<8xQI", request, HEADER) if operation == READ else (0, 0)
+        attributes = _attributes(node, uid, size)
+        answers = {
+            INIT: struct.pack("<4I2H2I8I", 7, 31, 65536, 0, 0, 0, 131072, 1, *[0] * 8),
+            LOOKUP: struct.pack("<QQQQII", FILE, 0, valid, valid, 0, 0) + _attributes(FILE, uid, size),
+            GETATTR: struct.pack("<QII", valid, 0, 0) + attributes,
+            OPEN: struct.pack("<QII", 1, 0, 0),
+            READ: content[offset : offset + length] or bytes(SIZE),
+        }
+        answer = answers.get(operation)
+        error = -NOT_THERE if answer is None else 0
+        os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
 
 
-def _attributes(node: int, uid: int) -> bytes:
-    mode = 0o100600 if node == FILE else 0o40700
-    return struct.pack("<6Q10I", node, SIZE, 0, 0, 0, 0, 0, 0, 0, mode, 1, uid, uid, 0, SIZE, 0)
+def _attributes(node: int, uid: int, size: int) -> bytes:
+    mode = 0o100755 if node == FILE else 0o40755
+    return struct.pack("<6Q10I", node, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, uid, uid, 0, SIZE, 0)

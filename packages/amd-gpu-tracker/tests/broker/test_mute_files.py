@@ -9,7 +9,8 @@ import tempfile
 
 import pytest
 
-from support.mute_files import can_mount, lock_memory, mute_file
+from amd_gpu_tracker.life.processes import Processes
+from support.mute_files import can_mount, lock_memory, mute_file, mute_program
 from support.shared_host import BOB, become, run, users, wait_until
 
 # Where a reader waits, `ps` of the whole machine does, too.
@@ -23,13 +24,19 @@ EVE = 40013
 
 
 @pytest.fixture
-def mute():
+def directory():
+    """Return a directory that every user may enter."""
+    path = tempfile.mkdtemp(prefix="amd-mute-")
+    os.chmod(path, 0o755)
+    yield path
+    os.rmdir(path)
+
+
+@pytest.fixture
+def mute(directory):
     """Return a file of eve's that nobody can write."""
-    directory = tempfile.mkdtemp(prefix="amd-mute-")
-    os.chmod(directory, 0o755)
     with mute_file(directory, EVE) as path:
         yield path
-    os.rmdir(directory)
 
 
 @pytest.fixture
@@ -77,3 +84,21 @@ def test_a_process_whose_memory_is_locked_keeps_no_job_from_its_end_and_nobody_w
 
     broker.pass_time(3600)
     assert second.ended_by() == signal.SIGTERM
+
+
+def test_a_program_that_does_not_say_which_file_it_is_is_ended_with_its_job(host, broker, person, directory):
+    broker.say("fifo", "everyone:time=1h")
+    with mute_program(directory, EVE, "/usr/bin/sleep"):
+        # A program of engines has this name.
+        conmon = f"{directory}/conmon"
+        begin = f"left=$(setsid {conmon} 600 >&- & echo $!)"
+        wait = f'until [ "$(readlink /proc/$left/exe)" = {conmon} ]; do sleep 0.01; done; test -e {directory}/mute'
+        eve = person(EVE, run("train", "0"), command=("sh", "-c", f"{begin}; {wait}; echo $left; exec sleep 600"))
+        assert eve.line() == "got (0,)"
+        left = int(eve.line())
+
+        broker.pass_time(3600)
+
+        assert eve.ended_by() == signal.SIGTERM
+        wait_until(lambda: Processes().find(left) is None)
+        wait_until(lambda: users(host) == {})

@@ -11,6 +11,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.node_access.scope import is_in
 from amd_gpu_tracker.records.job_ids import name_of, owner_of
 from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
+from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
@@ -19,6 +20,8 @@ from amdgpu_discovery.value import Value
 # From linux/nsfs.h: returns the owner of a user namespace.
 NS_GET_OWNER_UID = 0xB704
 UID_BYTES = 4
+# Many times what the attributes of two files take.
+STAT_SECONDS = 1.0
 # Helpers that Podman leaves running beside a container. They end with it, and none of them uses a GPU.
 BESIDE_CONTAINERS = frozenset(
     (
@@ -114,15 +117,20 @@ def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) ->
 
 def _is_beside_container(pid: int, processes: Processes) -> bool:
     """Return whether a process runs one of the helpers from the file that is installed, and root owns that file."""
-    path = processes.link(pid, "exe")
-    if os.path.basename(path) not in BESIDE_CONTAINERS:
+    installed = processes.link(pid, "exe")
+    if os.path.basename(installed) not in BESIDE_CONTAINERS:
         return False
-    try:
-        # In a mount namespace, a user may put another file at this path.
-        runs, installed = os.stat(f"{processes.directory}/{pid}/exe"), os.stat(path)
-    except OSError:
-        return False
-    return os.path.samestat(runs, installed) and installed.st_uid == 0
+    # In a mount namespace, a user may put another file at this path, and a FUSE file system may never answer stat(2).
+    paths = (f"{processes.directory}/{pid}/exe", installed)
+    answers = read_in_child([[path] for path in paths], seconds=STAT_SECONDS, read=_file_and_owner)
+    runs, found = (answers.get(path, FileAnswer()).text for path in paths)
+    return runs == found and runs.endswith(" 0")
+
+
+def _file_and_owner(path: str) -> str:
+    """Return the device and inode of a file, and the user who owns it."""
+    found = os.stat(path)
+    return f"{found.st_dev} {found.st_ino} {found.st_uid}"
 
 
 def _with_token(candidates: Iterable[ProcessId], lease: Lease, owner: int, processes: Processes) -> set[ProcessId]:
