@@ -70,7 +70,7 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
 def take_over_at_start(state: State, processes: Processes) -> None:
     """Take over the state of AMD's toolkit 1.x at a container's start: begin the history, and adopt running containers.
 
-    The caller holds the lock. It is making a container itself, so this does not wait for others that do. StateError as
+    The caller holds the lock. It makes a container itself, so this waits for no others. StateError as
     `State.take_over`.
     """
     former = state.take_over()

@@ -53,8 +53,7 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
 def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int) -> str:
     """Return the refusal of a choice for which there are not enough GPUs now.
 
-    `usable` is how many GPUs this process may use, which may be more than the candidates. `name_of` returns the name of
-    a container.
+    `usable` GPUs are open to this process, perhaps more than the candidates. `name_of` returns a container's name.
     """
     free = [candidate.gpu for candidate in candidates if candidate.is_free]
     gpus = _counted(candidates, usable)

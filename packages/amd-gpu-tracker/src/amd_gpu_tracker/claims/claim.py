@@ -81,8 +81,7 @@ class Claim(LeaseTerms):
     # The path of the IPC namespace that it joins; and the pod in the lease, if pods share exclusive GPUs.
     ipc: str = ""
     pod: str = ""
-    # The environment, which may contain a token. What was handed on: the reservation's name, the digest of its token,
-    # and when its job began.
+    # The environment, perhaps with a token; and the reservation handed on, its token's digest, and its job's start.
     environment: Sequence[str] = ()
     reservation: str = ""
     reservation_digest: str = ""

@@ -1,8 +1,7 @@
 """Hand a reservation on to containers that its holder starts, so that they are not refused the holder's own GPUs.
 
-An engine's client passes on only the container's own environment, so the environment contains a token. The token opens
-only the GPUs of the reservation, and only while the reservation or a container that got it is alive. The tracker stores
-only a digest.
+An engine's client passes on only the container's own environment, so this contains a token. The token opens only the
+GPUs of the reservation, while this or a container that got it is alive. The tracker stores only a digest.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
 
-# A claim on shared GPUs needs no other leases, but ended leases must not accumulate. If there are few leases, each
-# claim reads all of them. Otherwise one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as are added
-# meanwhile.
+# A claim on shared GPUs needs no other leases, but ended ones must not accumulate. Each claim reads up to FEW leases.
+# If there are more, one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as are added meanwhile.
 FEW = 2
 SWEEP_ONE_CLAIM_IN = 8
 SWEPT_AT_ONCE = 16
@@ -32,8 +31,7 @@ def reserve(book: Book, claim: Claim) -> bool:
     """Give a claim all its GPUs, or raise GpusRefused and change nothing.
 
     Return True, also if nothing is tracked. Return False if the container already holds a live lease, that is, if it is
-    already running. GpusChanged if the host's GPUs are not those that are tracked, NumbersChanged if a number meant
-    another one.
+    already running. GpusChanged if the tracked GPUs have changed, NumbersChanged if a number meant another GPU.
     """
     if not claim.wanted or not may_be_tracking(book.state.host):
         return True

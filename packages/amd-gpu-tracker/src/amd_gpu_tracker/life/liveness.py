@@ -169,8 +169,7 @@ def _roots(root: str) -> list[str]:
 
 
 def _read_state(content: bytes, pid: str, start: str) -> ProcessId | None:
-    # Mostly it is gone: runc removes it before its poststop hooks. Do not parse empty content: the error would import
-    # all of `json`.
+    # Mostly it is gone: runc removes it before poststop hooks. For b"", `loads` would import all of `json`.
     if not content:
         return None
     try:

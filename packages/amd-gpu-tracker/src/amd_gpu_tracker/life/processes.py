@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.bounded_files import FileAnswer
 
-# The kernel passes at most 6 MiB of arguments and variables, but with prctl(2) a process may place them anywhere in its
-# memory.
+# The kernel passes at most 6 MiB of arguments and variables; with prctl(2), a process may place them anywhere.
 LARGEST_WORDS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
 # Many times what reading the memory of thousands of processes takes.

@@ -3,9 +3,8 @@
 A state counts if it is root's own file and its init, with that start time, is running. Claims of other users' processes
 or files do not count, and nothing below /run/user is read.
 
-Any user can give a process any name and arguments. So engines' processes count only if they belong to the caller's
-user, which is root wherever it matters, if they see the same files as the caller, and by the program that they really
-run.
+Any user can give a process any name and arguments. So engines' processes count only by the program that they really
+run, if they belong to the caller's user, which is root wherever it matters, and see the caller's files.
 """
 
 from __future__ import annotations

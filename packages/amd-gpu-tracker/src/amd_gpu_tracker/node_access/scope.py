@@ -39,8 +39,7 @@ def start_scope(
     path = f"{proc}/{pid}/cgroup"
     if is_in(path, name):
         return ""
-    # With KillUserProcesses=, logind stops a session's scope when the session ends, and this one with it. Otherwise,
-    # both live on.
+    # Only with KillUserProcesses= does logind stop a session's scope at its end, and this one with it.
     part_of = _session_of(path)
     properties = [
         ("PIDs", "au", "1", str(pid)),

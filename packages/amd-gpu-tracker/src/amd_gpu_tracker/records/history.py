@@ -15,8 +15,7 @@ from amdgpu_discovery.files import append_to_file, put_in_place, read_file, writ
 from amdgpu_discovery.plain_json import dumps
 
 VERSION = 1
-# How the end became known: by the release hook, the job's own program, a look that found it, `reset`, or only by a
-# restart of the machine.
+# How the end became known: by the release hook, the program, a look, `reset`, or only by a restart of the machine.
 HOOK, PROGRAM, FOUND, FORGOTTEN, POWER = "hook", "program", "found", "forgotten", "power"
 # The limit of a line; a reservation of 1,000 GPUs has 30,000 characters.
 LONGEST_LINE = 1 << 16

@@ -127,8 +127,7 @@ class Lease(Holder):
     person: int | None = None
     # The group whose rule gave the owner the GPUs; None for another rule.
     group: int | None = None
-    # For a container with a job's GPUs: when the job began, in seconds since boot, because the container may outlive
-    # the job. 0 otherwise.
+    # For a container with a job's GPUs, which may outlive the job: when the job began, in seconds since boot; else 0.
     begun: float = 0.0
     # When it ends without a process, in seconds since boot: a reservation by hand, or a lease kept for a container that
     # will be restarted, whose `bundle` is then the engine's directory. 0 if processes decide.

@@ -44,8 +44,7 @@ class Match(Value):
 def match_gpus(host: Host, policy: Policy, gpus: Sequence[GpuLocation]) -> Match:
     """Compare a policy with the host's GPUs; GpusChanged if it is not for this host as it is now.
 
-    `gpus` are those that this process may use. If others are hidden from it, only GPUs that are lost in the policy
-    count as lost.
+    `gpus` are those that this process may use. If others are hidden, only GPUs lost in the policy count as lost.
     """
     present = _by_address(read_tracked_gpus(host, gpus))
     moved = _find_moved(_by_address(policy.gpus), present)

@@ -1,7 +1,6 @@
 """Numbers of GPUs while a tracked GPU is lost: numbers from its own on no longer mean the GPUs that were tracked.
 
-A request with such a number is refused until the administrator accepts the new numbers. Requests by other names are not
-affected.
+Requests with such a number are refused until the administrator accepts the new numbers. Other names still work.
 """
 
 from __future__ import annotations

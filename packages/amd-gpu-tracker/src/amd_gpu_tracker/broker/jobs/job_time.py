@@ -75,8 +75,7 @@ def find_job(book: Book, name: str, owner: int | None) -> str:
 def no_reservation(state: State, job: str, what: str = "reservation", *, by: int = 0) -> ToolkitError:
     """Return the error for a `job` id that names no job or reservation.
 
-    `by` is the uid of the caller, 0 for root. Users are not told whether another user has the name, because names can
-    be private.
+    `by` is the caller's uid, 0 for root. Names can be private, so users never learn that another user has one.
     """
     name = name_of(job)
     if any(each.job == job for each in read_ended(state)):

@@ -1,8 +1,7 @@
 """Hand over GPUs; if only their holders may open GPUs, first put the job in a scope that hides all others.
 
 ROCm skips a GPU that the device filter forbids (EPERM), but fails completely at one that an access control list forbids
-(EACCES). The kernel checks a node's list first, so the list keeps users out, and the filter makes KFD hide the other
-GPUs.
+(EACCES). The kernel checks a node's list first: it keeps users out, and the filter makes KFD hide the rest.
 """
 
 from __future__ import annotations

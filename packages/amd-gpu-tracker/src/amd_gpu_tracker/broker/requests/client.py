@@ -64,8 +64,7 @@ def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
     try:
         with connect(path, seconds) as connected:
             connected.settimeout(max(0.001, end - time.monotonic()))
-            # An empty line is no request: the broker refuses it and does nothing. A client it sent away has an answer
-            # already.
+            # An empty line is refused, and does nothing. A client that was sent away has its answer already.
             with suppress(BrokenPipeError):
                 connected.sendall(b"\n")
             return bool(connected.recv(1))
