@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.history.files import read_history, remove_old, settle
+from amd_gpu_tracker.history.sampling import add_look
 from amd_gpu_tracker.history.used import parse_line, parse_lines
 from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, open_path
 from amd_gpu_tracker.records.history_directory import begin_history
@@ -22,6 +23,7 @@ from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import read_failures
+from amd_gpu_tracker.usage.users import GpuUser, UserProcess
 from amdgpu_discovery.host import Host
 
 GPU = "0000:03:00.0/0"
@@ -121,6 +123,28 @@ def book_of(state):
     """The book of the boot in which `a_lease` is made."""
     processes = SimpleNamespace(boot_id="this")
     return Book(state, processes, LibraryLock)
+
+
+def gpu_used_by(container, *busy):
+    """Return a GPU that these processes of a container keep busy for so many percent of the time."""
+    no_bytes = {"vram_bytes": 0, "gtt_bytes": 0, "compute_units": 0, "sdma_us": 0}
+    found = tuple(UserProcess(pid=pid, name="python3", busy_percent=each, **no_bytes) for pid, each in enumerate(busy))
+    user = GpuUser(container_id=container, name="train", engine="docker", is_tracked=True, since=SINCE, processes=found)
+    return SimpleNamespace(users=(user,))
+
+
+def test_the_load_of_a_reservation_is_the_mean_of_its_gpus(state):
+    state.write_lease(a_lease(gpus=(GPU, OTHER)))
+    # A GPU is never more than 100 percent busy.
+    gpus = (gpu_used_by("c1", 80, 70), gpu_used_by("c1", 50, None))
+
+    add_look(book_of(state), SimpleNamespace(gpus=gpus))
+    add_look(book_of(state), SimpleNamespace(gpus=gpus[1:]))
+
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
+    (each,) = used(state)
+    # The mean of 100 and 50 percent, and of 0 and 50.
+    assert (each.busy, each.name) == (0.5, "train")
 
 
 def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
