@@ -104,8 +104,7 @@ class State:
     def take_over(self) -> Policy | None:
         """Save the policy of AMD's toolkit 1.x as this tracker's; None if there is nothing to take over.
 
-        The caller holds the lock. A state that cannot be read raises StateError once; from then on every GPU is
-        refused.
+        The caller holds the lock. A state that cannot be converted raises StateError once; then every GPU is refused.
         """
         if not self.has_former_policy():
             return None
