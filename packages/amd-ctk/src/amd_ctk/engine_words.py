@@ -45,7 +45,7 @@ BY_ENGINE = {
         )
     ),
 }
-# The script of podman-docker ends with this. It is no pattern, because 'amd-ctk run' does not load re.
+# The script of podman-docker ends with this. It is no regular expression, because 'amd-ctk run' does not load re.
 OF_PODMAN_DOCKER = b'podman "$@"'
 LARGEST_SCRIPT = 16 * 1024
 SUDO = "sudo"
@@ -66,7 +66,7 @@ def engine_of(word: str) -> str:
 
 def _is_podman(word: str) -> bool:
     """Return whether a command is a link to Podman, or a script that calls it."""
-    # Imported here because most commands are no engines.
+    # Imported here because most commands call no engine.
     from shutil import which
 
     program = which(word)
@@ -104,7 +104,7 @@ def _ends_open(letters: str) -> bool:
 
 
 def own_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options in front of an engine's command with their values, "" for none; joined letters split."""
+    """Yield options in front of an engine's command with their values ("" for none). Joined letters are split."""
     position = 0
     while position < len(words):
         word, following = words[position], " ".join(words[position + 1 : position + 2])
@@ -131,13 +131,13 @@ def values_before(words: Sequence[str], option: str) -> list[str]:
 
 
 def without_group(before: Sequence[str]) -> Sequence[str]:
-    """Return an engine's own options without `container`, as in `docker container run`; it stays as a value."""
+    """Return an engine's own options without the `container` of `docker container run`, unless it is a value."""
     is_group = before[-1:] == ["container"] and not ENGINE_VALUES.intersection(before[-2:-1])
     return before[:-1] if is_group else before
 
 
 def find_engine(words: Sequence[str]) -> int:
-    """Return the index of the command behind `env X=1` or `sudo -E`; 0 if a prefix drops the caller's environment."""
+    """Return the index of the command behind `env X=1` or `sudo -E`; 0 also if a prefix drops the environment."""
     if os.path.basename(words[0]) not in PREFIXES:
         return 0
     command = without_prefixes(words)

@@ -48,7 +48,7 @@ def read_parameters(path: str) -> str:
 
 
 def read_input(path: str, largest: int) -> bytes:
-    """Return up to `largest` + 1 bytes of a file, or of standard input for `-`, to show that it is longer. OSError."""
+    """Return the bytes of a file, or of standard input for `-`; `largest` + 1 of them if there are more. OSError."""
     if path != STANDARD_INPUT:
         # Like standard input, a named pipe blocks until it has a writer.
         with open(path, "rb") as file:

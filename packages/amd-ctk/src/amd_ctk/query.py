@@ -16,7 +16,7 @@ FIELD = re.compile(r"\{([^{}]*)\}")
 # Prefix of labels in ROCm/k8s-device-plugin, cmd/k8s-node-labeller.
 PREFIX = "amd.com/"
 GIBIBYTE = 2**30
-# Node Feature Discovery, "Local feature source": makes features for its image compatibility, but no node labels.
+# Node Feature Discovery, "Local feature source": the features serve its image compatibility, without node labels.
 NO_LABELS = "# +no-label"
 
 

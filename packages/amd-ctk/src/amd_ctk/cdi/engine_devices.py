@@ -53,7 +53,7 @@ def read_spec_files(host: Host, directories: Iterable[str] = SPEC_DIRECTORIES) -
 
 
 def resolve_devices(directories: Iterable[Iterable[SpecFile]]) -> list[EngineDevice]:
-    """Return every defined name, sorted."""
+    """Return every device name that any file defines, with its files, sorted by name."""
     devices: dict[str, EngineDevice] = {}
     for files in directories:
         for name, paths in _paths_by_name(files).items():

@@ -11,7 +11,7 @@ from amdgpu_discovery.errors import ToolkitError
 MOST_NAMES = 5_000_000
 # A manifest may name one layer many times; engines mount at most 128.
 MOST_LAYERS = 512
-# Limit for the files of one layer, as its headers give their sizes: a compressed layer can claim any size.
+# Limit for the file sizes in the headers of one layer: a compressed layer can claim any size.
 LARGEST_LAYER = 2**40
 # Limit for all layers of an image, as far as they have been read.
 LARGEST_IMAGE = 2**40

@@ -79,7 +79,7 @@ class LayerContents:
         return {path for path in paths if path in self._directories or self._has_taken(path, taken_by_path)}
 
     def _has_taken(self, path: str, taken_by_path: dict[int, bool]) -> bool:
-        """Return whether this layer removed a path or a directory above it; paths are compared by their small hashes.
+        """Return whether this layer removed a path or a directory above it. The dictionary has hashes, to save memory.
 
         Each directory is checked once, however many files it has.
         """
@@ -117,7 +117,7 @@ def targets_of(layers: Iterable[LayerContents]) -> list[str]:
 
 
 def unreadable_in(layers: Iterable[LayerContents]) -> list[str]:
-    """Return the programs that contain code for unknown targets."""
+    """Return the programs that contain code whose targets cannot be read."""
     return sorted(path for path, found in code_in(layers).items() if UNREADABLE in found)
 
 

@@ -1,4 +1,4 @@
-"""Run the programs that read registries. They have the user's credentials, certificates and mirrors; this has none."""
+"""Run the programs that read registries, because only they have the user's credentials, certificates and mirrors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 OFFLINE = ("dial tcp", "no such host", "i/o timeout", "unreachable", "connection refused", "connection reset")
 LOGGED_OUT = ("unauthorized", "authentication required", "no basic auth credentials", "denied", "forbidden")
 MISSING = ("manifest unknown", "name unknown", "not found", "no such manifest", "status code 404", "statuscode: 404")
-# A URL or the name of an image may contain any of these words. It has a slash, as "i/o timeout" has.
+# Matches a URL or an image's name, which may contain any of these words, but not "i/o timeout".
 WITH_SLASH = re.compile(r"(?<!\S)(?!i/o\b)\S*/\S*")
 # skopeo writes this before its message, and escapes quotes in the message.
 PREFIX_OF_SKOPEO = re.compile(r'time="[^"]*" level=\w+ msg="(.*)"')

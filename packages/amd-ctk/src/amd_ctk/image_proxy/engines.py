@@ -47,7 +47,7 @@ def plan_images(host: Host, engine: str, environment: Mapping[str, str], *, remo
 
 
 def _podman_keys(upstreams: list[Upstream]) -> Keys:
-    """Return the keys that put the proxy in a registry's place. It speaks no TLS, nor with `podman login`."""
+    """Return the keys that put the proxy in a registry's place and disable TLS, also for `podman login`."""
     places = [{"prefix": each.registry, "location": each.location, "insecure": True} for each in upstreams]
     tables = [*places, *({"location": each.location, "insecure": True} for each in upstreams)]
     return [(("registry",), tables)] if tables else []

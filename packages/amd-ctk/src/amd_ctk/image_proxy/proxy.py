@@ -151,5 +151,5 @@ class EngineConnection(BaseHTTPRequestHandler):
 
 
 def _without(headers: Iterable[tuple[str, str]], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield headers except those named, repeated ones included, each on one line."""
+    """Yield all headers except `names`, including repeated ones, each on one line."""
     return ((name, " ".join(value.splitlines())) for name, value in headers if name.lower() not in names)

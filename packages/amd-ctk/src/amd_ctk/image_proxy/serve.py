@@ -99,7 +99,7 @@ def _take_listener(port: int) -> socket.socket:
 
 
 def _user_of(accepted: socket.socket) -> int | None:
-    """Return the id of the user at the other end; None if the kernel does not (or no longer) list it; OSError."""
+    """Return the id of the user at the other end; None if the kernel does not list it, or no longer; OSError."""
     wanted = [_in_table(accepted.getpeername()), _in_table(accepted.getsockname())]
     # Documentation/networking/proc_net_tcp.rst: sl, local_address, rem_address, st, queues, timer, retrnsmt, uid.
     with open("/proc/net/tcp", encoding="ascii") as table:

@@ -34,7 +34,7 @@ MOST_GPUS = 512
 GET_INFO = 1 << 30 | 32 << 16 | ord("d") << 8 | 0x45
 DEVICE_INFO = 0x16
 INFO_BYTES = 32
-# Python copies smaller buffers, and the address in the argument would lead out of the copy.
+# Python passes a copy of smaller buffers, and writing it back would overwrite the kernel's answer.
 ROOM = 4096
 NODE = "/dev/amd-ctk-probe"
 

@@ -65,7 +65,7 @@ def why_not_recorded(host: Host) -> str:
     """
     tracker = Tracker(host)
     is_enabled: bool | None = None
-    # This also fails, once, if the history of a host with AMD's toolkit 1.x cannot be started.
+    # This also fails, once, if no history can be started on a host that comes from AMD's toolkit 1.x.
     with suppress(ToolkitError):
         is_enabled = tracker.is_enabled()
     if is_enabled is False:

@@ -17,7 +17,7 @@ WIDTH, ROW, LEFT, TOP = 1000, 22, 90, 24
 TICKS = 6
 # People who cannot tell red from green can distinguish them. Persons with the most use get the first ones.
 COLOURS = ("#3b7dd8", "#e07b1a", "#2f9e77", "#c2417f", "#8a63d2", "#b59a12", "#5b6b7b", "#d64f3c")
-# More bars than pixels show nothing; the page tells how many were left out.
+# More bars than pixels show nothing; the page says how many of them it shows.
 MOST_BARS = 20000
 STYLE = """
 svg { width: 100%; height: auto; min-width: 40rem; }

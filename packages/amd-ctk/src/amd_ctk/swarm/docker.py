@@ -58,7 +58,7 @@ def read_docker_info() -> DockerInfo:
             "the docker daemon does not answer", hint="check that it runs and that you may use it: 'docker info'"
         )
     return DockerInfo(
-        # Docker lists them in random order.
+        # Docker lists them in no particular order.
         resources=tuple(sorted(map(_parse_generic, info.get("GenericResources") or ()), key=str)),
         node_id=swarm.get("NodeID", ""),
         is_manager=bool(swarm.get("ControlAvailable")),

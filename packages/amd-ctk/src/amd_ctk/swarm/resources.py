@@ -31,7 +31,7 @@ class SwarmError(ToolkitError):
 class ResourcePlan(Value):
     """What to advertise: GPUs as `kind`, named by uuid or pci; also by model; VRAM as `vram_kind`, "" for none.
 
-    `vram_mib` is the advertised VRAM, 0 for all. `headroom_mib` of a task's memory does not count for its fraction.
+    `vram_mib` is the advertised VRAM, 0 for all. `headroom_mib` of a task's memory is not part of its fraction.
     """
 
     kind: str = "AMD_GPU"
