@@ -1,1 +1,1 @@
-"""Requests that say what is needed, such as `auto:2+gfx942`, and leave open which GPUs these are."""
+"""Choices: requests such as `auto:2+gfx942`, which describe GPUs and leave open which ones."""

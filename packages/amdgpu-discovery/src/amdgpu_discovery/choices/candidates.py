@@ -1,4 +1,4 @@
-"""Which GPUs of a host are what a choice wants? Whether they are in use is not asked here."""
+"""Finds the GPUs of a host that fit a choice, whether they are in use or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GIBIBYTE = 2**30
 
 
 def find_candidates(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules = NO_RULES) -> list[Gpu]:
-    """Return those of `gpus` that a choice may mean, by number; RequestError where these can never be enough."""
+    """Return those of `gpus` that a choice may mean, by number; RequestError if these can never be enough."""
     if not gpus:
         raise no_gpu()
     fitting = _without_integrated(choice, gpus, rules)
@@ -55,7 +55,7 @@ def select_described(
     *,
     unnumbered: Callable[[], Sequence[UnnumberedGpu]] = tuple,
 ) -> list[Gpu]:
-    """Return the GPUs that a request names, or all that fit it; RequestError where it depends on what is in use."""
+    """Return the GPUs that a request names, or all that fit it; RequestError if that depends on what is in use."""
     choice = parse_choice(request)
     if choice is None:
         numbers = {gpu.number for gpu in select_gpus(gpus, request, unnumbered=unnumbered)}
@@ -89,14 +89,14 @@ def _too_few(choice: Choice, fitting: int, gpus: Sequence[Gpu]) -> RequestError:
 
 
 def _without_integrated(choice: Choice, gpus: Sequence[Gpu], rules: ChoiceRules) -> list[Gpu]:
-    """Return the GPUs without APUs beside discrete ones where the administrator says so, and the choice does not."""
+    """Return the GPUs; if the settings exclude APUs beside discrete GPUs and the choice names none, without APUs."""
     discrete = [gpu for gpu in gpus if not gpu.is_apu]
     named = any(condition.kind in (INTEGRATED, GROUP) for condition in choice.conditions)
     return list(gpus) if rules.integrated or named or not discrete else discrete
 
 
 def _test_of(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> Callable[[Gpu], bool]:
-    """Return what tells whether a GPU is as a condition says; RequestError for an unknown group."""
+    """Return a function that tests a GPU for a condition; RequestError for an unknown group."""
     if condition.kind == GROUP:
         numbers = _numbers_of_group(condition, gpus, rules)
         return lambda gpu: gpu.number in numbers
@@ -119,7 +119,7 @@ def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRu
 
 def _fits_vram(gpu: Gpu, condition: Condition) -> bool:
     if condition.in_gib:
-        # As GPUs are sold: of 64 GiB the driver keeps some MiB for itself.
+        # As GPUs are sold: the driver keeps some MiB of 64 GiB for itself.
         return round((gpu.vram_bytes or 0) / GIBIBYTE) >= condition.amount
     return (gpu.vram_bytes or 0) // MEBIBYTE >= condition.amount
 
@@ -132,6 +132,6 @@ _FITS: Mapping[str, Callable[[Gpu, Condition], bool]] = {
     XGMI: lambda gpu, _: gpu.xgmi_hive is not None,
     DISCRETE: lambda gpu, _: not gpu.is_apu,
     INTEGRATED: lambda gpu, _: gpu.is_apu,
-    # A GPU that cannot be partitioned is whole.
+    # A GPU that cannot be partitioned counts as whole.
     MODE: lambda gpu, condition: (gpu.compute_partition or "SPX") == condition.wanted,
 }

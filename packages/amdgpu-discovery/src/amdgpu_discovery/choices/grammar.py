@@ -1,10 +1,10 @@
-"""Read a choice: `auto:2`, `free:1+vram:64GiB`, `all+discrete`.
+"""Parses a choice: `auto:2`, `free:1+vram:64GiB`, `all+discrete`.
 
     choice    = ( "auto" / "free" ) [ ":" count ] *( "+" condition ) / "all" 1*( "+" condition )
     condition = "gfx" hex / family / model / "vram:" size / "numa:" number / "xgmi" / "discrete" / "integrated"
                 / "spx" / "dpx" / "tpx" / "qpx" / "cpx" / "group:" name
 
-`&` means the same as `+`. Words may be in small or capital letters, but for names of groups.
+`&` means the same as `+`. Case does not matter, except in names of groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AUTO = "auto"
 FREE = "free"
 MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
 UNITS = {"mib": 1, "gib": 1024}
-# Far more than there are kinds of conditions; an image can write any number of them.
+# Far more than the kinds of conditions; an image can write any number of them.
 MOST_CONDITIONS = 16
 CONDITIONS = "gfx942, gfx94X, MI300X, vram:64GiB, numa:0, xgmi, discrete, integrated, spx to cpx, group:NAME"
 
@@ -36,12 +36,12 @@ GROUP = "group"
 
 
 class Condition(Value):
-    """What a GPU must be.
+    """A condition that a GPU must meet.
 
     Attributes:
         kind: `gfx`, `model`, `vram`, `numa`, `xgmi`, `discrete`, `integrated`, `mode` or `group`.
-        wanted: The target, family, model, mode or name of a group; "" where the kind says all.
-        amount: The number of a NUMA node, or of MiB or GiB.
+        wanted: The target, family, model, mode or name of a group; "" if the kind is the whole condition.
+        amount: The number of a NUMA node, or an amount of MiB or GiB.
         in_gib: Whether memory is counted in GiB.
         text: The condition as it was written.
     """
@@ -54,13 +54,13 @@ class Condition(Value):
 
 
 class Choice(Value):
-    """How many GPUs are needed, and what they must be.
+    """How many GPUs are needed, and which conditions they must meet.
 
     Attributes:
         text: The request as it was written.
         word: `auto`: free GPUs first, then the least shared; `free`: free ones only; `all`: every GPU that fits.
         count: How many GPUs; 0 for all of them.
-        conditions: What each of them must be.
+        conditions: The conditions that each of them must meet.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Choice(Value):
 
     @property
     def needs_tracker(self) -> bool:
-        """Return whether it depends on which GPUs are in use."""
+        """Return whether the choice depends on which GPUs are in use."""
         return self.word != ALL
 
     @property
@@ -80,7 +80,7 @@ class Choice(Value):
 
 
 def parse_choice(request: str) -> Choice | None:
-    """Return the choice that a request is, None where it names GPUs; RequestError where it is a choice gone wrong."""
+    """Return the choice that a request is, None if it names GPUs; RequestError for an invalid choice."""
     if not may_be_choice(request):
         return None
     items = split_items(request)
@@ -93,7 +93,7 @@ def parse_choice(request: str) -> Choice | None:
         raise RequestError(
             f"{choice} cannot be combined with {shown(others[0], quoted=True)}: name GPUs, or say how many"
         )
-    # Items are each once; a comma behind the last one means nothing.
+    # Repeated items are gone, but a comma still shows them. A comma after the last item means nothing.
     if "," in request.strip().removesuffix(","):
         raise RequestError(f"{choice} is written twice, but a choice stands alone", hint="as in auto:2")
     if CDI_PREFIX in request:

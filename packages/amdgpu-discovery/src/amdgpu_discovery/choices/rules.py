@@ -1,4 +1,4 @@
-"""What the administrator says about choices and about health; apart from their grammar, which few commands need."""
+"""The administrator's rules for choices and health; apart from the grammar, which few commands need."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class ChoiceRules(Value):
-    """What the administrator says about choices and the health of GPUs.
+    """The administrator's rules for choices and the health of GPUs.
 
     Attributes:
         groups: Requests by the names of groups: `{"notebooks": "0-1"}`.
-        integrated: Whether `auto`, `free` and `all` take an APU beside discrete GPUs.
-        skips_drained: Whether `all` leaves out drained GPUs; else it is refused.
-        gives_sick: Whether sick GPUs are given to those who name them.
-        limits: From where on a GPU is not well.
-        numbers: The GPUs that any request may mean, as those of a batch job; None where that is all of the host.
+        integrated: Whether `auto`, `free` and `all` include an APU beside discrete GPUs.
+        skips_drained: Whether `all` leaves out drained GPUs; otherwise it is refused.
+        gives_sick: Whether requests that name sick GPUs get them.
+        limits: Limits from which a GPU is sick or suspect.
+        numbers: The GPUs that any request may mean, such as those of a batch job; None for all of the host.
     """
 
     groups: dict[str, str]
@@ -36,11 +36,11 @@ class ChoiceRules(Value):
     numbers: tuple[int, ...] | None = None
 
     def permitted(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
-        """Return those of some GPUs that a request may mean."""
+        """Return those of `gpus` that a request may mean."""
         return [gpu for gpu in gpus if self.numbers is None or gpu.number in self.numbers]
 
     def words_behind(self, request: str, choice: Choice | None) -> tuple[str, ...]:
-        """Return a request and those of the groups that its `choice` names: all that may name GPUs by number."""
+        """Return a request and those of the groups in its `choice`: all texts that may name GPUs by number."""
         conditions = choice.conditions if choice else ()
         return (request, *(self.groups[each.wanted] for each in conditions if each.wanted in self.groups))
 

@@ -1,1 +1,1 @@
-"""How GPUs are: errors that the driver counts, temperature, power, memory in use, and whether the driver answers."""
+"""The health of GPUs: error counters, temperature, power, memory in use, and whether the driver answers."""

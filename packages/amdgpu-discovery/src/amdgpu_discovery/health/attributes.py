@@ -1,4 +1,4 @@
-"""Which files tell how a GPU is, and what they say.
+"""The files that show the health of a GPU, and what they contain.
 
 Sources: drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c (`ras/`), pm/amdgpu_pm.c (hwmon, `gpu_busy_percent`) and
 amdgpu_vram_mgr.c; drivers/pci/pci-sysfs.c (the link); Documentation/ABI/testing/sysfs-devices-power (`runtime_status`).
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
 
-# Reading these wakes nothing and asks the hardware nothing.
+# Reading these wakes no GPU and does not access the hardware.
 LINK = ("current_link_width", "max_link_width", "../max_link_width")
 MEMORY = ("mem_info_vram_total", "mem_info_vram_used", "gpu_busy_percent")
 # The driver keeps this list in memory.
@@ -30,30 +30,30 @@ RUNTIME_STATUS = "power/runtime_status"
 ASLEEP = "suspended"
 ERROR_COUNTS = "_err_count"
 BAD_PAGE_THRESHOLD = "/sys/module/amdgpu/parameters/bad_page_threshold"
-# The driver's own: one page for each so many bytes of memory (RAS_BAD_PAGE_COVER of amdgpu_ras.c).
+# The driver's own limit: one page for this many bytes of memory (RAS_BAD_PAGE_COVER of amdgpu_ras.c).
 BYTES_PER_BAD_PAGE = 100 << 20
-# The hottest place first: what the driver throttles by.
+# The hottest place first: the driver throttles by it.
 TEMPERATURES = ("junction", "edge")
 # Blocks of a GPU with error counters; there are some twenty.
 MOST_BLOCKS = 64
 
 
 class Measured(Value):
-    """What the attributes of one PCI function say; None where the driver does not tell.
+    """The attributes of one PCI function; None for those that the driver does not report.
 
     Attributes:
         errors: By kind, such as `uncorrectable`, how many errors were counted since the driver was loaded.
         bad_pages: How many pages of its memory are retired.
-        bad_page_limit: From how many on the driver gives the GPU up.
-        temperature: In degrees Celsius, of its hottest place.
-        temperature_limit: From where on it is too hot.
-        watts: What it takes.
-        watts_limit: What it may take.
-        busy_percent: How much of the last moments it has worked.
-        vram_used: Bytes of its memory that are used.
+        bad_page_limit: How many may be retired before the driver gives the GPU up.
+        temperature: In degrees Celsius, at its hottest place.
+        temperature_limit: The temperature from which it is too hot.
+        watts: The power it draws.
+        watts_limit: The power it may draw.
+        busy_percent: The share of the last moments in which it worked.
+        vram_used: Bytes of its memory in use.
         vram_total: Bytes of its memory.
         link_width: Lanes of its PCI link.
-        link_width_limit: How many it and its slot could have.
+        link_width_limit: How many lanes it and its slot support.
     """
 
     errors: tuple[tuple[str, int], ...] = ()
@@ -76,7 +76,7 @@ def function_path(address: str) -> str:
 
 
 def list_attributes(host: Host, address: str, *, with_errors: bool) -> list[str]:
-    """Return the names of the attributes to read; of the counters of errors only `with_errors`."""
+    """Return the names of the attributes to read; error counters only `with_errors`."""
     function = function_path(address)
     names = [*MEMORY, *LINK, BAD_PAGES]
     for sensor in host.names(f"{function}/hwmon")[:1]:
@@ -89,7 +89,7 @@ def list_attributes(host: Host, address: str, *, with_errors: bool) -> list[str]
 
 
 def parse_attributes(texts: Mapping[str, str], bad_page_threshold: str, limits: HealthLimits) -> Measured:
-    """Return what attributes say, by their names below the function, with the administrator's limits in front."""
+    """Parse attributes, by their names below the function; the administrator's limits replace the driver's."""
     flat = {os.path.basename(name): text for name, text in texts.items() if "/" not in name or "hwmon/" in name}
     total = parse_optional(flat.get("mem_info_vram_total", ""))
     busy = parse_optional(flat.get("gpu_busy_percent", ""))
@@ -108,13 +108,13 @@ def parse_attributes(texts: Mapping[str, str], bad_page_threshold: str, limits: 
         vram_used=parse_optional(flat.get("mem_info_vram_used", "")),
         vram_total=total,
         link_width=parse_optional(flat.get("current_link_width", "")),
-        # 255 is what the kernel prints where the device does not say.
+        # The kernel prints 255 if the device does not report it.
         link_width_limit=min((width for width in widths if width and width < 255), default=None),
     )
 
 
 def _sum_errors(texts: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    """Return the sums over all blocks; `de` are errors of which the use is deferred, since Linux 6.9."""
+    """Return the sums over all blocks; `de` are errors whose use is deferred, since Linux 6.9."""
     sums: dict[str, int] = {}
     for text in texts:
         for line in text.splitlines():
@@ -126,7 +126,7 @@ def _sum_errors(texts: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _count_pages(text: str) -> int:
-    """Return how many pages are listed as `address : size : R`, where R, P or F says what became of the page."""
+    """Count the pages listed as `address : size : R`, where R, P or F is what happened to the page."""
     return sum(line.count(":") == 2 and line.strip().startswith("0x") for line in text.splitlines())
 
 

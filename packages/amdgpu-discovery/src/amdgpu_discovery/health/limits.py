@@ -1,4 +1,4 @@
-"""From where on a GPU is not well, where the administrator says other than the driver."""
+"""The administrator's limits for the health of GPUs, in place of the driver's."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from amdgpu_discovery.value import Value
 
 
 class HealthLimits(Value):
-    """Limits that count instead of the driver's own; 0 is the driver's.
+    """Limits in place of the driver's own; 0 keeps the driver's.
 
     Attributes:
         bad_pages: How many pages of its memory may be retired before a GPU is sick.
-        temperature: From how many degrees Celsius on it is suspect.
+        temperature: The temperature in degrees Celsius from which a GPU is suspect.
     """
 
     bad_pages: int = 0

@@ -1,4 +1,4 @@
-"""Read how GPUs are, in bounded time, and judge whether one can be given out."""
+"""Reads the health of GPUs in bounded time, and judges whether a GPU can be given out."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# Of all GPUs together; a GPU answers in milliseconds.
+# For all GPUs together; a GPU answers in milliseconds.
 MOST_SECONDS = 2.0
 SICK = "sick"
 SUSPECT = "suspect"
-# How a driver says that it has lost its hardware.
+# Errors by which a driver reports that it has lost its hardware.
 GIVEN_UP = {errno.EIO: "an I/O error", errno.ENODEV: "no device", errno.ETIMEDOUT: "no answer"}
 
 
 class Health(Value):
-    """How a GPU is.
+    """The health of a GPU.
 
     Attributes:
-        verdict: SICK where the driver gives it up, SUSPECT where something is wrong with it, "" where nothing is.
+        verdict: SICK if the driver fails or too many pages are retired, SUSPECT for other problems, "" for none.
         reasons: What is wrong with it, a clause each.
-        measured: What the driver says.
+        measured: What the driver reports.
         is_asleep: Whether it sleeps, so that the driver was not asked.
         is_hanging: Whether the driver did not answer.
-        is_unknown: Whether there was no time to ask, because others did not answer.
+        is_unknown: Whether there was no time to ask, because other GPUs did not answer.
     """
 
     verdict: str = ""
@@ -68,12 +68,12 @@ def read_health(
     limits: HealthLimits = NO_LIMITS,
     seconds: float = MOST_SECONDS,
 ) -> dict[str, Health]:
-    """Return how the PCI functions with these addresses are, by the `limits` of the administrator.
+    """Return the health of the PCI functions with these addresses, by the `limits` of the administrator.
 
-    Asking for the counters of errors asks the hardware, and some chips begin to count at 0 then: a screen that looks
-    again and again does without (`with_errors`), and hands in what it read `earlier`, of which these counters count.
-    Nor is a driver asked again then that did not answer: each time would leave a process behind. A GPU that sleeps is
-    not woken.
+    Reading error counters accesses the hardware, and some chips then restart at 0. So a screen that refreshes reads
+    without them (`with_errors`), and passes its `earlier` results, whose counters stay valid. A driver that did not
+    answer earlier is then not asked again, because each attempt would leave a process behind. A GPU that sleeps is not
+    woken.
     """
     addresses, before = list(dict.fromkeys(addresses)), earlier or {}
     hanging = {each for each in addresses if not with_errors and before.get(each, NOTHING).is_hanging}
@@ -98,7 +98,7 @@ def read_health(
 
 
 def judge(measured: Measured) -> tuple[str, list[str]]:
-    """Return the verdict on what a driver that answers says of a GPU, and the reasons."""
+    """Return the verdict on the values of a driver that answers, and the reasons."""
     errors, pages, limit = dict(measured.errors), measured.bad_pages or 0, measured.bad_page_limit
     if limit and pages > limit:
         return SICK, [f"{pages} pages of its memory are retired, and the limit is {limit}"]
@@ -131,7 +131,7 @@ def _health(known: Mapping[str, FileAnswer], bad_page_threshold: str, limits: He
 
 
 def _with_earlier(health: Health, earlier: Health) -> Health:
-    """Return how a GPU is with the errors that were counted earlier: some chips begin to count at 0 when asked."""
+    """Return the health with the errors that were counted earlier: some chips restart at 0 when they are read."""
     now, before = health.measured, earlier.measured
     errors, counted = dict(now.errors), dict(before.errors)
     most = {kind: max(errors.get(kind, 0), counted.get(kind, 0)) for kind in sorted({*errors, *counted})}

@@ -1,4 +1,4 @@
-"""Hold what an image requires against the GPUs that its container gets: all of them must fit."""
+"""Checks what an image requires against the GPUs of its container: all of them must fit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ UNITS = {"MiB": 1, "GiB": 1024}
 def check_image(host: Host, spec: dict[str, Any], gpus: Iterable[GpuLocation], *, setting: str) -> list[str]:
     """Check what the image of a container requires; return notes for the log.
 
-    `gpus` are those that the container is granted; those that its spec opens count too. RequirementError where they do
-    not fit, unless the `setting` image-requirements is `warn`: then that is a note too.
+    `gpus` are those that the container is granted; those that its spec opens count too. Raises RequirementError if they
+    do not fit, unless the `setting` image-requirements is `warn`: then the error becomes a note.
     """
     if setting == "ignore" or not names_requirements(spec):
         return []
@@ -37,7 +37,7 @@ def check_image(host: Host, spec: dict[str, Any], gpus: Iterable[GpuLocation], *
     if not requirements:
         return []
     numbers = {gpu.number for gpu in (*gpus, *find_given_gpus(host, spec))}
-    # Of several values of a variable the last counts.
+    # If a variable has several values, the last counts.
     variables = dict(entry.partition("=")[::2] for entry in environment)
     try:
         return check_requirements(requirements, read_facts(host, numbers, variables))
@@ -48,9 +48,9 @@ def check_image(host: Host, spec: dict[str, Any], gpus: Iterable[GpuLocation], *
 
 
 def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -> list[str]:
-    """Return what could not be judged and was let pass, as notes; RequirementError names the first that fails.
+    """Return notes on requirements that passed without judgement; RequirementError for the first that fails.
 
-    A container without a GPU fits every requirement: its image was started to do without.
+    A container without a GPU meets every requirement: its image is meant to run without one.
     """
     if not facts.gpus:
         return []
@@ -63,7 +63,7 @@ def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -
         try:
             notes.update(dict.fromkeys(_check(value, facts)))
         except RequirementError as error:
-            # The value as it stands in the image, in front of what is the case.
+            # The value as it stands in the image, then the fact that contradicts it.
             words = f"{shown(variable)}={shown(value)}: {error.message}"
             raise RequirementError(words, hint=HINT, clause=error.clause) from error
     if facts.override:
@@ -75,13 +75,13 @@ def _check(value: str, facts: ContainerFacts) -> list[str]:
     alternatives = parse_requirement(value)
     if not alternatives:
         return []
-    # Most hosts have GPUs of one model: the first of those that are alike speaks for them.
+    # Most hosts have GPUs of one model, so only the first of identical GPUs is checked.
     unlike = {gpu.replace(number=0): gpu for gpu in reversed(facts.gpus)}
     return [note for gpu in reversed(unlike.values()) for note in _check_gpu(alternatives, gpu, facts)]
 
 
 def _check_gpu(alternatives: Sequence[Sequence[Comparison]], gpu: JudgedGpu, facts: ContainerFacts) -> list[str]:
-    """Return the notes of the first alternative that holds for a GPU."""
+    """Return the notes of the first alternative that a GPU meets."""
     reasons: dict[str, None] = {}
     for alternative in alternatives:
         judgements = [judge(comparison, gpu, facts) for comparison in alternative]
@@ -89,21 +89,21 @@ def _check_gpu(alternatives: Sequence[Sequence[Comparison]], gpu: JudgedGpu, fac
         if not failed:
             return [judgement.words for judgement in judgements if judgement.is_unknown]
         reasons[failed[0]] = None
-    # A GPU and its host have one word for each property, so these are few.
+    # There is one clause for each property of a GPU and its host, so these are few.
     raise RequirementError(" and ".join(reasons))
 
 
 class Judgement(Value):
-    """Whether a condition holds, and what is the case, as a clause."""
+    """Whether a condition holds, and the fact that decides it, as a clause."""
 
     holds: bool
     words: str
-    # Whether it cannot be judged, and was let pass.
+    # Whether the condition passed because it could not be judged.
     is_unknown: bool = False
 
 
 def judge(comparison: Comparison, gpu: JudgedGpu, facts: ContainerFacts) -> Judgement:
-    """Judge one condition; RequirementError where its value means nothing."""
+    """Judge one condition; RequirementError if its value is meaningless."""
     return _JUDGES[comparison.subject](comparison, gpu, facts)
 
 
@@ -148,14 +148,14 @@ def _judge_driver(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -
 
 
 def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
-    """Judge whether AMD tests such a ROCm with the driver."""
+    """Judge whether AMD tests this ROCm release with the driver."""
     wanted = _parse_version(comparison)
     if facts.oldest_rocm:
         return _judge_by_order(comparison.operator, wanted[:2], facts)
     if not facts.rocm:
         driver = f"amdgpu driver {facts.driver}" if facts.driver else "kernel's own amdgpu driver"
         return Judgement(holds=True, is_unknown=True, words=f"the ROCm versions tested with the {driver} are not known")
-    # The table tells minor releases.
+    # The table lists minor releases.
     releases, wanted = [leading_numbers(release) for release in facts.rocm], wanted[:2]
     if comparison.operator == "!=":
         holds = all(_compare(release, "!=", wanted) for release in releases)
@@ -166,7 +166,7 @@ def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> 
 
 
 def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFacts) -> Judgement:
-    """Judge a ROCm where the driver is newer than the table: it is tested only with its neighbours."""
+    """Judge a ROCm release for a driver that is newer than the table: drivers are tested only with their neighbours."""
     newer = f"the amdgpu driver {facts.driver} is newer than this toolkit's table"
     oldest = leading_numbers(facts.oldest_rocm)
     is_older = wanted < oldest or (operator == "<" and wanted <= oldest)
@@ -181,7 +181,7 @@ def _judge_cpu(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> J
         raise _meaningless(comparison, "cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4")
     if not facts.cpu_level:
         return Judgement(holds=False, words="the processor is not an x86-64")
-    # A processor of a level runs the code of all below it.
+    # A processor of a level also runs the code of all lower levels.
     operator = ">=" if comparison.operator == "=" else comparison.operator
     holds = _compare((facts.cpu_level,), operator, (int(level),))
     return Judgement(holds=holds, words=f"the processor is {CPU_PREFIX}{facts.cpu_level}")
@@ -200,8 +200,8 @@ _JUDGES: Mapping[str, Callable[[Comparison, JudgedGpu, ContainerFacts], Judgemen
 
 
 def _compare(found: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> bool:
-    """Compare versions as far as the wanted one goes: 6.8.12 is 6.8."""
-    # A version that is shorter has zeros.
+    """Compare versions at the precision of the wanted one: 6.8.12 is 6.8."""
+    # Fill up a shorter version with zeros.
     same_length = (*found, *(0,) * len(wanted))[: len(wanted)]
     if operator in ("=", "!="):
         return (same_length == wanted) is (operator == "=")

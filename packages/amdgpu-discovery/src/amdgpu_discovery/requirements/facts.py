@@ -1,4 +1,4 @@
-"""What requirements are held against: the GPUs that a container gets, and their host."""
+"""What requirements are checked against: the GPUs of a container, and their host."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-# x86-64 psABI, "Micro-Architecture Levels", by the names of arch/x86/include/asm/cpufeatures.h; each level has those
-# below it. Linux calls LZCNT abm, and shows FMA and AVX only where it saves their registers (OSXSAVE).
+# x86-64 psABI, "Micro-Architecture Levels", with the names of arch/x86/include/asm/cpufeatures.h; each level includes
+# the lower ones. Linux calls LZCNT abm, and shows FMA and AVX only if it saves their registers (OSXSAVE).
 LEVELS = (
     ("cmov", "cx8", "fpu", "fxsr", "mmx", "syscall", "sse", "sse2"),
     ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
@@ -30,7 +30,7 @@ HINT = "AMD_DISABLE_REQUIRE=true starts it anyway"
 
 
 class JudgedGpu(Value):
-    """What is judged of a GPU; "" and None where the driver does not say."""
+    """The properties of a GPU that are judged; "" and None for those that the driver does not report."""
 
     number: int
     target: str = ""
@@ -41,19 +41,19 @@ class JudgedGpu(Value):
 
 
 class ContainerFacts(Value):
-    """What a container gets: its GPUs, and of its host the driver, the kernel and the processor."""
+    """What a container gets: its GPUs, and the driver, the kernel and the processor of its host."""
 
     gpus: tuple[JudgedGpu, ...]
-    # "" for the kernel's own, which has no number.
+    # "" for the kernel's own driver, which has no version.
     driver: str = ""
     kernel: str = ""
-    # The level of x86-64; 0 for another processor.
+    # The x86-64 level; 0 for another processor.
     cpu_level: int = 0
-    # The releases of ROCm that AMD tests with the driver; () if that is unknown.
+    # The ROCm releases that AMD tests with the driver; () if unknown.
     rocm: tuple[str, ...] = ()
-    # For a driver that is newer than the table: the oldest release that the newest of the table is tested with.
+    # If the driver is newer than the table: the oldest release that the newest driver of the table is tested with.
     oldest_rocm: str = ""
-    # What HSA_OVERRIDE_GFX_VERSION makes of every GPU, "" where it is not set.
+    # The target that HSA_OVERRIDE_GFX_VERSION gives to every GPU, "" if it is not set.
     override: str = ""
 
 
@@ -74,7 +74,7 @@ def read_facts(host: Host, numbers: Container[int], environment: Mapping[str, st
 
 
 def read_cpu_level(proc: str = "/proc") -> int:
-    """Return which level of x86-64 the processors have, 0 for others."""
+    """Return the x86-64 level of the processors, 0 for others."""
     try:
         text = read_file(f"{proc}/cpuinfo").decode("ascii", "replace")
     except OSError:
@@ -84,7 +84,7 @@ def read_cpu_level(proc: str = "/proc") -> int:
 
 
 def cpu_level(flags: Sequence[str]) -> int:
-    """Return the highest level of x86-64 of which a processor has all features, 0 where it has not even the first."""
+    """Return the highest x86-64 level of which a processor has all features, 0 if it lacks some of the first."""
     level = 0
     while level < len(LEVELS) and set(LEVELS[level]) <= set(flags):
         level += 1
@@ -109,10 +109,10 @@ def _describe(gpu: Gpu, override: str) -> JudgedGpu:
 
 
 class RequirementError(ToolkitError):
-    """An image requires what the GPUs of its container or their host do not have.
+    """An image requires something that the GPUs of its container or their host do not have.
 
     Attributes:
-        clause: What is the case, without the variable that requires something else.
+        clause: The fact that contradicts the requirement, without the variable of the requirement.
     """
 
     exit_code = 10
@@ -123,5 +123,5 @@ class RequirementError(ToolkitError):
 
 
 def not_judged(message: str) -> RequirementError:
-    """Return the error for a requirement that means nothing: such an image is not known to fit."""
+    """Return the error for a meaningless requirement: nobody knows whether its image fits."""
     return RequirementError(message, hint=HINT)

@@ -1,4 +1,4 @@
-"""Read `AMD_REQUIRE_*`: in a value a space means or, a comma means and, as in NVIDIA's toolkit."""
+"""Parses `AMD_REQUIRE_*`: in a value a space means or, a comma means and, as in NVIDIA's toolkit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DISABLE = "AMD_DISABLE_REQUIRE"
-# What Go's strconv.ParseBool takes for true, as NVIDIA's toolkit does.
+# Values that Go's strconv.ParseBool takes for true, as in NVIDIA's toolkit.
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
-# Of the first kind only equality makes sense.
+# The operators for properties that have no order.
 EQUALITY = ("=", "!=")
 OPERATORS = (*EQUALITY, "<=", ">=", "<", ">")
 ORDERED = ("cpu", "driver", "gpus", "kernel", "rocm", "vram")
@@ -32,7 +32,7 @@ class Comparison(Value):
 
 
 def find_requirements(environment: Iterable[str]) -> dict[str, str]:
-    """Return the requirements in an environment by their variables, {} where it switches them off; the last counts."""
+    """Return the requirements in an environment by variable, {} if it disables them; the last value counts."""
     found: dict[str, str] = {}
     disabled = ""
     for entry in environment:
@@ -45,7 +45,7 @@ def find_requirements(environment: Iterable[str]) -> dict[str, str]:
 
 
 def parse_requirement(value: str) -> list[list[Comparison]]:
-    """Return the alternatives of a value, each the conditions that must all hold; RequirementError."""
+    """Return the alternatives of a value, each a list of conditions that must all hold. Raises RequirementError."""
     return [[_parse(part) for part in word.split(",") if part] for word in value.split()]
 
 

@@ -1,6 +1,6 @@
 """Simulated hosts: a directory of plain files that every program of the project takes for a GPU server.
 
-Build one from a profile that comes with us, or from one that you changed: `build_host(directory, "mi300x-8")`,
+Build one from a built-in profile, or from one that you changed: `build_host(directory, "mi300x-8")`,
 `build_host(directory, load_profile("mi210-4").with_gpu(2, pci_unique_id=0))`.
 """
 

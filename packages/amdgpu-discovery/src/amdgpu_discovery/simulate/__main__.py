@@ -20,13 +20,13 @@ usage: python -m amdgpu_discovery.simulate COMMAND | --version
 
 
 class WrongWords(ToolkitError):
-    """A command line that means nothing."""
+    """The command line is not valid."""
 
     exit_code = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Do what a command line says; return the exit code."""
+    """Carry out a command line; return the exit code."""
     try:
         print(_answer(arguments), end="")
     except ToolkitError as error:

@@ -1,4 +1,4 @@
-"""Break a GPU of a simulated host, also while programs use it."""
+"""Breaks a GPU of a simulated host, even while programs use it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import NODES
 from amdgpu_discovery.simulate.pci_sysfs import AMDGPU
 
-# What the function says then, by the names of its attributes. None never answers.
+# The attributes of the PCI function after each fault. None means that reading it never ends.
 FAULTS: dict[str, dict[str, str | None]] = {
     "hot": {
         "hwmon/hwmon0/name": "amdgpu",
-        # rocm-smi 5.2 does not start where a sensor has no voltage.
+        # rocm-smi 5.2 does not start if a sensor has no voltage.
         "hwmon/hwmon0/in0_label": "vddgfx",
         "hwmon/hwmon0/temp2_label": "junction",
         "hwmon/hwmon0/temp2_input": "112000",
@@ -34,13 +34,13 @@ KINDS = (LOST, *FAULTS)
 
 
 class CannotBreak(ToolkitError):
-    """A GPU or a fault that is not there to be had."""
+    """The GPU or the fault does not exist."""
 
     exit_code = 2
 
 
 def break_gpu(host: Host, number: int, fault: str) -> None:
-    """Let something happen to a GPU, and to all partitions of its board; CannotBreak."""
+    """Let a fault happen to a GPU, and to all partitions of its board. Raises CannotBreak."""
     gpus = locate_gpus(host)
     gpu = next((each for each in gpus if each.number == number), None)
     if gpu is None:
@@ -62,7 +62,7 @@ def _say(path: str, text: str | None) -> None:
     else:
         with open(new, "w", encoding="ascii") as file:
             file.write(f"{text}\n")
-    # Over what it said before: a program that reads now has one or the other.
+    # A program that reads meanwhile gets either the old text or the new one.
     os.replace(new, path)
 
 

@@ -1,4 +1,4 @@
-"""Build a simulated host from a profile."""
+"""Builds a simulated host from a profile."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from amdgpu_discovery.simulate.profile import Profile, ProfileError
 from amdgpu_discovery.simulate.profile_json import load_profile
 from amdgpu_discovery.simulate.tree import Tree, write_tree
 
-# Lies in the root of every host we built, and only there.
+# This file is in the root of every host that was built here, and nowhere else.
 MARK = ".simulated-host"
 
-# What every program of the project may write below.
+# Directories below which programs of the project may write.
 DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/tmp")  # noqa: S108 - of the simulated host
 
 
 class BuildError(ToolkitError):
-    """A directory in which no host can be built."""
+    """No host can be built in this directory."""
 
     exit_code = 5
 
@@ -33,9 +33,9 @@ class BuildError(ToolkitError):
 def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, with_links: bool = True) -> Host:
     """Build a host in `directory` and return it; `profile` is a name, a file or a value.
 
-    A host that was built in `directory` earlier is replaced. BuildError for a directory that holds anything else,
-    ProfileError for an unknown or impossible profile; nothing is written then. Without `with_links` KFD's nodes say
-    nothing of each other: nothing in the toolkit asks them, and 63 partitions have 4000 links.
+    A host that was built in `directory` earlier is replaced. Raises BuildError for a directory that holds anything
+    else, and ProfileError for an unknown or impossible profile; then nothing is written. Without `with_links` KFD's
+    nodes do not list their links: nothing in the toolkit reads them, and 63 partitions have 4000 links.
     """
     described = profile if isinstance(profile, Profile) else load_profile(profile)
     tree = build_tree(described, with_links=with_links)
@@ -77,7 +77,7 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
 
 
 def _check_attributes(profile: Profile) -> None:
-    """Refuse attributes of a function that lie outside of it, or say which device it is; ProfileError."""
+    """Refuse attributes that lie outside of a function, or that identify its device; ProfileError."""
     for gpu in profile.gpus:
         for name in (*gpu.health, *gpu.model.attributes):
             parts = name.split("/")
@@ -87,7 +87,7 @@ def _check_attributes(profile: Profile) -> None:
 
 
 def _clear(root: str) -> None:
-    """Leave an empty directory at `root`; BuildError rather than removing what we did not make."""
+    """Leave an empty directory at `root`; BuildError if it has anything that was not made here."""
     import shutil
 
     os.makedirs(root, exist_ok=True)
@@ -100,12 +100,12 @@ def _clear(root: str) -> None:
 
 
 def hide_gpus(host: Host, numbers: Collection[int]) -> None:
-    """Take from these GPUs' KFD nodes the permission to be read.
+    """Make the KFD nodes of these GPUs unreadable.
 
-    Root reads them nevertheless, unless it lacks CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+    Root can still read them, unless it lacks CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
     """
     hidden = [gpu for gpu in locate_gpus(host) if gpu.number in numbers]
-    # The files of a node; its directories are for all to list.
+    # Only the files of a node; all may list its directories.
     for path, _, names in (each for gpu in hidden for each in os.walk(host.path(f"{NODES}/{gpu.kfd_node}"))):
         for name in names:
             os.chmod(os.path.join(path, name), 0)

@@ -1,4 +1,4 @@
-"""What commands about simulated hosts do, and print."""
+"""What commands about simulated hosts do and print."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from amdgpu_discovery.simulate.record import record_profile
 
 
 def list_profiles() -> str:
-    """Return a line for each profile that comes with us."""
+    """Return a line for each built-in profile."""
     return "".join(f"{name:19}{load_profile(name).about}\n" for name in profile_names())
 
 
 def build(profile: str, directory: str) -> str:
-    """Build a host in a directory; return how to use it."""
+    """Build a host in a directory; return instructions for its use."""
     host = build_host(directory, profile)
     return f"Built {profile} in {host.root}\nServe it to any program of the toolkit with {ROOT_VARIABLE}={host.root}\n"
 
 
 def record(host: Host, file: str, *, with_serials: bool) -> str:
-    """Write the profile of a host to a file; return what it holds."""
+    """Write the profile of a host to a file; return a summary."""
     name = os.path.basename(file).removesuffix(".json")
     profile = record_profile(host, name, with_serials=with_serials)
     replace_file(file, format_profile(profile))

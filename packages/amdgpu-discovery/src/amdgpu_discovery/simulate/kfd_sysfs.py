@@ -1,4 +1,4 @@
-"""Describe the KFD topology as sysfs does, with what KFD prints about a node.
+"""Builds the KFD topology in sysfs, with the properties that KFD prints for each node.
 
 Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show.
 """
@@ -14,10 +14,10 @@ from amdgpu_discovery.simulate.tree import Tree
 
 KFD = "/sys/devices/virtual/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"
-# On heap 0; the size is that of the node.
+# On heap 0; each node sets its own size.
 SYSTEM_MEMORY = {"heap_type": 0, "size_in_bytes": 0, "flags": 0, "width": 64, "mem_clk_max": 3200}
 PAGE = 4096
-# In the order of the kernel; a driver prints those it knows.
+# In the order of the kernel; a driver prints those that it knows.
 ALL_NODES = (
     *("cpu_cores_count", "simd_count", "mem_banks_count", "caches_count", "io_links_count", "p2p_links_count"),
     *("cpu_core_id_base", "simd_id_base", "max_waves_per_simd", "lds_size_in_kb", "gds_size_in_kb", "num_gws"),
@@ -32,10 +32,10 @@ GPU_NODES = (
     *("sdma_fw_version", "unique_id", "num_xcc"),
 )
 LAST = ("max_engine_clk_ccompute",)
-# Only some kernels have these, so a GPU has them only where its model names them.
+# Only some kernels have these, so a GPU has them only if its model lists them.
 OPTIONAL_PROPERTIES = (*NEWER_NODES, "capability2")
 USUAL_GPU_PROPERTIES = tuple(key for key in (*ALL_NODES, *GPU_NODES, *LAST) if key not in OPTIONAL_PROPERTIES)
-# What follows from the rest of a profile; GpuModel.properties has everything else.
+# Properties that follow from the rest of a profile; GpuModel.properties has all others.
 DERIVED_PROPERTIES = frozenset(
     (
         *("simd_count", "mem_banks_count", "io_links_count", "p2p_links_count"),
@@ -43,7 +43,7 @@ DERIVED_PROPERTIES = frozenset(
         *("location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "num_xcc"),
     )
 )
-# The number that KFD gives to the first vector unit of the first GPU.
+# KFD's number for the first vector unit of the first GPU.
 FIRST_SIMD_ID = 0x80001000
 
 
@@ -94,7 +94,7 @@ def _add_node(
     tree.add_file(f"{path}/properties", _lines(properties, driver))
     if memory:
         tree.add_file(f"{path}/mem_banks/0/properties", _lines(memory, driver))
-    # Caches are counted too, but never listed: on many hosts they are thousands, and no program needs them.
+    # Caches are counted too, but never listed: many hosts have thousands, and no program needs them.
     for name in ("caches", "io_links", "p2p_links"):
         tree.add_directory(f"{path}/{name}")
 
@@ -144,7 +144,7 @@ def _lines(properties: Mapping[str, int], driver: Driver) -> bytes:
 
 
 def cpu_properties(cpu: CpuNode, core_id_base: int, links: Links) -> dict[str, int]:
-    """Return the properties of a node of processors."""
+    """Return the properties of a CPU node."""
     known = {
         "cpu_cores_count": cpu.cores,
         "mem_banks_count": 1,
@@ -158,7 +158,7 @@ def cpu_properties(cpu: CpuNode, core_id_base: int, links: Links) -> dict[str, i
 
 
 def gpu_properties(node: PlacedNode, links: Links, position: int) -> dict[str, int]:
-    """Return the properties of a GPU or partition, the `position`th of the host."""
+    """Return the properties of a GPU or partition; `position` is its place among those of the host."""
     known = {**node.gpu.model.properties, **_shape(node), **_identity(node)}
     known["io_links_count"] = len(links.direct)
     known["p2p_links_count"] = len(links.indirect)
@@ -189,7 +189,7 @@ def _identity(node: PlacedNode) -> dict[str, int]:
     address = read_address(gpu.pci_address)
     location = address.bus << 8 | address.device << 3 | address.function
     return {
-        # The function's bits hold the partition as well, once there are several.
+        # If there are several partitions, the function's bits hold the partition as well.
         "location_id": location | (node.partition if node.partition_total > 1 else 0),
         "domain": address.domain,
         "drm_render_minor": node.render,

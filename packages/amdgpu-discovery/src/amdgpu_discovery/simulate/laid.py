@@ -1,4 +1,4 @@
-"""Lay a simulated host over this machine, in a mount namespace: its files and nodes, and beside them the machine's."""
+"""Mounts a simulated host over this machine, in a mount namespace, beside the machine's own files and nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from amdgpu_discovery.simulate.namespace import allow_nodes, bind, hide_mounts_b
 from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.profile import Profile, ProfileError
 
-# What the simulated host has there lies over the machine's.
+# Directories in which the simulated host covers the machine.
 LAID = ("/sys", "/dev", "/etc", "/run", "/var/lib", "/var/log")
-# GPUs of the machine, what the toolkit keeps, and what speaks with the machine's systemd: not to be seen beside it.
+# Not visible beside it: GPUs of the machine, files of the toolkit, and connections to the machine's systemd.
 HIDDEN = (
     *("/sys/bus/pci", "/sys/class/drm", "/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdgpu"),
     *("/dev/dri", "/dev/kfd"),
@@ -27,31 +27,31 @@ HIDDEN = (
     # The state of AMD's toolkit 1.x, which the tracker would take over.
     "/var/log/gpu-tracker.json",
 )
-# Settings of engines, which commands change.
+# Engine settings that commands change.
 COPIED = ("/etc/docker", "/etc/containers", "/etc/containerd", "/etc/crio")
-# Podman would ask the machine's systemd for a control group, which is hidden.
+# Otherwise Podman would ask the machine's systemd, which is hidden, for a control group.
 PODMAN = "/etc/containers/containers.conf.d/amd-ctk-simulate.conf"
 PODMAN_SETTINGS = '[engine]\ncgroup_manager = "cgroupfs"\n'
 PTMX = os.makedev(5, 2)
-# A directory on the way to something hidden, in which the rest of the machine's is shown.
+# Directories with something hidden in them, whose other content of the machine stays visible.
 SHARED = ("/run/systemd", "/var/log")
 KFD = "kfd"
 MINOR = re.compile("[0-9]{1,6}")
-# Of linux/kdev_t.h.
+# From linux/kdev_t.h.
 LARGEST_MAJOR = 4095
 
 
 def lay_over(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str] | None:
-    """Lay a host over this machine, for this process and its children.
+    """Mount a host over this machine, for this process and its children.
 
     `numbers` are those of the host's device nodes. Return which of them are plain files, because the machine has
-    devices of these numbers; None where this process may make no device nodes. OSError where something cannot be
-    mounted. Needs a namespace of its own.
+    devices with these numbers; None if this process may make no device nodes. Raises OSError if something cannot be
+    mounted. Needs a mount namespace of its own.
     """
     for path in SHARED:
         os.makedirs(host.path(path), exist_ok=True)
     for path in COPIED:
-        # What this user may not read, the user's programs cannot read either.
+        # If this user may not read it, the user's programs cannot read it either.
         with suppress(OSError, shutil.Error):
             shutil.copytree(path, host.path(path), symlinks=True)
     os.makedirs(os.path.dirname(host.path(PODMAN)), exist_ok=True)
@@ -61,12 +61,12 @@ def lay_over(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str] | 
     plain = make_nodes(host, numbers) if has_nodes else None
     for path in LAID:
         _show_machine(path, host.path(path))
-    # The host may lie in /dev/shm or /run itself, which then show something else.
+    # The host itself may be in /dev/shm or /run, which the mounts cover.
     own = [os.open(host.path(path), os.O_PATH | os.O_CLOEXEC) for path in LAID]
     for path, descriptor in zip(LAID, own, strict=True):
         bind(f"/proc/self/fd/{descriptor}", path)
-    # Else a program that removes the simulation's directory would remove files of the machine. With the machine's
-    # directories over it the path may lead nowhere, and then nothing is to be hidden.
+    # Otherwise a program that removes the simulation's directory would remove files of the machine. If the mounts cover
+    # the path, it may not exist any more, and then there is nothing to hide.
     with suppress(FileNotFoundError):
         hide_mounts_below(host.root)
     if has_nodes:
@@ -77,7 +77,7 @@ def lay_over(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str] | 
 def _make_terminals(host: Host) -> bool:
     """Let programs make terminals; return whether this process may make device nodes.
 
-    The kernel makes no terminal behind a node that was mounted (path_pts of fs/namei.c).
+    The kernel makes no terminal for a node that was mounted (path_pts of fs/namei.c).
     """
     path = host.path("/dev/ptmx")
     try:
@@ -92,7 +92,7 @@ def _make_terminals(host: Host) -> bool:
 
 
 def _show_machine(path: str, own: str) -> None:
-    """Show in the directory `own` what the machine has at `path`, but for what `own` has already."""
+    """Show in the directory `own` what the machine has at `path`, except for names that `own` already has."""
     for name in sorted(os.listdir(path)):
         theirs, ours = f"{path}/{name}", f"{own}/{name}"
         if theirs in HIDDEN:
@@ -107,7 +107,7 @@ def _show_machine(path: str, own: str) -> None:
 
 
 def _is_way(theirs: str, ours: str) -> bool:
-    """Return whether both have this directory on the way to something; a device or settings are one or the other."""
+    """Return whether to merge two directories. The directory of a device or of settings comes from one side only."""
     if theirs in COPIED or os.path.ismount(ours) or os.path.exists(f"{ours}/vendor"):
         return False
     return os.path.isdir(theirs) and os.path.isdir(ours) and not os.path.islink(ours)
@@ -118,13 +118,13 @@ def _show_one(theirs: str, ours: str) -> None:
         os.mkdir(ours)
     else:
         os.close(os.open(ours, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-    # Without it programs find an empty directory or file, as what they may not read.
+    # Without it, programs find an empty directory or file, as for files that they may not read.
     with suppress(OSError):
         bind(theirs, ours)
 
 
 def numbers_of_nodes(profile: Profile) -> dict[str, tuple[int, int]]:
-    """Return major and minor of every device node of a host, by its name below /dev; ProfileError."""
+    """Return major and minor of every device node of a host, by its name below /dev. Raises ProfileError."""
     found: dict[str, tuple[int, int]] = {}
     if profile.driver and profile.driver.kfd_major is not None:
         if not 0 < profile.driver.kfd_major <= LARGEST_MAJOR:
@@ -139,9 +139,9 @@ def numbers_of_nodes(profile: Profile) -> dict[str, tuple[int, int]]:
 
 
 def make_nodes(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Make device nodes of the plain files in /dev; return the names that stay files; OSError.
+    """Replace plain files in /dev by device nodes; return the names that stay files. Raises OSError.
 
-    A node with the number of a device of the machine would be that device.
+    A node with the number of one of the machine's devices would be that device.
     """
     left = [name for name, number in numbers.items() if _is_of_machine(*number)]
     for name, number in numbers.items():
@@ -152,7 +152,7 @@ def make_nodes(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str]:
 
 
 def _is_of_machine(major: int, minor: int) -> bool:
-    """Return whether the machine has this DRM device, or any driver with KFD's major."""
+    """Return whether the machine has this DRM device, or any driver with KFD's major number."""
     if major == DRM_MAJOR:
         return os.path.lexists(f"/sys/dev/char/{major}:{minor}")
     with open("/proc/devices", encoding="ascii") as file:
@@ -169,7 +169,7 @@ def _make_node(path: str, name: str, number: tuple[int, int]) -> None:
 
 
 def _group(name: str, otherwise: int) -> int:
-    """Return the number that this machine's users know a group by."""
+    """Return the number of a group on this machine, `otherwise` if there is none."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:

@@ -1,4 +1,4 @@
-"""Decide which KFD nodes reach each other, how, and how far apart they are (drivers/gpu/drm/amd/amdkfd/kfd_crat.c)."""
+"""Decides which KFD nodes reach each other, how, and at what distance (drivers/gpu/drm/amd/amdkfd/kfd_crat.c)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amdgpu_discovery.value import Value
 
 HYPERTRANSPORT, PCIE, XGMI = 1, 2, 11
 
-# Distances: between processors, over PCIe, one hop of XGMI, inside a package, and out of one package into another.
+# Distances: between processors, over PCIe, one hop of XGMI, inside a package, and from one package to another.
 CPU_WEIGHT, PCIE_WEIGHT, XGMI_WEIGHT, PACKAGE_WEIGHT = 32, 20, 15, 13
 OTHER_PACKAGE_WEIGHT = 2 * PACKAGE_WEIGHT + XGMI_WEIGHT
 PACKAGE_BANDWIDTH = (819200, 819200)
@@ -30,7 +30,7 @@ class NodeLink(Value):
 
 
 class Links(Value):
-    """The paths of one node: those of a wire, and those through processors that peers use for PCIe."""
+    """The paths of one node: direct ones over a wire, and indirect ones through processors, which PCIe peers use."""
 
     direct: tuple[NodeLink, ...]
     indirect: tuple[NodeLink, ...]
@@ -45,7 +45,7 @@ def link_nodes(profile: Profile, placed: PlacedHost) -> list[Links]:
 
 
 def _near_cpu(node: PlacedNode, cpus: Sequence[int]) -> int:
-    # The kernel takes the first where the firmware says nothing.
+    # The kernel takes the first one if the firmware does not name any.
     return cpus[node.gpu.numa_node] if 0 <= node.gpu.numa_node < len(cpus) else next(iter(cpus), 0)
 
 
@@ -119,6 +119,6 @@ def _to_peer(node: PlacedNode, peer: PlacedNode) -> NodeLink:
 def _to_stranger(node: PlacedNode, peer: PlacedNode, cpus: Sequence[int]) -> NodeLink:
     crosses = _near_cpu(node, cpus) != _near_cpu(peer, cpus)
     weight = 2 * PCIE_WEIGHT + (CPU_WEIGHT if crosses else 0)
-    # Only the way back from a later node to an earlier one repeats the engines of the wires it is made of.
+    # Only the way back from a later node to an earlier one repeats the engines of its wires.
     engines = PCIE_SDMA_ENGINES if peer.number < node.number else 0
     return NodeLink(type=PCIE, node_from=node.number, node_to=peer.number, weight=weight, sdma_engines=engines, flags=3)

@@ -1,4 +1,4 @@
-"""A mount namespace of one's own, and what is mounted in it."""
+"""A private mount namespace, and what is mounted in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 
 from amdgpu_discovery.errors import ToolkitError, reason
 
-# Of linux/sched.h and linux/mount.h.
+# From linux/sched.h and linux/mount.h.
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_NOSUID, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x20, 0x1000, 0x4000, 0x40000
 HINT = (
@@ -17,18 +17,18 @@ HINT = (
 )
 
 
-# How the kernel writes blanks and the like in a path.
+# The kernel writes blanks and similar characters of a path in octal.
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class NoNamespace(ToolkitError):
-    """A kernel, or an engine around this process, that allows no namespaces."""
+    """The kernel, or an engine around this process, allows no namespaces."""
 
     exit_code = 3
 
 
 def enter_namespace() -> None:
-    """Let this process mount what it likes, unseen by others; without root it gets a user namespace, too."""
+    """Let this process mount anything, unseen by others; without root it gets a user namespace, too."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         try:
@@ -42,28 +42,28 @@ def enter_namespace() -> None:
 
 
 def bind(source: str, target: str) -> None:
-    """Let a path show what is at another one, and below it; OSError."""
-    # Without what is mounted below, the kernel refuses it to users.
+    """Show at `target` what is at `source` and below it. Raises OSError."""
+    # The kernel does not let users leave out the mounts below.
     _call("mount", os.fsencode(source), os.fsencode(target), None, MS_BIND | MS_REC, None)
 
 
 def hide_mounts_below(path: str) -> None:
-    """Let a directory show only its own files, and nothing that is mounted below it; OSError."""
+    """Show in a directory only its own files, and nothing that is mounted below it. Raises OSError."""
     _call("mount", os.fsencode(path), os.fsencode(path), None, MS_BIND, None)
 
 
 def mount_terminals(target: str) -> None:
-    """Mount a directory of terminals of one's own; OSError."""
+    """Mount a private directory of terminals. Raises OSError."""
     _call("mount", b"devpts", os.fsencode(target), b"devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=0620")
 
 
 def allow_nodes(target: str) -> None:
-    """Let device nodes be opened below a mount; OSError."""
+    """Allow programs to open device nodes below a mount. Raises OSError."""
     _call("mount", b"none", os.fsencode(target), None, MS_BIND | MS_REMOUNT | MS_NOSUID, None)
 
 
 def has_mounts_below(directory: str) -> bool:
-    """Return whether something is mounted in a directory, or over it; OSError."""
+    """Return whether anything is mounted in a directory, or over it. Raises OSError."""
     real = os.fsencode(os.path.realpath(directory))
     with open("/proc/self/mountinfo", "rb") as file:
         points = [_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in file]
@@ -71,7 +71,7 @@ def has_mounts_below(directory: str) -> bool:
 
 
 def _write_maps(uid: int, gid: int) -> None:
-    """Keep one's own identity: programs that look at it behave as they do for this user."""
+    """Keep the identity of this user: programs that check it behave as usual."""
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""Describe PCI functions, their drivers, the platform devices of partitions, and DRM minors as sysfs and udev do."""
+"""Builds PCI functions, their drivers, platform devices of partitions, and DRM minors, as in sysfs and udev."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from amdgpu_discovery.simulate.profile import Access, ForeignDrm, Profile, Simul
 from amdgpu_discovery.simulate.tree import Link, Pipe, Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
-# rocm-smi takes it for the sign of a GPU.
+# rocm-smi recognises a GPU by it.
 FIRMWARE = "113-SIMULATED-001"
 FAILING = ("[EIO]", "[ENODEV]")
-# No process has memory at address 0 (mem_rw of fs/proc/base.c). No file that all users may read ends in ENODEV.
+# No process has memory at address 0 (mem_rw of fs/proc/base.c). No file that all users may read gives ENODEV.
 ENDS_IN_EIO = "/proc/self/mem"
 
 
@@ -30,7 +30,7 @@ def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
 
 
 def add_health(tree: Tree, placed: PlacedGpu) -> None:
-    """Add what a function says of its health, or how its driver fails to say it."""
+    """Add the health attributes of a function, or the way in which its driver fails."""
     for name, text in placed.gpu.health.items():
         if text == "[ETIMEDOUT]":
             tree.entries[f"{placed.path}/{name}"] = Pipe()
@@ -85,7 +85,7 @@ def _bind(tree: Tree, placed: PlacedGpu) -> None:
     tree.add_link(f"{path}/driver", AMDGPU)
     tree.add_attributes(path, _driver_attributes(gpu))
     if gpu.pci_unique_id is not None:
-        # An id of 0 reads as nothing at all.
+        # An id of 0 is an empty file.
         tree.add_file(f"{path}/unique_id", f"{gpu.pci_unique_id:016x}\n".encode() if gpu.pci_unique_id else b"")
     for device in placed.devices[1:]:
         _add_platform_device(tree, device.path)
@@ -137,7 +137,7 @@ def _add_minor(tree: Tree, device: PlacedDrm, name: str, minor: int) -> None:
 
 def _add_card_extras(tree: Tree, device: PlacedDrm, card: int) -> None:
     card_path = f"{device.path}/drm/card{card}"
-    # What is left of a kind of node that Linux no longer has.
+    # A remnant of a kind of node that Linux no longer has.
     tree.add_link(f"{device.path}/drm/controlD{card + 64}", card_path)
     for connector in device.connectors:
         name = f"card{card}-{connector}"
@@ -149,6 +149,6 @@ def _add_card_extras(tree: Tree, device: PlacedDrm, card: int) -> None:
 def _add_alias(tree: Tree, device: PlacedDrm, node_type: str, name: str) -> None:
     bus = "platform" if device.path.startswith("/sys/devices/platform/") else "pci"
     own_name = device.path.rpartition("/")[2]
-    # Others are named after the PCI function that they hang on, or not at all.
+    # Other devices are named after the PCI function above them, or not at all.
     if bus == "platform" or parse_pci_address(own_name):
         tree.add_link(f"/dev/dri/by-path/{bus}-{own_name}-{node_type}", f"/dev/dri/{name}")

@@ -1,4 +1,4 @@
-"""Decide what the drivers decide while they probe: paths, minors and node numbers."""
+"""Decides what drivers decide while they probe: paths, minors and node numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.simulate.profile import ForeignDrm, Minors, OtherDrm, Profile, ProfileError, SimulatedGpu
 from amdgpu_discovery.value import Value
 
-# drivers/gpu/drm/drm_drv.c: 64 minors for each kind of node, and since Linux 6.12 a range for both after them.
+# drivers/gpu/drm/drm_drv.c: 64 minors for each kind of node; since Linux 6.12 a range for both kinds follows.
 CARD_MINORS = range(64)
 RENDER_MINORS = range(128, 192)
 SHARED_MINORS = range(192, 1 << 20)
 
 
 class PlacedDrm(Value):
-    """A device with DRM nodes: its directory in sysfs and the minors it got."""
+    """A device with DRM nodes: its directory in sysfs, and its minors."""
 
     path: str
     card: int | None
@@ -46,7 +46,7 @@ class PlacedGpu(Value):
 
 
 class PlacedHost(Value):
-    """Everything that has a number on a host; `foreign` are the devices of other drivers, `cpus` are KFD nodes."""
+    """Everything that has a number on a host; `foreign` are devices of other drivers, `cpus` are KFD nodes."""
 
     gpus: tuple[PlacedGpu, ...]
     foreign: tuple[PlacedDrm, ...]
@@ -64,7 +64,7 @@ class PlacedHost(Value):
 
 
 def place_host(profile: Profile) -> PlacedHost:
-    """Give every device of a host its path and numbers; ProfileError where two would get the same."""
+    """Give every device of a host its path and numbers; ProfileError if two would get the same."""
     _check_addresses(profile)
     minors = FreeMinors(profile)
     foreign = (
@@ -86,7 +86,7 @@ def place_host(profile: Profile) -> PlacedHost:
 
 
 def read_address(text: str) -> PciAddress:
-    """Read the address that a profile gives; ProfileError if it is not one."""
+    """Parse the address in a profile; ProfileError if it is not one."""
     address = parse_pci_address(text)
     if address is None or str(address) != text:
         raise ProfileError(f"{text!r} is not a PCI address", hint="write it as lspci -D does: 0000:03:00.0")
@@ -94,7 +94,7 @@ def read_address(text: str) -> PciAddress:
 
 
 def pci_path(text: str, upstream: tuple[str, ...]) -> str:
-    """Return where a PCI function is in sysfs."""
+    """Return the path of a PCI function in sysfs."""
     return "/".join(("/sys/devices", *(upstream or _likely_upstream(read_address(text))), text))
 
 
@@ -108,7 +108,7 @@ def _check_addresses(profile: Profile) -> None:
 
 
 def _likely_upstream(address: PciAddress) -> tuple[str, ...]:
-    """Return a root port in the same quarter of the domain; a device on the root bus itself has none."""
+    """Return a root port in the same eighth of the domain's buses; a device on the root bus itself has none."""
     root_bus = address.bus & 0xE0
     root = f"pci{address.domain:04x}:{root_bus:02x}"
     port = PciAddress(domain=address.domain, bus=root_bus, device=1, function=1)
@@ -138,7 +138,7 @@ def _place_devices(
     yield PlacedDrm(path=path, card=card, render=render, connectors=gpu.connectors)
     numbers = chain(gpu.xcp_numbers, xcp_numbers)
     for card, render in rest:
-        # A driver that wants both nodes and runs out of cards makes no device; a profile may know one that wants one.
+        # A driver that wants both nodes makes no device when cards run out. A profile may have devices without a card.
         if render is not None and (card is not None or gpu.minors):
             path = f"/sys/devices/platform/amdgpu_xcp{separator}{next(numbers)}"
             yield PlacedDrm(path=path, card=card, render=render)
@@ -150,7 +150,7 @@ def _renders_in_kfd(gpu: SimulatedGpu, devices: tuple[PlacedDrm, ...]) -> list[i
 
 
 def _number_nodes(profile: Profile, gpu_nodes: int) -> tuple[tuple[int, ...], Iterator[int]]:
-    """Return the numbers of KFD's nodes, of processors and of GPUs; ProfileError where two would get the same."""
+    """Return the numbers of KFD's nodes, those of CPUs and those of GPUs; ProfileError if two would get the same."""
     given = [cpu.node for cpu in profile.cpus if cpu.node is not None]
     total = len(profile.cpus) + gpu_nodes
     if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
@@ -174,7 +174,7 @@ def _place_nodes(
 
 
 def _gpu_id(gpu: SimulatedGpu, partition: int, taken: set[int]) -> int:
-    """Return the given number or a stable one of 16 bits; like the kernel, count on from one that is taken."""
+    """Return the given number or a stable one of 16 bits; like the kernel, skip numbers that are in use."""
     if partition < len(gpu.gpu_ids):
         return gpu.gpu_ids[partition]
     number = crc_hqx(f"{gpu.pci_address}/{partition}".encode(), 0) or 1
@@ -185,7 +185,7 @@ def _gpu_id(gpu: SimulatedGpu, partition: int, taken: set[int]) -> int:
 
 
 class FreeMinors:
-    """The DRM minors that are still free; those that a profile gives to its devices are not."""
+    """The free DRM minors, without those that a profile gives to its devices."""
 
     def __init__(self, profile: Profile) -> None:
         taken: set[int] = set()
@@ -198,7 +198,7 @@ class FreeMinors:
         self._renders = _take_free(chain(RENDER_MINORS, shared), taken)
 
     def take(self, *, has_render: bool = True) -> Minors:
-        """Return the next free card minor, and render minor if wanted; None where there are no more."""
+        """Return the next free card minor, and render minor if wanted; None if there are no more."""
         return next(self._cards, None), next(self._renders, None) if has_render else None
 
 
@@ -209,7 +209,7 @@ def _given_minors(profile: Profile) -> list[int]:
 
 
 def _free_xcp_numbers(profile: Profile) -> Iterator[int]:
-    """Return the N of amdgpu_xcp_N that are still free: one pool for all GPUs."""
+    """Return the free values of N in amdgpu_xcp_N: one pool for all GPUs."""
     given = [number for gpu in profile.gpus for number in gpu.xcp_numbers]
     if len(given) != len(set(given)):
         raise ProfileError("two partition devices of the profile have the same number", hint="change xcp_numbers")
@@ -217,7 +217,7 @@ def _free_xcp_numbers(profile: Profile) -> Iterator[int]:
 
 
 def _take_free(numbers: Iterable[int], taken: set[int]) -> Iterator[int]:
-    """Yield the numbers that are not taken when it is their turn, and take them."""
+    """Yield the numbers that are free when it is their turn, and take them."""
     for number in numbers:
         if number not in taken:
             taken.add(number)

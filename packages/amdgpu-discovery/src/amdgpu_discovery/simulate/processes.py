@@ -1,6 +1,6 @@
-"""Describe processes that use GPUs as KFD, DRM and /proc do, and what GPUs say of themselves then.
+"""Builds processes that use GPUs, as KFD, DRM and /proc show them, and the totals that GPUs then report.
 
-The words of DRM are those of Linux 6.12; amdgpu_discovery.usage names the sources.
+The format of DRM is that of Linux 6.12; amdgpu_discovery.usage names the sources.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from amdgpu_discovery.simulate.placement import PlacedGpu, PlacedHost, PlacedNod
 from amdgpu_discovery.simulate.profile import Profile, ProfileError, SimulatedProcess, SimulatedUse
 from amdgpu_discovery.simulate.tree import Link, Tree
 
-# Of system memory that a GPU may use where its model does not say: the kernel allows half of it or more.
+# System memory that a GPU may use if its model does not say: the kernel allows half of it or more.
 GTT_BYTES = 64 << 30
-# The first descriptors are those of standard input, output and errors.
+# The first descriptors are standard input, output and error.
 FIRST_DESCRIPTOR = 3
 FIRST_PASID = 32768
 
@@ -41,7 +41,7 @@ def _add_process(tree: Tree, process: SimulatedProcess, placed: PlacedHost) -> N
     proc = f"/proc/{process.pid}"
     tree.add_attributes(proc, {"comm": process.name, "cgroup": f"0::{process.cgroup}"})
     if process.uid is not None:
-        # Real, effective, saved, and that of file systems.
+        # Real, effective, saved and file system uid.
         uids = "\t".join([str(process.uid)] * 4)
         tree.add_file(f"{proc}/status", f"Name:\t{process.name}\nUid:\t{uids}\n".encode())
     tree.add_directory(f"{proc}/fd")
@@ -67,7 +67,7 @@ def _node(placed: PlacedHost, process: SimulatedProcess, use: SimulatedUse) -> P
 def _add_kfd(tree: Tree, process: SimulatedProcess, placed: PlacedHost) -> None:
     directory = f"{KFD}/proc/{process.pid}"
     used = {_node(placed, process, use).gpu_id: use for use in process.uses if use.in_kfd}
-    # rocm-smi passes over a process that has none.
+    # rocm-smi skips a process without a pasid.
     tree.add_attributes(directory, {"pasid": FIRST_PASID + max(use.client_id for use in used.values())})
     # KFD has files for every GPU, used or not.
     for node in placed.nodes:

@@ -1,4 +1,4 @@
-"""What a simulated host is made of: values that are easy to write down, to change in a test and to generate."""
+"""The parts of a simulated host: values that are easy to write down, to change in a test and to generate."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-# Of a card and a render node; None for a node that a device did not get.
+# Minors of a card and a render node; None for a node that the device does not have.
 Minors = tuple[int | None, int | None]
 
 
 class ProfileError(ToolkitError):
-    """A profile that describes no possible host, or a name without a profile."""
+    """The profile describes an impossible host, or no profile has this name."""
 
     exit_code = 6
 
 
-# Numbers that people know in hexadecimal, or in octal; JSON has them as text.
+# Numbers that people write in hexadecimal or octal; JSON has them as text.
 HEXADECIMAL = frozenset(
     (
         *("device_id", "vendor_id", "subsystem_vendor", "subsystem_device", "revision", "pci_class"),
@@ -39,7 +39,7 @@ class Part(Value):
 
     @classmethod
     def from_json(cls, fields: Any, types: Mapping[str, type[Value]] = {}) -> Self:
-        """Return the value of JSON's fields; ValueError for one of a wrong type, TypeError for an unknown one."""
+        """Return a part from JSON's fields; ValueError for a field of a wrong type, TypeError for an unknown one."""
         kinds = cls._fields
         return cls(
             **{
@@ -50,7 +50,7 @@ class Part(Value):
 
 
 def _number(name: str, field: Any) -> Any:
-    """Return a number of JSON's text; what is none stays as it is."""
+    """Convert a number that JSON has as text; return anything else unchanged."""
     if isinstance(field, list):
         return [_number(name, item) for item in field]
     base = 16 if name in HEXADECIMAL else 8 if name in OCTAL else 0
@@ -58,17 +58,17 @@ def _number(name: str, field: Any) -> Any:
 
 
 class GpuModel(Part):
-    """What all GPUs of one product have in common: the fields of KFD's and the PCI function's that say so."""
+    """What all GPUs of one product have in common in KFD's node and in the PCI function."""
 
     product: str
     device_id: int
     gfx_target_version: int
-    # Of one accelerator die (XCC), of which partitions get whole ones.
+    # Of one accelerator die (XCC); partitions get whole dies.
     simd_per_xcc: int
     arrays_per_xcc: int
-    # What the PCI function calls its video memory; on an APU what the firmware has set aside. None if that is unknown.
+    # Video memory according to the PCI function; on an APU what the firmware has set aside. None if unknown.
     vram_bytes: int | None
-    # What KFD says instead where that differs: on an APU the share of system memory that GPUs may use.
+    # Memory according to KFD, if that differs: on an APU the share of system memory that GPUs may use.
     kfd_bytes: int | None = None
     kfd_name: str = "ip discovery"
     vendor_id: int = 0x1002
@@ -79,7 +79,7 @@ class GpuModel(Part):
     xcc_count: int = 1
     # Platform devices that the driver makes beside each function, used or not: 7 on everything since MI300.
     xcp_devices: int = 0
-    # 1 where the CPU reaches all memory through the PCI window, 2 where it does not.
+    # 1 if the CPU reaches all memory through the PCI window, 2 if it does not.
     heap_type: int = 1
     # Whether the CPU is on the same package and reached by XGMI, as on MI300A.
     cpu_by_xgmi: bool = False
@@ -88,7 +88,7 @@ class GpuModel(Part):
     xgmi_sdma_engines: int = 0
     memory_width: int = 0
     memory_clock: int = 0
-    # What is left of `properties` in the KFD node, and of the attributes of the PCI function.
+    # Other properties of the KFD node, and attributes of the PCI function.
     properties: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     attributes: dict[str, str] = {}  # noqa: RUF012
 
@@ -97,7 +97,7 @@ class PciFunction(Part):
     """A PCI function with DRM nodes."""
 
     pci_address: str
-    # The root bus and the bridges above it; () for a root port that the address suggests.
+    # The root bus and the bridges above the function; () for a root port that the address suggests.
     upstream: tuple[str, ...] = ()
     # Of the function, then of its partitions' platform devices; () for the next free ones.
     minors: tuple[tuple[int | None, int | None], ...] = ()
@@ -107,34 +107,34 @@ class PciFunction(Part):
 class SimulatedGpu(PciFunction):
     """One PCI function of the amdgpu driver and its partitions.
 
-    `()` for ids and sizes means what the driver would most likely choose.
+    `()` for ids and sizes stands for what the driver would most likely choose.
     """
 
     model: GpuModel
     numa_node: int = -1
     # None: the kernel makes no file (APUs and others); 0: the file is empty.
     pci_unique_id: int | None = None
-    # One for each partition, or one for all; () for the PCI function's.
+    # One for each partition, or one for all; () for that of the PCI function.
     kfd_unique_ids: tuple[int, ...] = ()
     # KFD's hashes, one for each partition.
     gpu_ids: tuple[int, ...] = ()
     compute_partition: str = ""
     memory_partition: str = ""
-    # "" where this driver has no such file.
+    # "" if this driver has no such file.
     available_compute_partition: str = ""
     available_memory_partition: str = ""
-    # KFD nodes: None for what `compute_partition` makes, 0 for a GPU that KFD does not list.
+    # Number of KFD nodes: None for what `compute_partition` makes, 0 for a GPU that KFD does not list.
     partitions: int | None = None
     # None for a partition whose memory KFD does not list.
     partition_bytes: tuple[int | None, ...] = ()
     # 0 without XGMI.
     hive_id: int = 0
-    # The N of amdgpu_xcp_N, which means nothing.
+    # The N of amdgpu_xcp_N, which has no meaning.
     xcp_numbers: tuple[int, ...] = ()
-    # How busy it is, in percent; None where the power management does not say.
+    # How busy it is, in percent; None if the power management does not report it.
     busy_percent: int | None = None
-    # What else the function says of its health and use, by the names of attributes: "ras/umc_err_count". "[EIO]",
-    # "[ENODEV]" and "[ETIMEDOUT]" are how reading it ends.
+    # Other attributes about health and use, by name, such as "ras/umc_err_count". Reading "[EIO]", "[ENODEV]" or
+    # "[ETIMEDOUT]" fails with that error.
     health: dict[str, str] = {}  # noqa: RUF012
 
     @property
@@ -152,15 +152,15 @@ class CpuNode(Part):
     cores: int
     memory_bytes: int
     core_id_base: int | None = None
-    # MI300A only: its processors are in the hive.
+    # MI300A only, whose processors are in the hive.
     hive_id: int = 0
     clock: int = 2450
-    # Its number in KFD; None for the lowest that is free, because processors come before GPUs nearly always.
+    # Its number in KFD; None for the lowest free one, because processors nearly always come before GPUs.
     node: int | None = None
 
 
 class ForeignDrm(PciFunction):
-    """A PCI function of another driver: the board's management controller, an Intel GPU."""
+    """A PCI function of another driver, such as the board's management controller or an Intel GPU."""
 
     driver: str
     vendor_id: int
@@ -169,7 +169,7 @@ class ForeignDrm(PciFunction):
 
 
 class OtherDrm(Part):
-    """A device with DRM nodes that is no PCI function: a virtual display, or the display of an ARM board."""
+    """A device with DRM nodes that is not a PCI function: a virtual display, or the display of an ARM board."""
 
     # Its directory below /sys/devices.
     path: str
@@ -178,31 +178,31 @@ class OtherDrm(Part):
 
 
 class SimulatedUse(Part):
-    """What a process does with one GPU or partition."""
+    """The use of one GPU or partition by a process."""
 
     # Position in the profile's `gpus`.
     gpu: int
     partition: int = 0
     vram_bytes: int = 0
     gtt_bytes: int = 0
-    # What only KFD tells.
+    # Only KFD reports these.
     compute_units: int = 0
     sdma_us: int = 0
-    # Nanoseconds by the engine's name, which only DRM tells.
+    # Nanoseconds by the engine's name; only DRM reports them.
     engines: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # Whether the process computes, so that KFD knows it.
     in_kfd: bool = True
-    # Its client of DRM; 0 for a process that has no render node open.
+    # Its DRM client; 0 for a process that has no render node open.
     client_id: int = 0
 
 
 class SimulatedProcess(Part):
-    """A process of the host that uses GPUs. A host with processes has a /proc of its own, which only usage looks at."""
+    """A process of the host that uses GPUs. A host with processes has its own /proc, which only usage reads."""
 
     pid: int
     name: str = "python"
     cgroup: str = "/"
-    # Of its user; None for a process of which /proc does not say it.
+    # Id of its user; None for a process whose /proc does not show it.
     uid: int | None = None
     uses: tuple[SimulatedUse, ...] = ()
 
@@ -210,16 +210,16 @@ class SimulatedProcess(Part):
 class Driver(Part):
     """How this version of the amdgpu driver behaves."""
 
-    # Of the DKMS module; "" for the kernel's own, which has no version file.
+    # Of the DKMS module; "" for the kernel's own driver, which has no version file.
     version: str = ""
     # None for a kernel without KFD.
     kfd_major: int | None = 511
     generation_id: int | None = None
-    # Older drivers separate name and number of the partitions' platform devices by a dot.
+    # Older drivers put a dot between name and number of the partitions' platform devices.
     xcp_separator: str = "_"
-    # Linux 6.12 and later: cards and render nodes past the 64 of each kind share the minors from 192.
+    # Linux 6.12 and later: beyond the 64 of each kind, cards and render nodes share the minors from 192.
     shared_minors: bool = False
-    # Whether KFD lists the paths between GPUs that share no XGMI.
+    # Whether KFD lists the paths between GPUs that have no XGMI in common.
     peer_to_peer: bool = True
     # Properties that this version does not print.
     absent_properties: tuple[str, ...] = ()
@@ -241,9 +241,9 @@ class Profile(Part):
     about: str = ""
     # Which of its values are known from real hosts.
     origin: str = ""
-    # In the order in which the driver probes them, which is KFD's and that of free minors.
+    # In the order in which the driver probes them, which is also that of KFD and of free minors.
     gpus: tuple[SimulatedGpu, ...] = ()
-    # None: the driver is not loaded, the GPUs are only PCI functions.
+    # None: the driver is not loaded, and the GPUs are only PCI functions.
     driver: Driver | None = Driver()
     cpus: tuple[CpuNode, ...] = (CpuNode(cores=16, memory_bytes=64 << 30),)
     foreign: tuple[ForeignDrm, ...] = ()
@@ -257,15 +257,15 @@ class Profile(Part):
         return [*self.gpus, *self.foreign]
 
     def with_gpu(self, position: int, **changes: Any) -> Self:
-        """Return this host with something about one GPU changed; positions are those in `gpus`."""
+        """Return this host with changes to one GPU; positions are those in `gpus`."""
         gpus = list(self.gpus)
         gpus[position] = gpus[position].replace(**changes)
         return self.replace(gpus=tuple(gpus))
 
     def with_every_gpu(self, **changes: Any) -> Self:
-        """Return this host with something changed on all of its GPUs."""
+        """Return this host with changes to all of its GPUs."""
         return self.replace(gpus=tuple(gpu.replace(**changes) for gpu in self.gpus))
 
     def with_driver(self, **changes: Any) -> Self:
-        """Return this host under another driver."""
+        """Return this host with changes to its driver."""
         return self.replace(driver=(self.driver or Driver()).replace(**changes))

@@ -1,4 +1,4 @@
-"""Profiles as files: find those that come with us and those of users, and say one in JSON and read it back."""
+"""Profiles as files: finds built-in ones and those of users, and writes and parses them as JSON."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from amdgpu_discovery.value import Value, parse_field
 
 PARTS = (Access, CpuNode, Driver, ForeignDrm, GpuModel, OtherDrm, SimulatedGpu, SimulatedProcess, SimulatedUse)
 TYPES: dict[str, type[Value]] = {part.__name__: part for part in PARTS}
-# What a document for people says also where it is as by default.
+# Fields that a document for people has even if they are the defaults.
 ALWAYS = ("about", "origin", "driver", "access", "cpus", "foreign", "others")
 
 HERE = os.path.dirname(__file__)
 PROFILES = os.path.join(HERE, "profiles")
-# The GPUs that profiles name without describing them.
+# GPU models that profiles name without describing them.
 MODELS = os.path.join(HERE, "gpu-models.json")
 
 
 def plain_fields(value: Value) -> dict[str, Any]:
-    """Return the fields of a value as JSON has them, without those that are as by default."""
+    """Return the fields of a value in the form of JSON, without defaults."""
     value_type = type(value)
     return {
         name: _plain(name, field)
@@ -58,7 +58,7 @@ def _plain(name: str, field: Any) -> Any:
 
 
 def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profile:
-    """Return what a document describes, with `models` for those it does not define; ProfileError if it is not one."""
+    """Parse a profile; `models` are those that it may name without defining them. ProfileError if it is not valid."""
     try:
         return _profile(parse_field("a profile", "dict[str, Any]", document, {}), name, models)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -67,7 +67,7 @@ def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profil
 
 
 def format_profile(profile: Profile) -> bytes:
-    """Return a profile as a document for people: complete, but without what is as by default."""
+    """Return a profile as a document for people: complete, but with few defaults."""
     models = _models_by_name(profile)
     told = (*ALWAYS, *(("processes",) if profile.processes else ()))
     names = [next(name for name, model in models.items() if model == gpu.model) for gpu in profile.gpus]
@@ -81,7 +81,7 @@ def format_profile(profile: Profile) -> bytes:
 
 def _profile(document: dict[str, Any], name: str, models: dict[str, Any]) -> Profile:
     given = dict(document)
-    # That is the name of its file.
+    # The name is that of the file.
     if "name" in given:
         raise TypeError("Profile has no name")
     models = {**models, **given.pop("models", {})}
@@ -98,7 +98,7 @@ def _with_model(gpu: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
 
 
 def _models_by_name(profile: Profile) -> dict[str, GpuModel]:
-    """Return the models of a profile by their products, which get numbers where two of them differ in something."""
+    """Return the models of a profile by their products; different models of one product get numbers."""
     models: dict[str, GpuModel] = {}
     for gpu in profile.gpus:
         if gpu.model not in models.values():
@@ -108,12 +108,12 @@ def _models_by_name(profile: Profile) -> dict[str, GpuModel]:
 
 
 def profile_names() -> list[str]:
-    """Return the names of the profiles that come with us."""
+    """Return the names of the built-in profiles."""
     return sorted(name.removesuffix(".json") for name in os.listdir(PROFILES) if name.endswith(".json"))
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of that name, or the one in a file if `name` has a slash or ends in .json; ProfileError."""
+    """Return a built-in profile, or the one in a file if `name` has a slash or ends in .json. Raises ProfileError."""
     path = name
     if not ("/" in name or name.endswith(".json")):
         if name not in profile_names():
@@ -124,12 +124,12 @@ def load_profile(name: str) -> Profile:
 
 
 def gpu_model_names() -> list[str]:
-    """Return the names of the GPU models that come with us."""
+    """Return the names of the built-in GPU models."""
     return sorted(_read_file(MODELS))
 
 
 def gpu_model(name: str) -> GpuModel:
-    """Return a GPU model that comes with us; ProfileError."""
+    """Return a built-in GPU model. Raises ProfileError."""
     models = _read_file(MODELS)
     if name not in models:
         raise ProfileError(f"there is no GPU model {name}", hint=f"choose from {', '.join(sorted(models))}")
@@ -140,7 +140,7 @@ def _read_file(path: str) -> Any:
     try:
         with open(path, "rb") as file:
             document = plain_json.loads(file.read())
-        # JSON can name half of a character ("\ud800"), which no file holds.
+        # JSON can name half of a character ("\ud800"), which no file can hold.
         json.dumps(document, ensure_ascii=False).encode()
     except OSError as error:
         raise ProfileError(f"profile {path} cannot be read: {reason(error)}") from error

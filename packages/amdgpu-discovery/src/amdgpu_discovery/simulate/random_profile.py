@@ -1,4 +1,4 @@
-"""Make up hosts that could exist, for property tests of code that works on the GPUs of a host."""
+"""Generates hosts that could exist, for property tests of code that works on the GPUs of a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOREIGN = ForeignDrm(pci_address="0000:ff:00.0", driver="ast", vendor_id=0x1A03,
 
 
 def random_profile(random: Random) -> Profile:
-    """Return a host whose GPUs, partitions, order, minors and ids are left to chance; the same for the same seed."""
+    """Return a host with random GPUs, partitions, order, minors and ids; the same host for the same seed."""
     count = random.randint(0, MOST_GPUS)
     addresses = random.sample(range(1, 0xE0), count)
     gpus = [_random_gpu(random, bus) for bus in addresses]
@@ -46,19 +46,19 @@ def _random_gpu(random: Random, bus: int) -> SimulatedGpu:
         pci_unique_id=random.choice((None, 0, random.getrandbits(64))),
         compute_partition=random.choice(modes),
         memory_partition="NPS1" if model.xcp_devices else "",
-        # Now and then one that KFD does not list.
+        # Sometimes KFD does not list a GPU.
         partitions=random.choice((None, None, None, 0)),
     )
     return gpu.replace(kfd_unique_ids=_random_ids(random, gpu.wanted_partitions))
 
 
 def _random_ids(random: Random, count: int) -> tuple[int, ...]:
-    """Return what drivers of different age say: the PCI function's id, none, or another one for each partition."""
+    """Return the ids that older and newer drivers print: the PCI function's, none, or another for each partition."""
     return random.choice(((), (0,), tuple(random.getrandbits(64) for _ in range(count))))
 
 
 def _scatter_minors(random: Random, gpus: list[SimulatedGpu]) -> list[SimulatedGpu]:
-    """Give the GPUs minors in an order of their own, with holes, and card minors that say nothing of render minors."""
+    """Give the GPUs minors in random order, with gaps, and card minors that are unrelated to render minors."""
     total = sum(_device_count(gpu.model) for gpu in gpus)
     cards = random.sample(range(1024, 2048), total)
     renders = random.sample(range(128, 1024), total)

@@ -1,4 +1,4 @@
-"""Record a machine as a profile, so that its GPUs can be had elsewhere without it."""
+"""Records a machine as a profile, so that its GPUs can be simulated elsewhere."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from amdgpu_discovery.simulate.record_gpu import (
     record_gpu,
 )
 
-# These are not mistaken for the ids of real hardware.
+# Nobody mistakes these for ids of real hardware.
 FIRST_MADE_UP = 0x5EED000000000001
 
 
 def without_serials(profile: Profile) -> Profile:
-    """Return the profile with its unique ids replaced: equal ones by equal ones, always by the same."""
+    """Return the profile with its unique ids replaced; equal ids stay equal, and the result is always the same."""
     made_up_by_id: dict[int, int] = {}
 
     def made_up(number: int) -> int:
-        # 0 is no id but says that there is none.
+        # 0 means that there is no id.
         return made_up_by_id.setdefault(number, FIRST_MADE_UP + len(made_up_by_id)) if number else 0
 
     gpus = [
@@ -51,8 +51,8 @@ def without_serials(profile: Profile) -> Profile:
 def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Profile:
     """Return a profile of this host.
 
-    Unique ids are replaced by made-up ones, equal where the real ones are, unless `with_serials`. ToolkitError as from
-    `find_gpus`, and GpusHidden where the reader's device cgroup hides GPUs.
+    Unique ids are replaced by made-up ones, which are equal if the real ones are, unless `with_serials`. Raises
+    ToolkitError as `find_gpus` does, and GpusHidden if the reader's device cgroup hides GPUs.
     """
     is_loaded = host.stat(AMDGPU_DRIVER) is not None
     found: list[FoundGpu] = []
@@ -92,7 +92,7 @@ def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) 
 def _record_cpus(host: Host) -> Iterator[CpuNode]:
     paths = {int(name): f"{TOPOLOGY}/nodes/{name}" for name in host.names(f"{TOPOLOGY}/nodes") if name.isdecimal()}
     known = {number: read_numbers(host, f"{path}/properties") for number, path in sorted(paths.items())}
-    # Nodes of GPUs have vector units; a NUMA node of memory alone has no cores either.
+    # GPU nodes have vector units; a NUMA node with memory alone has no cores either.
     of_gpus = {number for number, each in known.items() if each.get("drm_render_minor") or each.get("simd_count")}
     cpus = [number for number in known if number not in of_gpus]
     for position, number in enumerate(cpus):

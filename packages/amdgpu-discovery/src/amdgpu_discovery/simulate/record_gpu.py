@@ -1,4 +1,4 @@
-"""Record one GPU: where it is, what it calls itself, how it is partitioned."""
+"""Records one GPU: its place, its identity and its partitions."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from amdgpu_discovery.simulate.links import XGMI, XGMI_WEIGHT
 from amdgpu_discovery.simulate.profile import GpuModel, SimulatedGpu
 from amdgpu_discovery.value import Value
 
-# Of the PCI function; none of them tells one board from another of its model.
+# Attributes of the PCI function that are the same for all boards of a model.
 ATTRIBUTES = (
     *("board_info", "mem_info_gtt_total", "mem_info_vis_vram_total", "mem_info_vram_vendor", "product_name"),
     "vbios_version",
 )
 XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in MODES_BY_XCC_COUNT.items()}
-# drivers/gpu/drm/amd/amdgpu/amdgpu_xcp.c: one beside each function for each partition it could have but the first.
+# drivers/gpu/drm/amd/amdgpu/amdgpu_xcp.c: beside each function, one for each possible partition but the first.
 XCP_DEVICES = 7
 AMD = "0x1002"
 # Display controllers and accelerators.
 GPU_CLASSES = ("0x03", "0x12")
-# How a driver fails, as profiles have it.
+# How a driver fails, in the words of profiles.
 ERRORS = {number: f"[{errno.errorcode[number]}]" for number in GIVEN_UP}
 
 
 def read_id(host: Host, path: str) -> int:
-    """Return the number in an attribute that the kernel prints in hexadecimal; 0 where it has none."""
+    """Return the number in an attribute that the kernel prints in hexadecimal; 0 if there is none."""
     return parse_hexadecimal(host.read_attribute(path))
 
 
 def read_numbers(host: Host, path: str) -> dict[str, int]:
-    """Return the numbers in one of KFD's files of properties, {} where it cannot be read."""
+    """Return the numbers in one of KFD's files of properties, {} if it cannot be read."""
     lines = (line.partition(" ") for line in host.read_attribute(path).splitlines())
     return {key: int(text) for key, _, text in lines if text.isdecimal()}
 
 
 def record_model(host: Host, path: str, nodes: list[KfdNode]) -> GpuModel:
-    """Return the model of the GPU at a path of sysfs with these KFD nodes."""
+    """Return the model of the GPU at a path of sysfs that has these KFD nodes."""
     attributes = {name: host.read_attribute(f"{path}/{name}") for name in ATTRIBUTES}
     device_id = read_id(host, f"{path}/device")
     return GpuModel(
@@ -89,21 +89,21 @@ def _record_node(host: Host, path: str, nodes: list[KfdNode]) -> dict[str, Any]:
 
 
 def _record_properties(properties: dict[str, int], xcc_count: int) -> dict[str, int]:
-    """Return the properties that nothing else in a profile implies."""
+    """Return the properties that do not follow from the rest of a profile."""
     kept = {key: number for key, number in properties.items() if key not in DERIVED_PROPERTIES}
     kept["caches_count"] = properties.get("caches_count", 0) // xcc_count
     return {key: number for key, number in kept.items() if number or key in OPTIONAL_PROPERTIES}
 
 
 def _record_links(host: Host, node: KfdNode) -> dict[str, Any]:
-    """Return how this GPU reaches its processor and its peers, as far as its own links say."""
+    """Return how this GPU reaches its processor and its peers, as far as its own links show it."""
     directory = f"{node.path}/io_links"
     read = [read_numbers(host, f"{directory}/{name}/properties") for name in host.names(directory)]
-    # A link to a GPU outside this process's device cgroup is refused.
+    # The kernel refuses to read a link to a GPU outside this process's device cgroup.
     links = [link for link in read if "node_to" in link]
     if not links:
         return {}
-    # Processors have the lowest numbers, and a GPU has a link of its own to only one of them.
+    # Processors have the lowest numbers, and a GPU has a direct link to only one of them.
     to_cpu, *to_peers = sorted(links, key=lambda link: link["node_to"])
     xgmi = [link for link in to_peers if link["type"] == XGMI]
     hops = [link for link in xgmi if link["weight"] == XGMI_WEIGHT]
@@ -120,7 +120,7 @@ def _bandwidth(link: dict[str, int]) -> tuple[int, int]:
 
 
 class GatheredGpu(Value):
-    """What belongs to one PCI function: `devices` (its own first, then those of partitions) and KFD nodes."""
+    """The parts of one PCI function: `devices` (its own first, then those of partitions) and KFD nodes."""
 
     pci_address: PciAddress
     path: str
@@ -129,14 +129,14 @@ class GatheredGpu(Value):
 
 
 def gather_gpus(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) -> list[GatheredGpu]:
-    """Return the GPUs of a host in the order in which KFD lists them, then those that it does not list."""
+    """Return the GPUs of a host in KFD's order, then those that KFD does not list."""
     owner_by_path = find_owners(host, devices, found)
     gpus = [_gather(host, address, found, devices, owner_by_path) for address in _gpu_addresses(host)]
     return sorted(gpus, key=lambda gpu: (not gpu.nodes, gpu.nodes[0].node.number if gpu.nodes else 0))
 
 
 def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
-    """Return a GPU as a profile has it."""
+    """Return a GPU in the form of a profile."""
     numa_node = parse_number(host.read_attribute(f"{gpu.path}/numa_node"))
     recorded = SimulatedGpu(
         model=record_model(host, gpu.path, [found.node for found in gpu.nodes]),
@@ -157,7 +157,7 @@ def record_gpu(host: Host, gpu: GatheredGpu) -> SimulatedGpu:
 
 
 def read_connectors(host: Host, device: DrmDevice) -> tuple[str, ...]:
-    """Return the names of a card's connectors, without the card's own."""
+    """Return the names of a card's connectors, without the prefix with the card's name."""
     prefix = f"card{device.card_minor}-"
     names = host.names(f"{device.path}/drm/card{device.card_minor}")
     return tuple(sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix)))
@@ -214,14 +214,14 @@ def _record_modes(host: Host, path: str) -> dict[str, Any]:
 
 
 def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
-    """Return what a GPU says of its health and use, or how the driver fails; what is not reached is not recorded."""
+    """Return the health attributes of a GPU, or how its driver fails; attributes that were not reached are left out."""
     if host.read_attribute(f"{gpu.path}/{RUNTIME_STATUS}") == ASLEEP:
-        # To ask it would wake it.
+        # Reading the attributes would wake it.
         return {"health": {RUNTIME_STATUS: ASLEEP}}
     names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
     paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
     answers = read_in_child([list(paths.values())], seconds=MOST_SECONDS)
     told = {name: answers[path] for name, path in paths.items() if path in answers}
     texts = {name: ERRORS.get(answer.error, "") or answer.text for name, answer in told.items()}
-    # Nothing is what a GPU uses on a simulated host anyway.
+    # A GPU on a simulated host uses nothing by default.
     return {"health": {name: text for name, text in texts.items() if text and text != "0"}}

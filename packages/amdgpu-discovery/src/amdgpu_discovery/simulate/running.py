@@ -1,4 +1,4 @@
-"""The simulations of a user that run: where their hosts are, so that another terminal can break a GPU."""
+"""The running simulations of a user: where their hosts are, so that another terminal can break a GPU."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from amdgpu_discovery.simulate.namespace import has_mounts_below
 
 HOST, LOCK = "host", "lock"
 MOST = 1000
-# A name is a directory's.
+# A name is also the name of a directory.
 LONGEST_NAME = 64
 NAME = re.compile(rf"(?!\.)[A-Za-z0-9_.-]{{1,{LONGEST_NAME}}}")
 
 
 class NoSimulation(ToolkitError):
-    """No simulation runs that is meant, or several do."""
+    """No simulation of this name runs, or several run and none is named."""
 
     exit_code = 2
 
 
 class NotAName(ToolkitError):
-    """A name that no simulation can have."""
+    """No simulation can have this name."""
 
     exit_code = 2
 
 
 @contextmanager
 def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
-    """Name a simulation, and give it a directory for its host, until the end of this; FileError.
+    """Register a simulation, with a directory for its host, until the context ends. Raises FileError.
 
-    The descriptor is for the command, so that a simulation also runs where only the command is left of it.
+    The descriptor is for the command, so that the simulation still counts as running if only the command is left of it.
     """
     if not NAME.fullmatch(name):
         hint = f"use --name with at most {LONGEST_NAME} letters, digits, dots, dashes and underscores"
         raise NotAName(f"{name[:LONGEST_NAME]!r} cannot name a simulation", hint=hint)
     with _alone():
         for old in _directories():
-            # Of one that was killed.
+            # The directory of a simulation that was killed.
             if not _is_running(old):
                 _remove(old)
         directory = _new_directory(name)
@@ -60,7 +60,7 @@ def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
 
 
 def find_simulation(name: str) -> tuple[str, Host]:
-    """Return the simulation that runs, or that of this name, and its host; NoSimulation."""
+    """Return the running simulation, or the one of this name, and its host. Raises NoSimulation."""
     running = [each for each in _directories() if _is_running(each) and name in ("", os.path.basename(each))]
     names = [os.path.basename(each) for each in running]
     if not running:
@@ -75,7 +75,7 @@ def find_simulation(name: str) -> tuple[str, Host]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep other simulations of this user from beginning and ending meanwhile; FileError."""
+    """Keep other simulations of this user from starting and ending meanwhile. Raises FileError."""
     base = _base()
     try:
         descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -110,7 +110,7 @@ def _directories() -> list[str]:
 
 
 def _is_running(directory: str) -> bool:
-    """Return whether the process that made it lives, which holds a lock."""
+    """Return whether the process that made the directory lives: it holds a lock."""
     try:
         descriptor = os.open(os.path.join(directory, LOCK), os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -125,7 +125,7 @@ def _is_running(directory: str) -> bool:
 
 
 def _base() -> str:
-    """Return the directory of this user's simulations; FileError where others may write in it."""
+    """Return the directory of this user's simulations; FileError if others may use it."""
     base = os.path.join(tempfile.gettempdir(), f"amd-ctk-simulations-{os.geteuid()}")
     try:
         with suppress(FileExistsError):

@@ -1,4 +1,4 @@
-"""A directory tree as a value, and the one function that writes it."""
+"""A directory tree as a value, and the function that writes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amdgpu_discovery.value import Value
 
 
 class File(Value):
-    """A plain file; `group` counts only where the writer is root."""
+    """A plain file; `group` counts only if the writer is root."""
 
     content: bytes = b""
     mode: int = 0o644
@@ -17,13 +17,13 @@ class File(Value):
 
 
 class Link(Value):
-    """A symbolic link as it stands in the tree, relative as sysfs has them."""
+    """A symbolic link with its literal target, relative as in sysfs."""
 
     target: str
 
 
 class Directory(Value):
-    """A directory that would not exist for the sake of something in it."""
+    """A directory that may stay empty."""
 
 
 class Pipe(Value):
@@ -31,13 +31,13 @@ class Pipe(Value):
 
 
 class Tree:
-    """Files, links and directories by the path they have on the simulated host."""
+    """Files, links and directories by their path on the simulated host."""
 
     def __init__(self) -> None:
         self.entries: dict[str, File | Link | Directory | Pipe] = {}
 
     def add_attributes(self, directory: str, attributes: Mapping[str, object]) -> None:
-        """Add sysfs attributes: each is one line, and a number is decimal."""
+        """Add sysfs attributes: each is one line, and numbers are decimal."""
         for name, value in attributes.items():
             self.entries[f"{directory}/{name}"] = File(content=f"{value}\n".encode())
 
@@ -46,9 +46,9 @@ class Tree:
         self.entries[path] = File(content=content, mode=mode, group=group)
 
     def add_link(self, path: str, destination: str) -> None:
-        """Add a relative link that leads to `destination`, given as it is on the simulated host.
+        """Add a relative link to `destination`, a path on the simulated host.
 
-        Like those of sysfs it ends in the destination's name, even where that lies above the link.
+        As in sysfs, the link ends in the destination's name, even if that is above the link.
         """
         parent, name = os.path.split(destination)
         way = os.path.relpath(parent, os.path.dirname(path))
@@ -60,7 +60,7 @@ class Tree:
 
 
 def write_tree(tree: Tree, root: str) -> None:
-    """Write everything below `root`, which exists and has none of it yet; OSError."""
+    """Write everything below `root`, which exists and has none of it yet. Raises OSError."""
     made = {root}
     for path, entry in tree.entries.items():
         real_path = root + path
@@ -94,8 +94,8 @@ def _write_file(file: File, real_path: str) -> None:
 
 
 def _dress_node(descriptor: int, file: File) -> None:
-    # Only root gives files away; other users see their own group where the profile has "render".
+    # Only root can give files away. Other users see their own group where the profile has "render".
     if os.geteuid() == 0:
         os.fchown(descriptor, 0, file.group or 0)
-    # Again, because the umask took some of it.
+    # Again, because the umask removed some bits.
     os.fchmod(descriptor, file.mode)

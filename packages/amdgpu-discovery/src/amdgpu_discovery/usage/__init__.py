@@ -1,1 +1,1 @@
-"""What GPUs do now: their memory, the processes that use it, and how busy they are, by the kernel's own accounting."""
+"""Current use of GPUs: their memory, the processes that use it, and how busy they are, from the kernel's accounting."""

@@ -1,4 +1,4 @@
-"""What one look may read of all processes of a user, so that no user can make it take minutes."""
+"""Limits what one scan reads of all processes of a user, so that no user can make it take minutes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 MOST_LINKS = 200_000
 # Descriptors of DRM nodes: 128 processes that compute, on a host with 64 partitions.
 MOST_READINGS = 8192
-# What is read of these, many times what DRM prints.
+# Bytes that are read of these, many times what DRM prints.
 MOST_BYTES = 64 * 1024 * 1024
-# Daemons and most containers belong to root.
+# Root gets more, because daemons and most containers belong to root.
 SHARE_OF_ROOT = 5
-# Of the processor, of all users together, however many there are. A machine with much to do gives these more slowly.
+# Processor time for all users together, however many there are. A busy machine takes longer to provide it.
 MOST_SECONDS = 5.0
 
 
 class Deadline:
-    """When a look ends, however much there is."""
+    """The time limit of a scan, however much there is to read."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -27,16 +27,16 @@ class Deadline:
         self._end = self._start + MOST_SECONDS
 
     def is_over(self) -> bool:
-        """Return whether no more is looked at."""
+        """Return whether the time has run out."""
         return self._clock() > self._end
 
     def is_half_over(self) -> bool:
-        """Return whether it is time to look, in whatever order."""
+        """Return whether it is time to start reading, in whatever order."""
         return self._clock() > (self._start + self._end) / 2
 
 
 class Budget:
-    """What is left of it for one user."""
+    """What one user has left of these limits."""
 
     def __init__(self, *, links: int, readings: int, most_bytes: int) -> None:
         self._links = links
@@ -44,7 +44,7 @@ class Budget:
         self._bytes = most_bytes
 
     def take_link(self) -> bool:
-        """Return whether one more descriptor may be looked at, and count it."""
+        """Return whether one more descriptor may be read, and count it."""
         self._links -= 1
         return self._links >= 0
 
@@ -59,6 +59,6 @@ class Budget:
 
 
 def budget_of(uid: int) -> Budget:
-    """Return what a look may read of the processes for which a user is charged."""
+    """Return what a scan may read of the processes that are charged to a user."""
     share = 1 if uid else SHARE_OF_ROOT
     return Budget(links=MOST_LINKS * share, readings=MOST_READINGS * share, most_bytes=MOST_BYTES * share)

@@ -1,7 +1,7 @@
-"""Find which processes have DRM nodes open, and what each of these opens uses.
+"""Finds the processes that have DRM nodes open, and what they use through each of them.
 
-Whose descriptors may be read is the kernel's decision (ptrace(2), PTRACE_MODE_READ_FSCREDS): users see those of their
-own processes, root sees all. A process may end between any two steps.
+The kernel decides whose descriptors may be read (ptrace(2), PTRACE_MODE_READ_FSCREDS): users see those of their own
+processes, root sees all. A process may end between any two steps.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ GTT_KEYS = ("drm-resident-gtt", "drm-memory-gtt", "gtt mem")
 PCI_ADDRESS_KEYS = ("drm-pdev", "pdev")
 CLIENT_KEYS = ("drm-client-id", "pasid")
 ENGINE = "drm-engine-"
-# How many engines of a kind there are, and no time.
+# The number of engines of a kind, not a time.
 CAPACITY = "drm-engine-capacity-"
 DRIVER = "amdgpu"
 DRI = "/dev/dri/"
-# What is looked at of one process, which may open as many files as its limits allow.
+# Limit for one process, which may open as many files as its own limits allow.
 MOST_DESCRIPTORS = 65536
-# Before it is asked what time it is: ten milliseconds.
+# How many links are read before the clock is read again: ten milliseconds.
 LINKS_AT_ONCE = 1024
-# Of DRM nodes among them: for each the kernel walks the buffers of the client.
+# Limit for DRM nodes among them: for each of these the kernel walks the buffers of the client.
 MOST_NODES = 1024
 # Many times what DRM prints; the kernel adds a line for each lock that a process has on the file.
 LARGEST_FDINFO = 256 * 1024
-# PF_KTHREAD of include/linux/sched.h; threads of the kernel have no descriptors.
+# PF_KTHREAD of include/linux/sched.h; kernel threads have no descriptors.
 KERNEL_THREAD = 0x00200000
 FLAGS_FIELD = 6
 
 
 class DrmClient(Value):
-    """What one open of a DRM node uses.
+    """What a process uses through one open file of a DRM node.
 
     Attributes:
-        pci_address: PCI address as the kernel prints it; "" where it does not.
-        client_id: What tells it from other clients of the device; descriptors that share an open have the same.
+        pci_address: PCI address as the kernel prints it; "" if it does not.
+        client_id: Identifies the client among those of the device; descriptors that share an open file have the same.
         vram_bytes: Video memory.
         gtt_bytes: System memory that the GPU uses.
         engines: Names of engines, each with the nanoseconds for which it has worked for this client.
@@ -63,7 +63,7 @@ class DrmClient(Value):
 
 
 def parse_fdinfo(content: bytes) -> DrmClient | None:
-    """Return what a client of amdgpu uses; None for other drivers, and for files that are no DRM nodes."""
+    """Return what a client of amdgpu uses; None for other drivers, and for files that are not DRM nodes."""
     lines = (line.partition(":") for line in content.decode("ascii", "replace").split("\n"))
     fields = {key.strip(): value.strip() for key, _, value in lines}
     client_id = _first(fields, CLIENT_KEYS)
@@ -94,7 +94,7 @@ def _engines(fields: dict[str, str]) -> list[tuple[str, int]]:
 
 
 class NodeUse(Value):
-    """A process and one client of DRM that it holds.
+    """A process and one DRM client that it holds.
 
     Attributes:
         pid: Id of the process.
@@ -108,13 +108,13 @@ class NodeUse(Value):
 
 
 class DrmScan(Value):
-    """The clients of DRM.
+    """The result of a scan for DRM clients.
 
     Attributes:
-        uses: Every process with each of its clients once; one client may be held by several processes.
-        refused: Processes that the caller may not look into.
-        cut_short: Processes of which not all was looked at: they, or all of that user, have too much open.
-        not_reached: How many processes were not looked at, because the time was over.
+        uses: Every process with each of its clients once; several processes may hold one client.
+        refused: Processes that the caller may not inspect.
+        cut_short: Processes that were read only in part: they, or all of that user, have too much open.
+        not_reached: How many processes were not read, because the time ran out.
     """
 
     uses: tuple[NodeUse, ...] = ()
@@ -130,9 +130,9 @@ def scan_drm_clients(
     only: Container[int] | None = None,
     clock: Callable[[], float] = time.process_time,
 ) -> DrmScan:
-    """Return the clients of amdgpu that processes in `proc` hold, by process id; of the processes `only` if given.
+    """Return the amdgpu clients that processes in `proc` hold, by process id; of the processes `only`, if given.
 
-    Where there is too much to look at, the processes `first` come before those in containers, and these before others.
+    If there is too much to read, the processes `first` come before those in containers, and these before others.
     """
     deadline = Deadline(clock)
     order = _order(proc, first, only, deadline)
@@ -152,7 +152,7 @@ def scan_drm_clients(
             refused.append(pid)
             continue
         except OSError:
-            # It has ended.
+            # The process has ended.
             continue
         if look.is_cut:
             cut_short.append(pid)
@@ -165,18 +165,18 @@ def scan_drm_clients(
 
 
 def _order(proc: str, first: Container[int], only: Container[int] | None, deadline: Deadline) -> list[tuple[int, int]]:
-    """Return processes, each with who is charged for it, in the order in which they are looked at."""
+    """Return processes, each with the user who is charged for it, in the order in which they are read."""
     ranked: list[tuple[int, int, int]] = []
     pids = sorted(int(name) for name in posix.listdir(proc) if name.isdecimal())
     for pid in pids if only is None else [pid for pid in pids if pid in only]:
-        # Of the last of very many it is not asked: they come last, and share what is for users with subordinate ids.
+        # If there are very many, the last are not examined: they come last, and share the budget of subordinate ids.
         share, is_contained = (FIRST_SUBORDINATE, False) if deadline.is_half_over() else read_share(proc, pid)
         ranked.append((0 if pid in first else 1 if is_contained else 2, pid, share))
     return [(pid, share) for _, pid, share in sorted(ranked)]
 
 
 class _ProcessLook:
-    """A look at one process, within what is left of its user's budget."""
+    """Reads one process, within what is left of its user's budget."""
 
     def __init__(self, proc: str, pid: int, budget: Budget, deadline: Deadline) -> None:
         self._directory = f"{proc}/{pid}"
@@ -186,7 +186,7 @@ class _ProcessLook:
         self.is_cut = False
 
     def read_clients(self) -> Iterable[NodeUse]:
-        """Return the clients that the process holds, each once; OSError where its descriptors cannot be listed."""
+        """Return the clients that the process holds, each once; OSError if its descriptors cannot be listed."""
         found: dict[tuple[str, str, str], NodeUse] = {}
         for descriptor, node in self._find_nodes():
             client = self._read_client(descriptor)
@@ -196,9 +196,9 @@ class _ProcessLook:
         return found.values()
 
     def _find_nodes(self) -> list[tuple[str, str]]:
-        """Return descriptors with the DRM nodes that they lead to."""
+        """Return descriptors, each with the DRM node that it leads to."""
         found: list[tuple[str, str]] = []
-        # By a descriptor of the directory: the kernel looks up /proc, the process and `fd` once and not for each.
+        # Relative to an open directory, so that the kernel looks up /proc, the process and `fd` only once.
         handle = posix.open(f"{self._directory}/fd", posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
         try:
             # Not a list of all: processes may have millions.
@@ -230,7 +230,7 @@ class _ProcessLook:
 
 
 def _node_behind(descriptor: str, directory: int) -> str:
-    """Return the name of the DRM node to which a descriptor leads, "" where it leads elsewhere or is closed."""
+    """Return the name of the DRM node that a descriptor leads to, "" if it leads elsewhere or is closed."""
     try:
         target = posix.readlink(descriptor, dir_fd=directory)
     except OSError:
@@ -239,7 +239,7 @@ def _node_behind(descriptor: str, directory: int) -> str:
 
 
 def _is_of_kernel(proc: str, pid: int) -> bool:
-    """Return whether a process is a thread of the kernel, or gone."""
+    """Return whether a process is a kernel thread, or has ended."""
     try:
         flags = read_file(f"{proc}/{pid}/stat").rpartition(b")")[2].split()[FLAGS_FIELD]
     except (OSError, IndexError):

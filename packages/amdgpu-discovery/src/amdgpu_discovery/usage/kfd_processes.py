@@ -1,7 +1,7 @@
-"""Read KFD's own accounting: which processes compute on which GPU.
+"""Reads KFD's own accounting: which processes compute on which GPU.
 
 Source: drivers/gpu/drm/amd/amdkfd/kfd_process.c. Every process that has opened /dev/kfd has files for each GPU that its
-device cgroup allows, whatever it does there; so only what is more than nothing counts.
+device cgroup allows, whether it uses the GPU or not. So only values above zero count.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class ProcessUse(Value):
     """What one process uses of one GPU.
 
     Attributes:
-        pid: Id of the process; 0 for what KFD alone counts where the caller is in another pid namespace than KFD's.
+        pid: Id of the process; 0 for what only KFD counts if the caller is in another pid namespace than KFD's.
         gpu: Number of the GPU.
         vram_bytes: Video memory.
         gtt_bytes: System memory that the GPU uses for it.
         compute_units: Compute units that have work of this process at the moment of reading.
         sdma_us: For how many microseconds the copy engines have worked for it.
         engines: Names of engines, each with the nanoseconds for which it has worked for this process.
-        is_partition_told: Whether the kernel tells which partition of the PCI function it is; a container may give any
+        is_partition_told: Whether the kernel shows which partition of the PCI function it is; a container may give any
             name to a render node.
     """
 
@@ -47,7 +47,7 @@ class ProcessUse(Value):
 def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:
     """Return what processes use of these GPUs for computing, by process id in the first pid namespace.
 
-    A process that ends meanwhile uses nothing.
+    A process that ends meanwhile counts as one that uses nothing.
     """
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     pids = sorted(int(name) for name in host.names(KFD_PROCESSES) if name.isdecimal())
@@ -59,7 +59,7 @@ def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:
         for (pid, gpu_id), in_vram, at_work in zip(pairs, vram, units, strict=True)
         if in_vram or at_work
     ]
-    # For each of these the kernel asks the queues, so those that use nothing are not asked.
+    # The kernel inspects the queues for each of these reads, so they are left out for processes that use nothing.
     copying = _read(host, [f"{KFD_PROCESSES}/{pid}/sdma_{gpu_id}" for pid, gpu_id, _, _ in used])
     return [
         ProcessUse(pid=pid, gpu=number_by_id[gpu_id], vram_bytes=in_vram, compute_units=at_work, sdma_us=copied)

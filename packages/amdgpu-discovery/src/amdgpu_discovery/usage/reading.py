@@ -1,7 +1,7 @@
-"""Take one reading of what every GPU and every process that uses one does.
+"""Takes one reading of all GPUs and of every process that uses one.
 
-KFD knows of computing. DRM knows of what goes through a render node, which may be a part of what KFD knows, all of it
-or more, depending on the kernel's version. So for one process on one GPU the larger of both counts, never the sum.
+KFD counts computing. DRM counts what goes through a render node, which may be a part of what KFD counts, all of it or
+more, depending on the kernel's version. So for one process on one GPU the larger of both counts, never the sum.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-    # Process and number of a GPU.
+    # A process and the number of a GPU.
     Pair = tuple[int, int]
 
-# They open nodes for others, who get the descriptors from them.
+# These open nodes for other processes, and pass the descriptors on to them.
 SESSION_MANAGERS = ("systemd", "elogind", "seatd")
 LARGEST_NAME = 256
 # PROC_PID_INIT_INO of include/linux/proc_ns.h.
@@ -37,11 +37,11 @@ class UsageReading(Value):
 
     Attributes:
         gpus: The GPUs, by number.
-        totals: What each of them says of itself, in the same order.
-        processes: Who uses what, by GPU and process.
-        refused: How many processes the caller may not look into.
-        cut_short: Processes of which not all was looked at.
-        not_reached: How many processes were not looked at, because the time was over.
+        totals: What each of them reports about itself, in the same order.
+        processes: What processes use, by GPU and process.
+        refused: How many processes the caller may not inspect.
+        cut_short: Processes that were read only in part.
+        not_reached: How many processes were not read, because the time ran out.
         taken: When, in seconds of a clock that only goes forward.
     """
 
@@ -65,7 +65,7 @@ def read_usage(
 ) -> UsageReading:
     """Return what the GPUs and the processes in `proc` do now; `gpus` are what `find_gpus` returned.
 
-    With `only`, no other process is asked which nodes it has open. A driver that did not answer `before` is not asked.
+    With `only`, open nodes of other processes are not read. A driver that did not answer `before` is not asked.
     """
     earlier = zip(before.gpus, before.totals, strict=True) if before else ()
     hanging = {str(gpu.pci_address) for gpu, totals in earlier if totals.is_hanging}
@@ -82,7 +82,7 @@ def read_usage(
 
 
 def read_process_uses(host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc") -> tuple[ProcessUse, ...]:
-    """Return who uses what, by GPU and process, without asking the GPUs themselves: a driver may hang."""
+    """Return what processes use, by GPU and process, without asking the GPUs themselves: a driver may hang."""
     return _read_processes(host, gpus, proc, None)[0]
 
 
@@ -92,7 +92,7 @@ def _read_processes(
     computing = read_kfd_uses(host, gpus)
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
     known = {use.pid for use in computing} if has_pids_of_kfd else set()
-    # Real processes open no nodes of a simulated host.
+    # Real processes do not open nodes of a simulated host.
     has_processes = host.is_this_machine or proc != "/proc"
     scan = scan_drm_clients(proc, first=known, only=only) if has_processes else DrmScan()
     drawing = _on_gpus(scan.uses, gpus, proc, {(use.pid, use.gpu) for use in computing} if has_pids_of_kfd else set())
@@ -102,13 +102,13 @@ def _read_processes(
 
 
 def processes_directory(host: Host) -> str:
-    """Return where the processes of a host are: /proc, or the directory that a simulated host has for its own."""
+    """Return the directory of a host's processes: /proc, or the one that a simulated host has for its own."""
     simulated = host.path("/proc")
     return "/proc" if host.is_this_machine or host.stat("/proc") is None else simulated
 
 
 def read_process_name(proc: str, pid: int) -> str:
-    """Return what a process calls itself, "" where it is gone. It may hold anything."""
+    """Return the name that a process gave itself, "" if it is gone. The name may contain anything."""
     try:
         return read_file(f"{proc}/{pid}/comm", largest=LARGEST_NAME).decode("utf-8", "replace").removesuffix("\n")
     except OSError:
@@ -116,7 +116,7 @@ def read_process_name(proc: str, pid: int) -> str:
 
 
 def merge_uses(computing: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -> list[ProcessUse]:
-    """Return one use for each process and GPU, with the larger of what KFD and DRM say."""
+    """Return one use for each process and GPU, with the larger of the values of KFD and DRM."""
     merged = {(use.pid, use.gpu): use for use in drawing}
     for use in computing:
         known = merged.get((use.pid, use.gpu))
@@ -131,7 +131,7 @@ def merge_uses(computing: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -
 
 
 def _has_machine_pids(proc: str) -> bool:
-    """Return whether process ids in `proc` are those of the first pid namespace, which KFD names its files after."""
+    """Return whether process ids in `proc` are those of the first pid namespace, after which KFD names its files."""
     try:
         return posix.readlink(f"{proc}/self/ns/pid") == FIRST_PID_NAMESPACE
     except OSError:
@@ -139,7 +139,7 @@ def _has_machine_pids(proc: str) -> bool:
 
 
 def _as_outside(uses: Iterable[ProcessUse]) -> list[ProcessUse]:
-    """Return the uses of each GPU as those of process 0, because their ids mean other processes here."""
+    """Return the uses of each GPU as those of process 0, because their ids belong to other processes here."""
     sums: dict[int, ProcessUse] = {}
     for use in uses:
         total = sums.get(use.gpu, ProcessUse(pid=0, gpu=use.gpu))
@@ -152,17 +152,17 @@ def _as_outside(uses: Iterable[ProcessUse]) -> list[ProcessUse]:
 
 
 def _without_found(outside: Iterable[ProcessUse], drawing: Iterable[ProcessUse]) -> list[ProcessUse]:
-    """Return what KFD counts on each GPU less what DRM tells of processes here, because KFD counts those too."""
+    """Subtract what DRM counts for processes here from what KFD counts on each GPU, because KFD counts both."""
     found: dict[int, int] = {}
     for use in drawing:
         found[use.gpu] = found.get(use.gpu, 0) + use.vram_bytes
     left = [use.replace(vram_bytes=max(0, use.vram_bytes - found.get(use.gpu, 0))) for use in outside]
-    # Work alone may be that of the processes that were found.
+    # Work alone may come from the processes that were found.
     return [use for use in left if use.vram_bytes or use.gpu not in found]
 
 
 def _on_gpus(uses: Iterable[NodeUse], gpus: Sequence[Gpu], proc: str, computing: Container[Pair]) -> list[ProcessUse]:
-    """Return what processes use through DRM, each client once; `computing` are those that KFD knows."""
+    """Return what processes use through DRM, each client once; `computing` are the pairs that KFD knows."""
     holders: dict[tuple[int, str], list[NodeUse]] = {}
     untold: set[Pair] = set()
     for use in uses:
@@ -182,9 +182,9 @@ def _on_gpus(uses: Iterable[NodeUse], gpus: Sequence[Gpu], proc: str, computing:
 def _number_of(use: NodeUse, gpus: Sequence[Gpu], proc: str, computing: Container[Pair]) -> tuple[int | None, bool]:
     """Return the GPU behind a node, and whether that is certain.
 
-    Partitions share a PCI address, so that the name of the node decides; in a container KFD does, because a node may
-    have any name there. The device number would tell, but stat(2) of a descriptor that the process exchanges meanwhile
-    asks a file system of that user (FUSE), which need not answer.
+    Partitions share a PCI address, so the name of the node decides. In a container KFD decides, because a node may have
+    any name there. The device number would be certain, but stat(2) of a descriptor that the process replaces meanwhile
+    asks a file system of that user (FUSE), which may never answer.
     """
     address = use.client.pci_address
     there = [gpu for gpu in gpus if str(gpu.pci_address) == address] if address else list(gpus)
@@ -208,7 +208,7 @@ def _mount_namespace(proc: str, pid: int | str) -> str:
 
 
 def _owner(held: list[NodeUse], proc: str) -> NodeUse:
-    """Return the holder for whom a client counts: the first, unless that opens nodes for others."""
+    """Return the holder for which a client counts: the first that does not open nodes for others."""
     if len({use.pid for use in held}) == 1:
         return held[0]
     names = ((use, read_process_name(proc, use.pid)) for use in held)
@@ -227,12 +227,12 @@ def _add(total: ProcessUse, use: NodeUse) -> ProcessUse:
 
 
 def find_gpu_busy(before: UsageReading, after: UsageReading) -> dict[int, int | None]:
-    """Return by GPU for how many percent of the time between two readings it worked, None where nothing tells."""
+    """Return by GPU for how many percent of the time between two readings it worked, None if unknown."""
     return {gpu.number: _gpu_busy(before, after, position) for position, gpu in enumerate(after.gpus)}
 
 
 def find_process_busy(before: UsageReading, after: UsageReading) -> dict[tuple[int, int], int]:
-    """Return by process and GPU for how many percent of the time it kept the GPU at work."""
+    """Return by process and GPU for how many percent of the time the process kept the GPU at work."""
     earlier = {(use.pid, use.gpu): use for use in before.processes}
     units = {gpu.number: gpu.cu_count for gpu in after.gpus}
     elapsed = after.taken - before.taken
@@ -253,7 +253,7 @@ def _gpu_busy(before: UsageReading, after: UsageReading, position: int) -> int |
         return round(sum(known) / len(known))
     earlier, later = ([use for use in each.processes if use.gpu == gpu.number] for each in (before, after))
     if gpu.partition_total > 1:
-        # The power management measures the whole GPU. What KFD counts of a partition is its own.
+        # The power management measures the whole GPU; KFD counts each partition.
         return _of_units(later, gpu.cu_count)
     return _of_engines(earlier, later, after.taken - before.taken) if any(use.engines for use in later) else None
 
@@ -264,7 +264,7 @@ def _of_units(uses: Iterable[ProcessUse], unit_count: int) -> int:
 
 
 def _of_engines(before: Iterable[ProcessUse], after: Iterable[ProcessUse], elapsed: float) -> int:
-    """Return how many percent of the time the busiest engine worked; engines work at the same time."""
+    """Return how many percent of the time the busiest engine worked; engines work in parallel."""
     earlier, later = _times(before), _times(after)
     worked = [later[engine] - earlier.get(engine, later[engine]) for engine in later]
     return min(100, max(0, round(max(worked, default=0) / elapsed / 1e7))) if elapsed > 0 else 0

@@ -1,7 +1,7 @@
-"""Read how much memory each GPU has, how much of it is used, and how busy the GPU is.
+"""Reads how much memory each GPU has, how much of it is used, and how busy the GPU is.
 
 Sources: drivers/gpu/drm/amd/amdgpu/amdgpu_vram_mgr.c, amdgpu_gtt_mgr.c, pm/amdgpu_pm.c. The files belong to the PCI
-function, so they say nothing of one partition. A driver that hangs may not answer.
+function, so they do not describe a single partition. A driver that hangs may not answer.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-# The latter is 0 to 100, and absent where the power management of a GPU does not measure it.
-# Of all GPUs together; a GPU answers in milliseconds.
+# For all GPUs together; a GPU answers in milliseconds. The last file has 0 to 100, and is missing if the power
+# management of a GPU does not measure it.
 MOST_SECONDS = 2.0
 FILES = ("mem_info_vram_total", "mem_info_vram_used", "mem_info_gtt_total", "mem_info_gtt_used", "gpu_busy_percent")
 
 
 class GpuTotals(Value):
-    """What a GPU says of itself; None where it does not say.
+    """What a GPU reports about itself; None if it does not report it.
 
     Attributes:
-        vram_total: Bytes of video memory; of an APU what the firmware has set aside.
-        vram_used: Bytes of it that are used.
+        vram_total: Bytes of video memory; for an APU those that the firmware has set aside.
+        vram_used: Bytes of it in use.
         gtt_total: Bytes of system memory that the GPU may use.
-        gtt_used: Bytes of those that it uses.
-        busy_percent: How much of the last moments it has worked.
+        gtt_used: Bytes of those in use.
+        busy_percent: The share of the last moments in which it worked.
         is_hanging: Whether the driver did not answer.
     """
 
@@ -47,9 +47,9 @@ class GpuTotals(Value):
 
 
 def read_totals(host: Host, gpus: Sequence[Gpu], *, hanging: Container[str] = ()) -> tuple[GpuTotals, ...]:
-    """Return what the kernel says of each GPU, in bounded time; of a partition only its size is known.
+    """Return what the kernel reports about each GPU, in bounded time; for a partition only its size is known.
 
-    `hanging` are PCI addresses that are not asked again: each time would leave a process behind.
+    The GPUs at the PCI addresses `hanging` are not asked again: each attempt would leave a process behind.
     """
     asked = [gpu for gpu in gpus if gpu.partition_total <= 1 and str(gpu.pci_address) not in hanging]
     paths = {
