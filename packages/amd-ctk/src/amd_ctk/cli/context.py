@@ -1,4 +1,4 @@
-"""What all commands share: their host, groups that show their help, and numbers whose limits are told in words."""
+"""Shared by all commands: their host, command groups, and options that are numbers within limits."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ PrintJson = Annotated[bool, typer.Option("--json", help="Print everything as JSO
 
 
 def host_of(context: typer.Context) -> Host:
-    """Return the host of this command, which the root command chose."""
+    """Return the host that the root command chose for this command."""
     host: Host = context.find_root().obj
     return host
 
 
 def host_to_change(context: typer.Context) -> Host:
-    """Return the host that this command is about to change; announce a simulated one."""
+    """Return the host for a command that changes it. Announce it first if it is simulated."""
     host = host_of(context)
     announce(host)
     return host
 
 
 def announce(host: Host) -> None:
-    """Print on standard error that a simulated host is changed, if it is one."""
+    """Print a notice on standard error if the host is simulated."""
     if not host.is_this_machine:
         print(SIMULATED_NOTICE.format(root=host.root), file=sys.stderr, flush=True)
 
 
 def command_group(help_text: str) -> typer.Typer:
-    """Make a group that shows its help, and succeeds, where no command of it is named."""
+    """Create a command group that prints its help and succeeds if no subcommand is given."""
     app = PlainTyper(help=help_text, invoke_without_command=True)
 
     @app.callback()
@@ -46,7 +46,7 @@ def command_group(help_text: str) -> typer.Typer:
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[object], int]:
-    """Return what reads a whole number between two limits; typer.BadParameter if it is not one."""
+    """Return a parser of whole numbers within these limits. It raises typer.BadParameter for any other value."""
     wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def read(text: object) -> int:
@@ -62,7 +62,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[object], int]
 
 
 def seconds(text: object) -> float:
-    """Read a time of at least a tenth of a second; typer.BadParameter if it is not one."""
+    """Parse a number of seconds. Raise typer.BadParameter if it is below 0.1, infinite or not a number."""
     try:
         number = float(str(text))
     except ValueError:

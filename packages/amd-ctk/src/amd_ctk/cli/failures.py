@@ -1,4 +1,4 @@
-"""What fails in an expected way ends the program with a message and an exit code, whichever command it was."""
+"""Report expected failures of all commands: print the message and exit with the error's code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report_failures(run: Callable[[], Any], *, with_trace: bool = False) -> Any:
-    """Return what a command returns; SystemExit where it fails in an expected way."""
+    """Run a command and return its result. Raise SystemExit if it fails with a ToolkitError."""
     try:
         return run()
     except ToolkitError as error:
@@ -32,7 +32,7 @@ def _printable(error: ToolkitError) -> str:
         from amdgpu_discovery.people import title_of_person
 
         error = error.told(title_of_person)
-    # Some messages repeat a word from a file that somebody else wrote.
+    # Some messages quote words from files that other programs wrote.
     return printable_lines(str(error))
 
 

@@ -1,7 +1,7 @@
-"""Command lines that need no Typer: importing it takes twice as long as answering them.
+"""Run the most common command lines without Typer. Importing Typer takes twice as long as these commands.
 
-Those of the table are typed exactly so, without an option; `run` has its five options. Whatever else is typed is read
-by Typer, which does the same for these.
+The command lines in the table must match exactly and have no options. `run` may have any of its six options. Typer
+reads all other command lines, and gives the same result for these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUN_OPTIONS = (*VALUE_OPTIONS, "--wait", UNIT)
 
 
 def find_answer(words: list[str]) -> Callable[[], object] | None:
-    """Return what answers a command line, None where Typer has to read it."""
+    """Return the function that runs a command line, or None if Typer must read it."""
     if list(words) == ["--version"]:
         return lambda: report_failures(_print_version)
     answer = PRINTER_BY_WORDS.get(tuple(words)) or _find_run(words)
@@ -33,7 +33,7 @@ def find_answer(words: list[str]) -> Callable[[], object] | None:
 
 
 def parse_run(words: Sequence[str]) -> tuple[dict[str, str | int], list[str]] | None:
-    """Return the options of `amd-ctk run` and its command; None where anything about them is in doubt."""
+    """Return the options of `amd-ctk run` and the command after them. Return None if any of it is unclear."""
     rest = list(words)
     options: dict[str, str | int] = {}
     while rest and rest[0].startswith("-"):

@@ -1,4 +1,4 @@
-"""amd-ctk gpu-tracker: the commands of amd-gpu-tracker, which also update the CDI specs here."""
+"""amd-ctk gpu-tracker: the commands of amd-gpu-tracker. They also update the host's CDI specs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from amdgpu_discovery.host import Host
 
 
 def follow_switch(host: Host) -> None:
-    """Bring in step with the tracker what depends on it: its hooks in CDI specs, and who may open GPUs."""
+    """Update what depends on the tracker: its hooks in CDI specs, and the permissions of the GPUs' nodes."""
     from amd_ctk.cdi.specs import refresh_specs
     from amd_ctk.sharing.access import apply_access
 
@@ -28,7 +28,7 @@ def follow_switch(host: Host) -> None:
 
 
 def find_rules(host: Host) -> ChoiceRules:
-    """Return what the settings of a host say about choices."""
+    """Return the settings of the host that concern choices."""
     # Only commands that choose GPUs need the settings.
     from amd_device_spec.settings import read_settings
 
@@ -36,14 +36,14 @@ def find_rules(host: Host) -> ChoiceRules:
 
 
 def read_terms(host: Host) -> Terms:
-    """Return what the settings of a host say about who may reserve GPUs."""
+    """Return the settings of the host about who may reserve GPUs."""
     from amd_ctk.sharing.permissions import find_terms
 
     return find_terms(host)
 
 
 def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
-    """Return how Docker Swarm and Slurm come to know of a drain, or of its end, where they are configured."""
+    """Return how to tell Docker Swarm and Slurm that a GPU is drained or back, if the host uses them."""
     from amd_ctk.swarm.node_settings import advertises_gpus
     from amd_device_spec.slurm.conf import GRES_CONF, find_conf
 

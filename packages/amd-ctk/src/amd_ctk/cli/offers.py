@@ -1,37 +1,37 @@
-"""What the TAB key offers for values; what cannot be found out is not offered, and nothing is printed."""
+"""Completion of values with the TAB key. Prints nothing, and offers nothing that it cannot find out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-# The shell waits for the answer.
+# The shell waits for the answer for at most this long.
 SECONDS = 2
 
 
 def engines(incomplete: str) -> list[str]:
-    """Return the engines that can be configured."""
+    """Complete the name of an engine that `runtime configure` knows."""
     from amd_ctk.engines.known import ENGINES
 
     return _beginning(ENGINES, incomplete)
 
 
 def settings(incomplete: str) -> list[str]:
-    """Return the names of the settings."""
+    """Complete the name of a setting."""
     from amd_device_spec.settings import Settings
 
     return _beginning((field.replace("_", "-") for field in Settings._fields), incomplete)
 
 
 def setting_values(ctx: Any, incomplete: str) -> list[str]:
-    """Return the values that the setting before them may have, where these are words."""
+    """Complete the value of the setting before it, if its values are fixed words."""
     from amd_device_spec.settings import CHOICES
 
     return _beginning(CHOICES.get(ctx.params.get("key") or "", ()), incomplete)
 
 
 def checks(incomplete: str) -> list[str]:
-    """Return the checks of doctor; of a list of them, the last one is completed."""
+    """Complete the last of a comma-separated list of doctor's checks."""
     from amd_ctk.doctor.run import check_names
 
     before, comma, last = incomplete.rpartition(",")
@@ -39,21 +39,21 @@ def checks(incomplete: str) -> list[str]:
 
 
 def profiles(incomplete: str) -> list[str]:
-    """Return the hosts that can be simulated."""
+    """Complete the name of a profile for a simulated host."""
     from amdgpu_discovery.simulate.profile_json import profile_names
 
     return _beginning(profile_names(), incomplete)
 
 
 def faults(incomplete: str) -> list[str]:
-    """Return what can happen to a simulated GPU."""
+    """Complete a fault of a simulated GPU."""
     from amdgpu_discovery.simulate.breaking import KINDS
 
     return _beginning(KINDS, incomplete)
 
 
 def containers(incomplete: str) -> list[str]:
-    """Return the names of the containers that Docker and Podman run."""
+    """Complete the name of a running container of Docker or Podman."""
     from amd_ctk.engine_words import ENGINES
     from amd_ctk.explain.running import ask_engine
 

@@ -1,4 +1,4 @@
-"""The root of the tree of commands: options of all commands; what fails below it is reported here."""
+"""The root command: options that apply to all commands, and the report of their failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 
 
 class RootGroup(RootCommand):
-    """The root command: every failure below it is reported here, and only here, with one sentence and an exit code."""
+    """The root command. It alone reports the failures of all commands, with one sentence and an exit code."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -30,20 +30,20 @@ class RootGroup(RootCommand):
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as Typer calls it
-        """Write the list of commands without making them."""
+        """Write the list of commands without importing their modules."""
         widest = max(map(len, HELP_BY_COMMAND))
         for group, commands in HELP_BY_GROUP.items():
             with formatter.section(group):
                 formatter.write_dl([(f"{name:<{widest}}", text.rstrip(".")) for name, text in commands.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line, which may be spelt as the original takes it."""
-        # This already answers options such as --help.
+        """Parse the command line. It may be spelled as the original toolkit spells it."""
+        # Typer handles options such as --help here.
         read: list[str] = report_failures(lambda: super(RootGroup, self).parse_args(ctx, respell(self, args)))
         return read
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; end the program with a sentence if it fails in an expected way."""
+        """Run the command. If it fails as expected, print one sentence and exit."""
         return report_failures(lambda: self._invoke(ctx), with_trace=bool(ctx.params.get("debug")))
 
     def _invoke(self, ctx: Any) -> Any:
@@ -65,7 +65,7 @@ app = PlainTyper(
 
 
 def _suggest_begun_option(error: Any) -> None:
-    """Suggest only --gpus for --gpu. Click also suggests options that are merely similar, such as --output."""
+    """Suggest only --gpus for --gpu. Click also suggests options that are only similar, such as --output."""
     similar = getattr(error, "possibilities", None) or ()
     error.possibilities = [name for name in similar if name.startswith(error.option_name)] or similar
 
@@ -92,7 +92,7 @@ def choose_host(
     host_root: Annotated[
         str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
     ] = "",
-    # The callback ends the program.
+    # The callback of --version ends the program.
     asks_version: Annotated[  # noqa: ARG001
         bool,
         typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit."),
@@ -106,7 +106,7 @@ def choose_host(
             help="Work on a simulated host, such as mi300x-8, which is forgotten when the command ends.",
         ),
     ] = "",
-    # RootGroup reads this. The original toolkit has it as a global option too.
+    # RootGroup reads this. The original toolkit has the same global option.
     debug: Annotated[  # noqa: ARG001
         bool, typer.Option("--debug", "-d", help="Show a stack trace on failure.")
     ] = False,

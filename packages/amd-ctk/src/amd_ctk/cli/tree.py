@@ -1,4 +1,4 @@
-"""The commands of amd-ctk with the modules they are in: of these, one run imports what its command line names."""
+"""The tree of commands and their modules. A run imports only the modules that its command line names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from amd_gpu_tracker.plain_help import PlainCommand, PlainTyper
 
-# In the order of --help, which prints these texts: at most 50 characters, so that none is cut at 80 columns.
+# In the order of --help, which prints these texts. At most 50 characters, so that 80 columns show them whole.
 HELP_BY_GROUP = {
     "Containers": {
         "run": "Run a command with GPUs reserved for it.",
@@ -44,12 +44,12 @@ HELP_BY_GROUP = {
     },
 }
 HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
-# Commands outside of groups that are in the module of another command.
+# Top-level commands that share the module of another command.
 MODULE_BY_COMMAND = {"keep": "reserve", "release": "reserve"}
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name, each made when it is asked for: making all of them takes as long as three GPU lists."""
+    """The commands by name. Each is created on first use: creating all takes as long as three GPU lists."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -69,7 +69,7 @@ class Commands(Mapping[str, Any]):
 
 
 def _make(name: str) -> Any:
-    """Return a command or a group; its module has an `app`, or a function of the command's name."""
+    """Import the command's module, and return its `app` as a group, or its function of this name as a command."""
     module = import_module(f"amd_ctk.cli.{MODULE_BY_COMMAND.get(name, name).replace('-', '_')}")
     if hasattr(module, "app"):
         group = typer.main.get_group(module.app)

@@ -1,4 +1,4 @@
-"""Command lines as AMD's toolkit takes them: `-runtime=docker` with one dash, `help` as a word."""
+"""Accept command lines of the original toolkit: `-runtime=docker` with one dash, and `help` as a word."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ HELP_WORDS = ("help", "h")
 
 
 def respell(command: Any, words: list[str]) -> list[str]:
-    """Return a command line as Typer reads it: long options with two dashes, and --help where a group is asked for it.
+    """Return the command line as Typer reads it: with two dashes for long options, and --help for `help`.
 
-    `command` is the root of the tree of commands. What is not understood stays as it is.
+    `command` is the root of the command tree. Words that are not understood stay as they are.
     """
     rest = list(words)
     spelt: list[str] = []
@@ -23,7 +23,7 @@ def respell(command: Any, words: list[str]) -> list[str]:
             return [*spelt, word, *rest]
         if word.startswith("-"):
             spelt.append(_with_two_dashes(command, word))
-            # The next word is its value, even if it looks like an option.
+            # The next word is the option's value, even if it looks like an option.
             spelt += [rest.pop(0)] if takes_next(command, spelt[-1]) and rest else []
         elif word in HELP_WORDS and subcommands and word not in subcommands:
             return [*spelt, *rest, "--help"]
@@ -40,7 +40,7 @@ def _with_two_dashes(command: Any, word: str) -> str:
 
 
 def takes_next(command: Any, word: str) -> bool:
-    """Return whether the word behind this one is its value."""
+    """Return whether the next word is the value of this option."""
     option = _options(command).get(word)
     if word in getattr(command, "optional_values", ()):
         return False
@@ -48,18 +48,18 @@ def takes_next(command: Any, word: str) -> bool:
 
 
 def _is_followed_by_a_command(command: Any) -> bool:
-    """Return whether a command's options end at the first other word, as those of `run` do."""
+    """Return whether the command's options end at the first positional argument, as those of `run` do."""
     return getattr(command, "context_settings", {}).get("allow_interspersed_args") is False
 
 
 def _options(command: Any) -> dict[str, Any]:
-    """Return the options of a command by each of their spellings; every command has --help."""
+    """Return the options of a command by each of their spellings. Every command has --help."""
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     by_name = {name: option for option in options for name in (*option.opts, *option.secondary_opts)}
     return {"--help": _Flag, **by_name}
 
 
 class _Flag:
-    """Stands for an option without a value."""
+    """Stands for an option that takes no value."""
 
     is_flag = True
