@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         stale = [name for name, text in pages.items() if (DOCS / name).read_text(encoding="utf-8") != text]
         for name in stale:
-            print(f"docs/{name} is not what the code says (run 'python docs/generate.py')", file=sys.stderr)
+            print(f"docs/{name} is out of date (run 'python docs/generate.py')", file=sys.stderr)
         return 1 if stale else 0
     for name, text in pages.items():
         (DOCS / name).write_text(text, encoding="utf-8")

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         stale = [path for path, text in pictures.items() if not path.exists() or path.read_text("utf-8") != text]
         for path in stale:
-            print(f"docs/pictures/{path.name} is not made of what is there (run 'nox -s pictures')", file=sys.stderr)
+            print(f"docs/pictures/{path.name} is out of date (run 'nox -s pictures')", file=sys.stderr)
         return 1 if stale else 0
     for path, text in pictures.items():
         path.write_text(text, encoding="utf-8")

@@ -63,4 +63,4 @@ def test_a_full_run_is_bad_before_a_container_is_refused(shared):
     said = shared.run("amd-ctk doctor --only=tracker-files", check=False)
 
     shared.run("umount /run/amd-container-toolkit")
-    assert "/run/amd-container-toolkit takes no file: the disk is full" in said
+    assert "files cannot be written to /run/amd-container-toolkit: the disk is full" in said

@@ -181,6 +181,6 @@ def test_a_service_that_is_stopped_gives_its_gpu_back_after_a_moment(service):
 
     assert service.users() == [container]
     refused = service.docker("run", "--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0", IMAGE, "true", check=False).stderr
-    assert f"GPU 0 is in use by container {container} (web), which its engine restarts" in refused
+    assert f"GPU 0 is in use by container {container} (web), which its engine will restart" in refused
     assert job.wait(timeout=60) == 0
     assert service.users() == []

@@ -136,7 +136,7 @@ def test_specs_tells_what_no_engine_can_use(host, amd_ctk, offer):
         "Found 0 CDI devices\n"
         "Found 1 CDI device that no engine can resolve\n"
         f"amd.com/gpu=0\n  {first} and {second} and {third}\n"
-        "Found 2 files that engines leave out\n"
+        "Found 2 files that engines ignore\n"
         f"{broken}\n  line 2: expecting value\n"
         f"{wrong}\n  kind: 'amd.com' is not of the form vendor/class\n"
     )

@@ -699,7 +699,7 @@ def test_a_job_reserves_memory_or_gpus(node: Node, parameters: Path, words: list
     answer = node("submit", "sweep", *words, f"--each={parameters}", *PROGRAM)
 
     assert (answer.returncode, node.calls) == (1, [])
-    assert answer.stderr == "a job reserves either memory or whole GPUs (say --vram=MIB or --gpus=N)\n"
+    assert answer.stderr == "a job reserves either memory or whole GPUs (use --vram=MIB or --gpus=N)\n"
 
 
 def test_a_file_that_ends_before_the_first_line_to_submit_is_refused(node: Node, parameters: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_broken_spec_of_another_vendor_is_a_note_beside_a_true_one(machine, co
     state, words, fix = finding_of(made, "cdi")
 
     assert (state, fix) == ("note", "correct or move /etc/cdi/nvidia.yaml")
-    assert words.startswith("/etc/cdi/amd.json matches this host; engines leave out /etc/cdi/nvidia.yaml: ")
+    assert words.startswith("/etc/cdi/amd.json matches this host; engines ignore /etc/cdi/nvidia.yaml: ")
 
 
 def test_a_broken_spec_of_another_vendor_hides_no_fault(machine):

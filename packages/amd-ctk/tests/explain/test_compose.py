@@ -102,7 +102,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_file_of_variables_is_read_within_limits(compose, tmp_path, env_file, why):
     (tmp_path / "large").write_bytes(b"x" * (2**20 + 1))
 
-    with pytest.raises(ExplainError, match=rf"the file \S*{env_file} of variables cannot be read: .*{why}"):
+    with pytest.raises(ExplainError, match=rf"the environment file \S*{env_file} cannot be read: .*{why}"):
         read_service(compose(f"services: {{web: {{env_file: {env_file}}}}}"), "web", {}, SIMULATED)
 
 

@@ -92,7 +92,7 @@ def test_line_of_an_env_file_is_refused(refusal, tmp_path, engine, text, reason)
 
     said = refusal(engine, f"--env-file={tmp_path}/variables")
 
-    assert said == f"the file {tmp_path}/variables of variables is refused: {reason}"
+    assert said == f"the environment file {tmp_path}/variables is refused: {reason}"
 
 
 def test_byte_order_mark_is_left_out_by_docker_alone(tmp_path):

@@ -71,7 +71,7 @@ def test_a_file_of_variables_may_be_a_pipe():
 
 @pytest.mark.timeout(5)
 def test_a_file_of_variables_that_never_ends_is_refused():
-    with pytest.raises(ExplainError, match="the file /dev/zero of variables cannot be read: it is too large"):
+    with pytest.raises(ExplainError, match="the environment file /dev/zero cannot be read: it is too large"):
         parse("docker run --env-file /dev/zero image")
 
 

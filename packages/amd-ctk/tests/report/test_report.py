@@ -64,7 +64,7 @@ def test_a_report_by_person():
         "alice        20.0   25%   75%       2  3.0 GiB  ####################\n"
         "bob           4.0     -     -       1        -  ####\n"
         "\n"
-        "The end of 1 reservation was not seen: counted up to the last look\n"
+        "The end of 1 reservation was not recorded: counted up to the last sample\n"
     )
 
 
@@ -100,7 +100,7 @@ def test_notes_say_what_is_not_known():
 
     assert format_report(report_of(uncertain, None)).splitlines()[5:] == [
         "There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one",
-        "The end of 1 reservation was not seen: counted up to the last look",
+        "The end of 1 reservation was not recorded: counted up to the last sample",
         "1 line of the history could not be read",
     ]
 

@@ -76,7 +76,7 @@ def format_devices(directories: list[list[SpecFile]]) -> str:
     lines += [_count(len(conflicts), "CDI device") + " that no engine can resolve"] if conflicts else []
     for device in conflicts:
         lines += [device.name, f"  {' and '.join(device.paths)}"]
-    lines += [_count(len(broken), "file") + " that engines leave out"] if broken else []
+    lines += [_count(len(broken), "file") + " that engines ignore"] if broken else []
     for file in broken:
         lines += [file.path, f"  {file.problem}"]
     return "\n".join(lines)

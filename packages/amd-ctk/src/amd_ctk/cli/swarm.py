@@ -402,7 +402,7 @@ def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource
     from amd_device_spec.settings import read_settings
 
     if bool(vram_mib) == bool(gpus):
-        raise SwarmError("a job reserves either memory or whole GPUs", hint="say --vram=MIB or --gpus=N")
+        raise SwarmError("a job reserves either memory or whole GPUs", hint="use --vram=MIB or --gpus=N")
     if max(vram_mib, gpus) > LARGEST_AMOUNT:
         raise SwarmError(
             f"{max(vram_mib, gpus)} is more than Docker accepts", hint=f"the largest amount is {LARGEST_AMOUNT}"

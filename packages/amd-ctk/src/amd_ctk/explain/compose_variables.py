@@ -57,11 +57,11 @@ def read_variables(path: str, find: Callable[[str], str | None]) -> dict[str, st
         text = read_plain_file(path, largest=LARGEST_FILE)[0].decode()
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else error
-        raise ExplainError(f"the file {path} of variables cannot be read: {why}") from error
+        raise ExplainError(f"the environment file {path} cannot be read: {why}") from error
     try:
         return parse_variables(text, find)
     except ExplainError as error:
-        raise ExplainError(f"the file {path} of variables cannot be read: {error.message}") from error
+        raise ExplainError(f"the environment file {path} cannot be read: {error.message}") from error
 
 
 def parse_variables(text: str, find: Callable[[str], str | None]) -> dict[str, str]:

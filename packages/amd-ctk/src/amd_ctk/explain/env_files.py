@@ -27,7 +27,7 @@ def read_env_file(path: str, *, engine: str = DOCKER) -> Iterator[str]:
         text = read.decode(errors="replace" if engine == PODMAN else "strict")
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else error
-        raise ExplainError(f"the file {path} of variables cannot be read: {why}") from error
+        raise ExplainError(f"the environment file {path} cannot be read: {why}") from error
     find = _of_podman if engine == PODMAN else _of_docker
     for line in _lines(text.removeprefix("" if engine == PODMAN else BOM), path):
         yield from find(line, path)
@@ -78,4 +78,4 @@ def every_variable(environment: Mapping[str, str], beginning: str) -> tuple[str,
 
 
 def _refused(path: str, why: str) -> ExplainError:
-    return ExplainError(f"the file {path} of variables is refused: {why}", hint="write one NAME=VALUE a line")
+    return ExplainError(f"the environment file {path} is refused: {why}", hint="write one NAME=VALUE a line")

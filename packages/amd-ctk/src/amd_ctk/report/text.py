@@ -89,7 +89,7 @@ def _notes(report: Report) -> list[str]:
     if report.whole.seen_seconds == 0:
         notes.append("There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one")
     if report.uncertain:
-        notes.append(f"The end of {_counted(report.uncertain)} was not seen: counted up to the last look")
+        notes.append(f"The end of {_counted(report.uncertain)} was not recorded: counted up to the last sample")
     if report.unreadable:
         notes.append(f"{report.unreadable} line{'s' * (report.unreadable > 1)} of the history could not be read")
     return ["", *notes] if notes else []

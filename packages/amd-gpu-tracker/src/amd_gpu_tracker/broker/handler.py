@@ -227,7 +227,7 @@ class Handler:
         uid = client.peer.uid
         job = end_now(self._book, request.name, _owner(client, request), by=uid)[0].job
         self._endings.asked.add(job)
-        self._log("to be ended", f"{job}, as user {uid} says", job=name_of(job), user=uid)
+        self._log("to be ended", f"{job}, as user {uid} requested", job=name_of(job), user=uid)
         return Answer(kind=DONE)
 
     def _release(self, client: Connection, request: Request) -> Answer:

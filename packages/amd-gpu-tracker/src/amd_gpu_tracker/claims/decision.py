@@ -207,7 +207,7 @@ def _in_order_asked(claim: Claim) -> list[int]:
 def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
     """Return the title of a holder, with the container's name if its engine has one."""
     title = lease.title(name_of(lease))
-    return f"{title}, which its engine restarts" if lease.is_kept else title
+    return f"{title}, which its engine will restart" if lease.is_kept else title
 
 
 def _list(numbers: Collection[int]) -> str:

@@ -175,7 +175,7 @@ def _split(texts: str) -> tuple[str, ...]:
 def _parse(fields: dict[str, Any]) -> Used:
     line = _Line.from_json(fields)
     if line.version != VERSION or len(line.gpus) > MOST_GPUS:
-        raise ValueError(f"it is not version {VERSION}, or of more GPUs than there are")
+        raise ValueError(f"it is not version {VERSION}, or has too many GPUs")
     look = parse_look(fields) if "last" in fields else Look(last=line.start, looks=0, busy_sum=0, peak_bytes=0)
     last = look.last if line.how == POWER else line.end
     _require_within(LATEST, line.since, line.start, last)

@@ -59,5 +59,5 @@ def _find_unwritable(state: State) -> str:
     except PermissionError:
         return ""
     except OSError as error:
-        return f"{state.run_directory} takes no file: {reason(error)}"
+        return f"files cannot be written to {state.run_directory}: {reason(error)}"
     return ""

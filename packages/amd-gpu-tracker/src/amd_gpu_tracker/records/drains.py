@@ -104,5 +104,5 @@ def _parse(document: dict[str, Any]) -> list[Drain]:
     require_version(document["version"])
     drains = [Drain.from_json(fields) for fields in document["gpus"]]
     if not all(0 <= moment < NEVER for drain in drains for moment in (drain.since, drain.until)):
-        raise ValueError("since, until: one is not a time")
+        raise ValueError("since or until is not a time")
     return drains

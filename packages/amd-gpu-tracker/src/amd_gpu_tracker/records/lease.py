@@ -281,7 +281,7 @@ def _require_sound(lease: Lease) -> None:
         # Encoded as paths are. Half of a surrogate pair raises UnicodeEncodeError, which is a ValueError.
         each.encode("utf-8", "surrogateescape")
     if not all(number is None or 0 <= number <= LARGEST_ID for number in (lease.person, lease.group, lease.vram_mb)):
-        raise ValueError("person, group, vram_mb: one is not a possible number")
+        raise ValueError("person, group or vram_mb is out of range")
     for name in ("since", "boot_offset"):
         if not abs(getattr(lease, name)) < NEVER:
             raise ValueError(f"{name} is not a time")

@@ -114,7 +114,7 @@ def test_the_owner_ends_a_job_that_runs(host, broker, person):
 
     assert alice.line() == "amd-ctk: 'amd-ctk queue end' ends job train"
     wait_until(lambda: users(host) == {})
-    assert "to be ended: 40001/train, as user 40001 says" in broker.lines()
+    assert "to be ended: 40001/train, as user 40001 requested" in broker.lines()
 
 
 def test_what_holds_the_gpus_of_a_job_that_ends_cannot_be_ended(person):

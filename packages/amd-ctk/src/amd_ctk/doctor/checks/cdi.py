@@ -24,7 +24,7 @@ def check_cdi(facts: Facts) -> Finding | None:
         return not_checked(f"{closed.path} cannot be read", needs="root")
     if cdi.broken:
         broken = cdi.broken[0]
-        return bad(f"engines leave a spec out: {broken.path}: {broken.words}", fix=_write_instead(broken.path, cdi))
+        return bad(f"engines ignore a CDI spec: {broken.path}: {broken.words}", fix=_write_instead(broken.path, cdi))
     if cdi.conflicts:
         return None
     if not cdi.paths:
@@ -40,7 +40,7 @@ def _judge_true_spec(cdi: CdiFacts) -> Finding:
     words = f"{', '.join(cdi.paths)} matches this host"
     if cdi.broken_of_others:
         other = cdi.broken_of_others[0]
-        return note(f"{words}; engines leave out {other.path}: {other.words}", fix=f"correct or move {other.path}")
+        return note(f"{words}; engines ignore {other.path}: {other.words}", fix=f"correct or move {other.path}")
     return ok(words)
 
 
