@@ -1,4 +1,4 @@
-"""Who uses which AMD GPU: shared and exclusive reservations.
+"""Tracks who uses which AMD GPU, by shared and exclusive reservations.
 
     from amd_gpu_tracker import Tracker
     from amdgpu_discovery import Host
@@ -9,8 +9,8 @@
     with tracker.reserve("auto:1") as reservation:
         subprocess.run(["python3", "train.py"], env={**os.environ, **reservation.environment})
 
-A reservation ends with its process at the latest. What this page offers is kept from one version to the next; the
-modules behind it may change.
+A reservation ends with its process at the latest. The names on this page stay the same from one version to the next.
+The modules behind them may change.
 """
 
 from __future__ import annotations

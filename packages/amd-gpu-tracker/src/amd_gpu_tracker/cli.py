@@ -39,9 +39,9 @@ SET = "set"
 # Commands that change nothing.
 LOOKING = ("status", "help", "h")
 
-# Options of `status` that AMD's program does not have, and `amd-ctk status` has.
+# Options of `status` that AMD's program does not have. `amd-ctk status` has them.
 MOVED = frozenset(("--usage", "--peak", "--refusals", "--prometheus"))
-# `amd-ctk status` has the same.
+# `amd-ctk status` has the same options.
 PrintJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 ShowUsage = Annotated[
     bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
@@ -54,11 +54,11 @@ PrintMetrics = Annotated[
     bool, typer.Option("--prometheus", help="Print the usage for Prometheus's textfile collector.")
 ]
 
-# Of the jobs that wait.
+# How many waiting jobs a message names.
 MOST_NAMED = 8
 # In seconds: a hundred years.
 LONGEST_DRAIN = 36500 * 86400
-# Nothing tells when a container ends.
+# Nothing notifies the tracker when a container ends.
 POLL_SECONDS = 1.0
 
 EXAMPLES = {
@@ -102,32 +102,32 @@ OR
 
 
 class FindHints(Protocol):
-    """Finds what an administrator has to do so that other programs than the tracker know of drained GPUs."""
+    """Finds what an administrator must do so that programs other than the tracker know of drained GPUs."""
 
     def __call__(self, host: Host, /, *, is_drained: bool, reason: str) -> Sequence[str]:
         """Return a sentence for each of these programs."""
 
 
 class UsageError(ToolkitError):
-    """A command line that says too little or too much."""
+    """The arguments of the command line are missing, too many or contradictory."""
 
 
 class TrackerGroup(RootCommand):
-    """A group in which what is no command is a list of GPUs and their accessibility."""
+    """A group that reads anything other than a command as a list of GPUs and their accessibility."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command to run; anything that is not one of them is `set`."""
+        """Return the command to run; anything that is not a command is `set`."""
         return super().resolve_command(ctx, args if args[0] in self.commands else [SET, *args])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Offer the commands, and GPUs, whose numbers may stand in place of one."""
-        # Which class of offers Typer reads depends on its version; there is always a command to take it from.
+        """Offer the commands, and GPU numbers, which can stand in place of a command."""
+        # The class of completions depends on the version of Typer; there is always a command to take it from.
         kind = type(super().shell_complete(ctx, "")[0])
         return [*super().shell_complete(ctx, incomplete), *map(kind, offer_gpus(incomplete))]
 
 
 def no_rules(_: Host) -> ChoiceRules:
-    """Return the rules for choices if the settings are not read."""
+    """Return the rules for choices of a program that does not read the settings."""
     return NO_RULES
 
 
@@ -143,10 +143,10 @@ def tracker_app(
     find_terms: FindTerms | None = None,
     find_hints: FindHints = no_hints,
 ) -> typer.Typer:
-    """Make the commands; `after_switch` is called when one of them has changed what a CDI spec depends on.
+    """Make the commands; `after_switch` is called after a command has changed what a CDI spec depends on.
 
-    `find_rules` returns what the administrator says about choices on a host, `find_terms` who may reserve GPUs; without
-    it there is no `serve`. `find_hints` returns what is left to do where other programs give out GPUs that are drained.
+    `find_rules` returns the administrator's rules for choices on a host. `find_terms` returns who may reserve GPUs;
+    without it there is no `serve`. `find_hints` returns what is left to do if other programs give out drained GPUs.
     """
     app = PlainTyper(
         cls=TrackerGroup,
@@ -192,7 +192,7 @@ def _enabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
 
 
 def enable_tracker(host: Host, after_switch: Callable[[Host], None]) -> bool:
-    """Enable the tracker and call `after_switch`; return False where it was enabled."""
+    """Enable the tracker and call `after_switch`; return False if it was enabled already."""
 
     def when_enabled() -> None:
         print("GPU Tracker has been enabled", flush=True)
@@ -303,7 +303,7 @@ def status(
     chosen |= {"--usage": usage, "--peak": peak, "--prometheus": prometheus}
     given = [option for option, is_chosen in chosen.items() if is_chosen]
     require_compatible(given)
-    # Without amd-ctk, nothing else has these options.
+    # Without amd-ctk, no other command has these options.
     if context.parent and context.parent.info_name == "gpu-tracker":
         for option in MOVED.intersection(given):
             say(f"'amd-ctk status {option}' replaces {option} here, which a later version will drop")
@@ -332,7 +332,7 @@ def show_usage(looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, pr
 
 
 def set_accessibility(tracker: Tracker, words: list[str], *, dry_run: bool) -> None:
-    """Make GPUs exclusive or shared, as the `words` of a command line say, or print what that would change."""
+    """Make GPUs exclusive or shared by the `words` of a command line, or print what would change."""
     if len(words) != 2:
         if meant := _nearest_command(words[0]):
             raise UsageError(f"there is no command {words[0]}", hint=f"did you mean {meant}?")
@@ -388,7 +388,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
             say("the GPU Tracker is disabled, so no container is refused: run 'sudo amd-ctk gpu-tracker enable'")
         for hint in find_hints(host, is_drained=True, reason=reason):
             say(hint)
-        # Numbers change when a GPU is lost meanwhile.
+        # By key, because numbers change if a GPU is lost meanwhile.
         keys = {gpu.key for gpu in tracker.status().gpus if gpu.number in numbers}
         while wait and any(gpu.containers for gpu in tracker.status().tracked if gpu.key in keys):
             time.sleep(POLL_SECONDS)
@@ -397,7 +397,7 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
 
 
 def _find_end(until: str, duration: str, *, now: float) -> float:
-    """Return when a drain ends, in seconds since 1970 (UTC), 0 for never; UsageError, WaitRefused."""
+    """Return the end of a drain in seconds since 1970 (UTC), 0 for none. Raises UsageError and WaitRefused."""
     from amd_gpu_tracker.times import parse_at_most, parse_moment
 
     if until and duration:
@@ -517,7 +517,7 @@ def holder(
 
 
 def _preview(tracker: Tracker, change: str, *, is_change: bool) -> None:
-    """Print what a setting would change; TrackerDisabled where setting it would be refused."""
+    """Print what a setting would change; TrackerDisabled if setting it would be refused."""
     if not tracker.is_enabled():
         raise TrackerDisabled
     print(change if is_change else NOTHING_WOULD_CHANGE)
@@ -552,7 +552,7 @@ def show_help(context: typer.Context, command: Annotated[str, typer.Argument(met
 
 
 def begin(context: typer.Context) -> None:
-    """Show the help where no command is named; say on which host a command that changes something works."""
+    """Show the help if no command is given; name the simulated host that a command is about to change."""
     if context.invoked_subcommand is None:
         print(context.get_help())
     elif context.invoked_subcommand not in LOOKING and not host_of(context).is_this_machine:
@@ -560,29 +560,29 @@ def begin(context: typer.Context) -> None:
 
 
 def host_of(context: typer.Context) -> Host:
-    """Return the host this command serves, as the root command chose it."""
+    """Return the host of this command, which the root command chose."""
     host: Host = context.find_root().obj
     return host
 
 
 def say(sentence: str) -> None:
-    """Say what the guide does not have on standard error; ids of containers may hold anything."""
+    """Print on standard error what is not in AMD's guide; ids of containers may hold anything."""
     print_error(printable(sentence))
 
 
 def say_refresh(host: Host) -> None:
-    """Say how the CDI spec comes to know that the tracker was switched; for those who cannot see to it."""
+    """Print how to update the CDI spec after a switch; for programs that cannot do it."""
     if host.stat(CDI_SPEC):
         print("Run 'sudo amd-ctk cdi refresh' to update the CDI spec", file=sys.stderr)
 
 
 def main() -> None:
-    """Run amd-gpu-tracker as a process of its own, which ends with it."""
+    """Run amd-gpu-tracker, and end the process."""
     run_and_leave(run_command_line)
 
 
 def run_command_line() -> None:
-    """Run the command of `sys.argv`; an expected failure is one sentence on stderr and its exit code."""
+    """Run the command in `sys.argv`; an expected failure prints one sentence on stderr and sets its exit code."""
     prepare_streams()
     try:
         alone()()
@@ -592,33 +592,33 @@ def run_command_line() -> None:
 
 
 def alone() -> typer.Typer:
-    """Return the commands of amd-gpu-tracker, where there is no amd-ctk."""
+    """Return the commands of amd-gpu-tracker when it runs without amd-ctk."""
     app = tracker_app("amd-gpu-tracker", say_refresh)
     app.callback()(_choose_host)
     return app
 
 
 def _end_of_wait(names: list[str]) -> str:
-    """Return which jobs wait in vain for a tracker that was disabled."""
+    """Return a sentence about waiting jobs that end because the tracker was disabled."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     jobs = "1 waiting job ends" if len(names) == 1 else f"{len(names)} waiting jobs end"
     return f"{jobs} without GPUs: {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _nearest_command(word: str) -> str:
-    """Return the command that a misspelt one probably means, "" where none is near."""
+    """Return the command that a misspelt one probably means, "" if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, EXAMPLES, n=1)), "")
 
 
 def _print_change(change: AccessibilityChange, operation: str, *, dry_run: bool) -> None:
-    """Say in the guide's words what became of a change, or would."""
+    """Print the result of a change, or of a dry run, in the guide's words."""
     if not change.tracked:
         print(DISABLED)
     done, not_done = ("would be", "would not be") if dry_run else ("have been", "have not been")
     new = tuple(number for number in change.changed if number not in change.already)
-    # The guide's words also where they were so, as programs may look for them.
+    # The guide's words even if nothing changed, because programs may look for them.
     if named := new if dry_run else change.changed:
         print(f"GPUs {_list(named)} {done} made {operation}")
     if change.in_use:
@@ -635,7 +635,7 @@ def _print_change(change: AccessibilityChange, operation: str, *, dry_run: bool)
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:
-    # TAB reads the line as well.
+    # TAB completion parses the line as well.
     if asked and not context.resilient_parsing:
         import amd_gpu_tracker
 

@@ -1,4 +1,4 @@
-"""Completion in shells. It knows commands and options as text, so that TAB starts a program for values only."""
+"""Completion in shells. Scripts have commands and options as text, so that TAB starts the program only for values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.value import Value
 
-# Each script is written for amd-ctk, in these files. One of them has a line for the table of the program's commands.
+# Each script is written for amd-ctk, in these files. One of them has a line that the table of commands replaces.
 SCRIPTS = Path(__file__).with_name("shells")
 PARTS = {"bash": ("walk.sh", "bash.sh"), "zsh": ("walk.sh", "zsh.sh"), "fish": ("fish.fish",)}
-# Where another one of these is nearer, theirs is not meant.
+# If another of these shells is nearer to the program, it is the user's, even if it has no script here.
 SHELLS = (*PARTS, "sh", "ash", "dash", "csh", "tcsh", "ksh", "mksh", "pwsh", "elvish", "nu", "xonsh")
 OF_TYPER = ("powershell", "pwsh")
 TABLE = "# The table stands here.\n"
 PROGRAM = "amd-ctk"
-# Typer's options, which print and install scripts that start the program at each TAB.
+# Typer's options. Its own scripts would start the program at each TAB.
 SHOW, INSTALL = "--show-completion", "--install-completion"
-# Where Typer installs its scripts, too: below the home directory the file, the file that the shell reads when it
-# starts, and the line in this by which it finds the script.
+# The places where Typer installs its scripts, too, below the home directory: the script, the start file of the shell,
+# and the line in this by which the shell finds the script.
 PLACES = {
     "bash": (".bash_completions/{program}.sh", ".bashrc", "source '{path}'"),
     "zsh": (".zfunc/_{program}", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
@@ -34,12 +34,12 @@ PLACES = {
 }
 LONGEST_HELP = 80
 HELP = "Show this message and exit."
-# Behind the words of a place: nothing; values that only the program knows; words that are no longer its own.
+# What follows the words of a place: nothing; values that only the program knows; words of another program.
 PLAIN, ASKS, ENDS = "", "asks", "ends"
 
 
 class CommandHelp(Value):
-    """A command: the words that name it, what may stand behind them, and the lines NAME:HELP of what is offered."""
+    """A command: the words that name it, what may follow them, and lines NAME:HELP for its commands and options."""
 
     words: str
     kind: str
@@ -48,7 +48,7 @@ class CommandHelp(Value):
 
 
 def format_script(command: Any, program: str, shell: str) -> str:
-    """Return the file that completes a program in bash, zsh or fish."""
+    """Return the completion script of a program for bash, zsh or fish."""
     table = (_format_fish if shell == "fish" else _format_case)(_places(command, program))
     files = (SCRIPTS / name for name in PARTS[shell])
     script = _of_program("".join(file.read_text(encoding="utf-8") for file in files), program)
@@ -57,12 +57,12 @@ def format_script(command: Any, program: str, shell: str) -> str:
 
 
 def answer_completion(command: Any, program: str, words: Sequence[str]) -> None:
-    """Print or install the script of a shell, and end, where a command line has one of Typer's options; BadParameter.
+    """Print or install a shell's script and exit, if a command line has one of Typer's options for that; BadParameter.
 
-    The shell is the next word, or the one that the program was started from. Typer answers for all others.
+    The shell is the next word, or the one from which the program was started. Typer handles all other shells.
     """
     at = next((at for at, word in enumerate(words) if word in (SHOW, INSTALL)), len(words))
-    # Behind a command it is one of its words.
+    # After a command, the word belongs to that command.
     if at == len(words) or any(word in command.commands for word in words[:at]):
         return
     named = next((word for word in words[at + 1 : at + 2] if not word.startswith("-")), "")
@@ -80,7 +80,7 @@ def answer_completion(command: Any, program: str, words: Sequence[str]) -> None:
 
 
 def _find_shell() -> str:
-    """Return the nearest shell above this process, also above sudo and the like; "" where none is found."""
+    """Return the nearest shell above this process, also above sudo and the like; "" if there is none."""
     pid = os.getppid()
     while pid:
         try:
@@ -122,9 +122,9 @@ def _add_line(path: Path, line: str) -> None:
 
 
 def _places(command: Any, words: str, parent: Any = None) -> Iterator[CommandHelp]:
-    """Yield a command and, of a group, all below it; hidden ones are left to the program."""
+    """Yield a command and, for a group, all commands below it; hidden ones are left to the program."""
     below = {name: child for name, child in getattr(command, "commands", {}).items() if not child.hidden}
-    # What the options for help are called, it knows from the commands above; Typer has them in no order.
+    # A command gets the names of help options from the commands above it; Typer has them in no order.
     context = typer.Context(command, info_name=words, parent=parent, **command.context_settings)
     asks_help = f",{','.join(sorted(command.get_help_option_names(context)))},:{HELP}"
     flags = [_option_line(command, one) for one in command.params if _is_shown_option(one)]
@@ -147,7 +147,7 @@ def _kind(command: Any) -> str:
 
 
 def _option_line(command: Any, option: Any) -> str:
-    """Return `,NAME,NAME,MARKS:HELP`; walk.sh says what the marks mean."""
+    """Return `,NAME,NAME,MARKS:HELP`; walk.sh explains the marks."""
     is_alone = option.is_flag or option.opts[0] in getattr(command, "optional_values", ())
     value = "" if is_alone else "=?" if _offers_values(command, option) else "="
     names = ",".join((*option.opts, *option.secondary_opts))
@@ -155,7 +155,7 @@ def _option_line(command: Any, option: Any) -> str:
 
 
 def _offers_values(command: Any, parameter: Any) -> bool:
-    """Return whether TAB has values to offer: those of the parameter's type, or what its declaration completes."""
+    """Return whether TAB has values to offer: those of the parameter's type, or of its declared completion."""
     # Typer's own options are not declared.
     declared = inspect.signature(command.callback, eval_str=True).parameters.get(parameter.name)
     notes = getattr(declared and declared.annotation, "__metadata__", ())
@@ -184,7 +184,7 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return a word as bash, zsh and fish all read it: a quote stands between other quotes."""
+    """Quote a word for bash, zsh and fish alike: a quote stands between other quotes."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong when GPUs are tracked."""
+"""The errors of the tracker."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class PeopleNamed(ToolkitError):
     """An error whose message may name people.
 
     Attributes:
-        template: The message, in which `{1001}` stands for user 1001 where that is one of the people.
-        people: Users whom the message names; where names are not looked up, it says `user 1001`.
+        template: The message, in which `{1001}` stands for user 1001 if that is one of the people.
+        people: Users whom the message names; if names are not looked up, it has `user 1001`.
     """
 
     def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
-        """Say what went wrong, and what to do next."""
+        """Report what went wrong, and what to do next."""
         super().__init__(name_people(template, people, lambda uid: f"user {uid}"), hint=hint)
         self.template = template
         self.people = people
@@ -28,8 +28,8 @@ class GpusRefused(PeopleNamed):
     """GPUs that a container may not have, in the words of the GPU Tracker guide.
 
     Attributes:
-        obstacle: Why so many free GPUs are not enough; "" where too few are free.
-        doubts: The numbers of GPUs that nobody has and that are not given, by why.
+        obstacle: Why enough free GPUs are still not enough; "" if too few are free.
+        doubts: Numbers of GPUs that nobody has and that are not given out, by reason.
     """
 
     def __init__(
@@ -41,65 +41,65 @@ class GpusRefused(PeopleNamed):
         obstacle: str = "",
         doubts: Mapping[str, Sequence[int]] = {},
     ) -> None:
-        """Say what is refused, and what to do next."""
+        """Report what is refused, and what to do next."""
         super().__init__(template, hint=hint, people=people)
         self.obstacle = obstacle
         self.doubts = doubts
 
     def told(self, name_of: Callable[[int], str]) -> GpusRefused:
-        """Return the same refusal with people as `name_of` calls them."""
+        """Return the same refusal with the names of people from `name_of`."""
         return GpusRefused(name_people(self.template, self.people, name_of), hint=self.hint)
 
 
 class GpusChanged(ToolkitError):
-    """The GPUs are not those for which accessibility was set, in the words of the guide.
+    """The GPUs are not those whose accessibility was set, in the words of the guide.
 
     Attributes:
-        gone: `GpuLocation.key` of the tracked GPUs that are not there as they were.
-        living: A sentence about each container and job that lives on one of these, where that was looked for.
+        gone: `GpuLocation.key` of the tracked GPUs that are missing or changed.
+        living: A sentence for each container and job that is running on one of these, if that was checked.
     """
 
     def __init__(self, gone: Iterable[str] = (), living: tuple[str, ...] = ()) -> None:
-        """Say which tracked GPUs are `gone`, and who is `living` on them."""
+        """Report which tracked GPUs are `gone`, and who is `living` on them."""
         super().__init__("GPUs info is invalid. Please reset GPU Tracker.")
         self.gone = frozenset(gone)
         self.living = living
 
 
 class NumbersChanged(ToolkitError):
-    """A request by numbers that meant other GPUs when GPUs were tracked, because one of those is lost."""
+    """A request uses numbers that meant other GPUs before a tracked GPU was lost."""
 
 
 class StateError(FileError):
-    """A state file that cannot be understood; no GPU that it may be about is given out while it is like that.
+    """A state file that cannot be understood; GPUs that it may be about are not given out until it is repaired.
 
     Attributes:
-        gpus: `GpuLocation.key` of the GPUs that it is about; None where it may be about any.
-        is_later: Whether a later version of the toolkit wrote it, so that nothing is to be repaired.
+        gpus: `GpuLocation.key` of the GPUs that it is about; None if it may be about any.
+        is_later: Whether a later version of the toolkit wrote it, so that there is nothing to repair.
     """
 
     def __init__(
         self, message: str, *, hint: str = "", gpus: tuple[str, ...] | None = None, is_later: bool = False
     ) -> None:
-        """Say what is wrong, about which `gpus`, and whether the file `is_later` than this version."""
+        """Report what is wrong, about which `gpus`, and whether the file `is_later` than this version."""
         super().__init__(message, hint=hint)
         self.gpus = gpus
         self.is_later = is_later
 
 
 class NotPermitted(ToolkitError):
-    """A change of the tracker by a user who may not make it."""
+    """This user may not change the tracker in this way."""
 
     exit_code = 3
 
 
 class ServiceMissing(ToolkitError):
-    """What only the service that gives GPUs to users can do, on a host where it does not run."""
+    """Only the service that gives GPUs to users can do this, and it does not run on this host."""
 
     exit_code = 3
 
     def __init__(self) -> None:
-        """Say what the administrator does about it."""
+        """Suggest what the administrator can do about it."""
         super().__init__(
             "users cannot reserve GPUs on this host",
             hint="the administrator enables it with 'sudo amd-ctk users allow NAME'",
@@ -107,13 +107,13 @@ class ServiceMissing(ToolkitError):
 
 
 class LockTimeout(ToolkitError):
-    """The tracker's lock was not free in time."""
+    """The tracker's lock was not free within the time limit."""
 
     exit_code = 10
 
 
 class NotDone(PeopleNamed):
-    """Nothing, or not all, of what was asked of the GPU Tracker was done; `gpu-tracker` says on standard output why."""
+    """The GPU Tracker did nothing, or not all, of what it should do; `gpu-tracker` prints why on standard output."""
 
     exit_code = 11
 
@@ -131,24 +131,24 @@ class TrackerNeeded(TrackerDisabled):
     """A request that only the GPU Tracker can meet, because it depends on which GPUs are in use."""
 
     def __init__(self, word: str) -> None:
-        """Say that `word` (auto, free) needs it."""
+        """Report that `word` (auto, free) needs the tracker."""
         NotDone.__init__(self, f"{word} needs the GPU Tracker; enable it with 'sudo amd-ctk gpu-tracker enable'")
 
 
 class WaitRefused(ToolkitError):
-    """A wait for GPUs that cannot begin: a name or a time that means nothing, or a queue that is full."""
+    """A wait for GPUs cannot begin: its name or time is not valid, or the queue is full."""
 
     exit_code = 2
 
 
 class WaitOver(ToolkitError):
-    """A wait for GPUs that ended without them: its time is over, or the job was removed from the queue."""
+    """A wait for GPUs ended without them: its time ran out, or the job was removed from the queue."""
 
     exit_code = 12
 
 
 class ContainerRunning(ToolkitError):
-    """A lease that cannot be given back or given again, because its container lives."""
+    """A lease cannot be released or given again, because its container is running."""
 
     exit_code = 9
 
@@ -163,7 +163,7 @@ class OptionsExcluded(ToolkitError):
 
 
 class OptionLacks(ToolkitError):
-    """An option that means nothing without another."""
+    """An option that has no meaning without another."""
 
     exit_code = 2
 
@@ -172,7 +172,7 @@ class OptionLacks(ToolkitError):
 
 
 def name_people(template: str, people: Iterable[int], name_of: Callable[[int], str]) -> str:
-    """Return a message with the names of people in the places that are kept for them, such as `{1001}`."""
+    """Return a message with the names of people in place of `{1001}` and the like."""
     for uid in people:
         template = template.replace(f"{{{uid}}}", name_of(uid))
     return template

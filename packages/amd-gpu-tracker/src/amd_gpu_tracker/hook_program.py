@@ -1,4 +1,4 @@
-"""Claim and release by OCI hook: the container's state comes on standard input, the words of a refusal go to stderr."""
+"""Claims and releases GPUs by OCI hook: reads the container's state on standard input, prints a refusal on stderr."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.gpu import GpuLocation
 
-# The runtime runs its hooks itself or, crun, through a child.
+# The runtime runs its hooks itself or, like crun, through a child.
 GENERATIONS = 3
 LOG_FILE = "/var/log/amd-container-runtime.log"
 
 
 def main(words: list[str]) -> int:
-    """Serve one hook; return its exit code."""
+    """Run one hook; return its exit code."""
     host = Host(_option(words, "--host-root") or "/")
     directory = _option(words, "--run-directory")
     state = State(host, directory) if directory else open_state(host, read_environment())
@@ -55,7 +55,7 @@ def _option(words: list[str], name: str) -> str:
 
 
 def _claim(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
-    """Claim the GPUs whose device nodes the container was given."""
+    """Claim the GPUs whose device nodes the container has."""
     if not may_be_tracking(state.host):
         return
     from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
@@ -68,7 +68,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
     starting = StartingContainer(
         container_id=container["id"],
         spec=read_spec(config, name=config),
-        # The state does not tell it.
+        # The container's state does not have it.
         root=option_in(runtime_words, "root"),
         bundle=bundle,
         creators=tuple(creators),
@@ -102,7 +102,7 @@ def _check(state: State, container: dict[str, Any], processes: Processes, image_
 def _check_image(
     state: State, container_id: str, spec: dict[str, Any], gpus: Iterable[GpuLocation], setting: str
 ) -> None:
-    """Refuse a container whose image requires other GPUs than it was given, or note it."""
+    """Refuse a container whose image requires other GPUs than it has, or only log that, as the setting says."""
     from amdgpu_discovery.oci_spec import names_requirements
 
     if not names_requirements(spec):
@@ -122,7 +122,7 @@ def _release(state: State, container: dict[str, Any], processes: Processes) -> N
 
 
 def _read_container() -> dict[str, Any]:
-    """Return the state that the runtime wrote to standard input."""
+    """Return the container's state, which the runtime writes to standard input."""
     try:
         state = loads(sys.stdin.buffer.read())
         return {"id": str(state["id"]), "pid": int(state.get("pid") or 0), "bundle": str(state.get("bundle", ""))}
@@ -131,11 +131,11 @@ def _read_container() -> dict[str, Any]:
 
 
 def _find_bundle(told: str, runtime_words: list[str]) -> str:
-    """Return the directory of the bundle; `told` is what the state says.
+    """Return the directory of the bundle; `told` is the one in the container's state.
 
-    crun 1.21 and 1.28 have changed to / when they run the hooks of a container that has device nodes and a user
-    namespace of its own, and they take the directory they are in for the bundle. What the engine told crun is the other
-    source that no container has a say in: the container's init may be in a directory of the image by now.
+    crun 1.21 and 1.28 change to / before they run hooks of a container that has device nodes and its own user
+    namespace, and then report their current directory as the bundle. The engine's command line for crun is the only
+    other source that a container cannot influence: by now, the container's init may be in a directory of the image.
     """
     if told != "/":
         return told
@@ -149,10 +149,10 @@ def _find_bundle(told: str, runtime_words: list[str]) -> str:
 
 
 def _report(state: State, container_id: str, error: ToolkitError, command: str) -> None:
-    """Say it where runc shows it, and where it stays for those whose engine shows an exit code."""
+    """Print the error, which runtimes show, and log it for users whose engine shows only an exit code."""
     print(error, file=sys.stderr)
     message = str(error)
-    # GpusRefused is on record since it was decided.
+    # GpusRefused was recorded when it was decided.
     if command == CLAIM and not isinstance(error, GpusRefused):
         from amd_gpu_tracker.records.refusals import record_refusal
 

@@ -1,4 +1,4 @@
-"""What the command lines of `amd-gpu-tracker` and `amd-ctk` share: plain help in one column, and their completion."""
+"""What the command lines of `amd-gpu-tracker` and `amd-ctk` share: plain help in one column, and completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> Callable[[Command], Command]:
-    """Give a command the examples at the end of its help, and of its part of the manual page."""
+    """Add examples to the end of a command's help, and to its part of the manual page."""
 
     def add(command: Command) -> Command:
         command.__dict__["examples"] = lines
@@ -26,15 +26,15 @@ def examples(*lines: str) -> Callable[[Command], Command]:
 
 
 class PlainCommand(typer.core.TyperCommand):
-    """A command whose usage has GPUS for an argument, where Typer 0.28 writes {GPUS} if it is required."""
+    """A command whose usage shows a required argument as GPUS; Typer 0.28 writes {GPUS}."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words behind the command's name."""
+        """Return the words after the command's name."""
         return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
 
 
 class PlainTyper(typer.Typer):
-    """Commands with help in plain text, as scripts and man pages want it; a trace is a trace."""
+    """Commands with help in plain text, as scripts and man pages need it, and with ordinary tracebacks."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(rich_markup_mode=None, pretty_exceptions_enable=False, **options)
@@ -42,11 +42,11 @@ class PlainTyper(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[typer.core.TyperCommand] | None = PlainCommand, **options: Any
     ) -> Callable[..., Any]:
-        """Add a command with its examples; `cls` and `options` as Typer has them."""
+        """Add a command with its examples; `cls` and `options` are those of Typer."""
 
         def add(command: Command) -> Command:
             lines = command.__dict__.get("examples", ())
-            # Typer keeps the lines of a paragraph that begins like this.
+            # Typer keeps the lines of a paragraph that begins with this.
             epilog = "\n".join(["\b", "Examples:", *lines]) if lines else None
             return super(PlainTyper, self).command(name, cls=cls, epilog=epilog, **options)(command)
 
@@ -57,8 +57,8 @@ class RootCommand(typer.core.TyperGroup):
     """The root command of a program: it also prints and installs the completion scripts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
-        # TAB reads the line as well.
+        """Parse the command line."""
+        # TAB completion parses the line as well.
         if not ctx.resilient_parsing:
             answer_completion(self, ctx.info_name or "", args)
         return super().parse_args(ctx, args)

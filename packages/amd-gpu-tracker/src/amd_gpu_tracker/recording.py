@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Recording:
     """The records of one tracker; NotPermitted and FileError if they cannot be written."""
 
-    # Doctor asks only which of them fail.
+    # Doctor needs only the failures, so each method imports what it needs.
 
     def __init__(self, book: Book) -> None:
         """Record the reservations of this book."""

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 
-# What is asked for a job or a reservation, where the method has the verb; and the GPUs that a job has, or would have.
+# A request for a job or a reservation, whose verb the method adds; and the GPUs that a job has, or would have.
 JobRequest = protocol.Request
 GivenGpus = protocol.Answer
 
 
 class Service:
-    """The service of one host. ServiceMissing if it does not run, except for what also works without it.
+    """The service of one host. ServiceMissing if it does not run, except for methods that also work without it.
 
     ToolkitError, with the service's message and exit code, if it refuses; WaitRefused for an invalid name of a job.
     """
@@ -49,16 +49,16 @@ class Service:
         require_name(name)
 
     def run(self, job: JobRequest, *, timeout: float | None, tell: Callable[[str], None]) -> GivenGpus | None:
-        """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds, None for no limit.
+        """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds; None means no limit.
 
-        `tell` is called with messages about the wait. None if the service does not run.
+        `tell` is called with messages about the wait. Returns None if the service does not run.
         """
         try:
             return self._ask(job.replace(verb=protocol.RUN), timeout=timeout, tell=tell)
         except client.ServiceGone:
             if os.geteuid():
                 raise
-            # It was disabled; root needs none.
+            # The service was disabled; root does not need it.
             return None
 
     def preview(self, job: JobRequest) -> GivenGpus | None:
@@ -70,9 +70,9 @@ class Service:
         return self._require(job.replace(verb=protocol.RESERVE)).numbers
 
     def change(self, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
-        """Change a job or reservation as a `verb` of the service says; root names the `owner` of another user's.
+        """Change a job or reservation by a `verb` of the service; root names the `owner` of another user's.
 
-        `seconds` is for how long from now. Return in how many it ends then, 0 where it has no end.
+        `seconds` is its new time, from now. Return in how many seconds it ends then, 0 if it has no end.
         """
         return self._require(protocol.Request(verb=verb, name=name, owner=owner, seconds=seconds)).seconds
 

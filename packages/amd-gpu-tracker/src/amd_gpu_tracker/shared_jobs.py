@@ -22,7 +22,7 @@ STARTING_SECONDS = 2.0
 class SharedJobs:
     """The jobs and reservations of one host, of all its users."""
 
-    # Each command loads what it asks about, as with `Tracker`.
+    # Each method imports what it needs, as in `Tracker`.
 
     def __init__(self, book: Book, rules: ChoiceRules) -> None:
         """Read this book; `rules` are the administrator's settings for choices."""
@@ -69,13 +69,13 @@ class SharedJobs:
         Grants(self._book, NodeUsers(self._host)).release(find_job(self._book, name, owner))
 
     def ended_by_restart(self) -> list[Ended]:
-        """Return the reservations that a restart of this machine ended before their time was over."""
+        """Return the reservations that a restart of this machine ended before their time limit."""
         from amd_gpu_tracker.broker.requests.protocol import find_socket
         from amd_gpu_tracker.history.ended import ended_path, read_ended
 
         state = State(self._host)
         if not os.path.exists(ended_path(state)) and (path := find_socket(self._host)):
-            # The service writes them down when it starts. Few hosts have it, and what asks it takes long to load.
+            # The service writes them when it starts. Few hosts have the service, and its client takes long to load.
             from amd_gpu_tracker.broker.requests.client import is_served
 
             is_served(path, STARTING_SECONDS)

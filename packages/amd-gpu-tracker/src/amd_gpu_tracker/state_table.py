@@ -1,4 +1,4 @@
-"""Show all GPUs and their states: once, as JSON, or for as long as the user looks."""
+"""Shows all GPUs and their states: once, as JSON, or until the user ends it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.tracker import Tracker
 
-# A look goes through the open files of every process, which takes a tenth of a second where there are thousands.
+# A look reads the open files of every process, which takes a tenth of a second if there are thousands.
 LOOK_SECONDS = 2.0
-# To read the counters of errors asks the hardware.
+# Reading error counters accesses the hardware.
 ERROR_SECONDS = 600.0
 TREND_LENGTH = 8
-# What arrows and the like send (ECMA-48).
+# What arrow keys and the like send (ECMA-48).
 SEQUENCE = r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)?"
-# What `s` goes through: what people look for comes first.
+# The orders that `s` selects in turn: what people look for comes first.
 RANK_BY_ORDER: dict[str, Callable[[GpuState], object]] = {
     "number": lambda _: 0,
     "state": lambda gpu: -STATES.index(gpu.state),
@@ -63,14 +63,14 @@ def state_column(*, yields: int) -> Column:
 
 
 def print_states_json(tracker: Tracker) -> None:
-    """Print the states of all GPUs as they are now, for programs."""
+    """Print the current states of all GPUs as JSON."""
     from amd_gpu_tracker.states.documents import format_states_json
 
     print(format_states_json(tracker.states(), [ticket.since for ticket in tracker.waiting()]))
 
 
 def print_states(tracker: Tracker) -> None:
-    """Print the states of all GPUs as they are now: on a terminal drawn to its width, elsewhere whole."""
+    """Print the current states of all GPUs: fitted to the width of a terminal, elsewhere complete."""
     states, now = tracker.states(), time.time()
     if is_terminal():
         from amd_gpu_tracker.show.terminal import make_console, print_listing
@@ -94,10 +94,10 @@ def watch_states(tracker: Tracker) -> None:
 
 
 class Screen:
-    """What is known between two looks, and what keys have chosen."""
+    """What is kept between two looks, and what keys have selected."""
 
     def __init__(self, tracker: Tracker) -> None:
-        """Show the GPUs of the host of a tracker."""
+        """Show the GPUs of a tracker's host."""
         self._tracker = tracker
         self._states: tuple[GpuState, ...] = ()
         self._failure = ""
@@ -108,7 +108,7 @@ class Screen:
         self._shows_help = False
 
     def look(self, console: Console, keys: str) -> Page | None:
-        """Return what is seen after these keys, None after `q`; without keys the GPUs are looked at again."""
+        """Return the page after these keys, None after `q`; without keys the GPUs are read again."""
         if not keys:
             self._look_again()
         elif not all(map(self._press, _without_sequences(keys))):
@@ -116,7 +116,7 @@ class Screen:
         return self._page(console)
 
     def _press(self, key: str) -> bool:
-        """Do what a key says; return whether the screen stays."""
+        """Handle a key; return whether the screen stays."""
         if key == "s" and not self._shows_help:
             self._order = (self._order + 1) % len(ORDERS)
         self._shows_help = key == "?" and not self._shows_help
@@ -153,7 +153,7 @@ class Screen:
 
 
 def _without_sequences(keys: str) -> str:
-    # A tenth of what the list in a pipe takes, which no key reaches.
+    # Its import takes a tenth of the time of the list in a pipe, which never reads keys.
     import re
 
     return re.sub(SEQUENCE, "", keys)

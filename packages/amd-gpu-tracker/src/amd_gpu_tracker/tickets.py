@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 VERSION = 2
 LARGEST_TICKET = 4096
-# As Docker names containers; a name is a part of the file's.
+# The characters of Docker's container names; a name is a part of the file's name.
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 LONGEST_NAME = 64
 LONGEST_REQUEST_SHOWN = 200
-# Of nanoseconds since boot.
+# Digits of a number of nanoseconds since boot.
 DIGITS = 20
 SUFFIX = ".json"
-# When those who wait have their GPUs at the latest, by the number of the ticket.
+# The file with the latest times at which waiting jobs get their GPUs, by the number of the ticket.
 STARTS = "starts"
 LARGEST_STARTS = 1 << 20
 DIRECTORY = "waiting"
-# What a job keeps that asks again, after it lost its connection; the rest is in its new request.
+# What a job keeps if it asks again after it lost its connection; the rest is in its new request.
 KEPT = ("number", "since")
-# There is no file, or it is none that this toolkit wrote. Anything else, as EMFILE, says nothing about a ticket.
+# The file is missing, or this toolkit did not write it. Any other error, such as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 
 
@@ -49,18 +49,18 @@ class Ticket(Value):
     Attributes:
         number: Place in the order of all tickets, from when it was taken.
         name: Name of the job.
-        request: What it asks for, cut off where it is long.
-        count: How many GPUs that is.
+        request: The job's request, cut off if it is long.
+        count: How many GPUs it requests.
         among: Numbers of the GPUs that fit it; it is ahead only of jobs that want one of them.
         since: When it was taken, in seconds since 1970 (UTC).
         waiter: The process that waits.
         boot_id: The kernel's name for the boot in which it was taken.
-        namespace: The pid namespace in which the process ids are meant.
+        namespace: The pid namespace of the process ids.
         owner: The user whose process waits; names belong to a user.
-        person: Whose job it is: the owner, or who became root by sudo.
-        is_spare: It wants GPUs only as long as no other job does.
-        latest: When it has its GPUs at the latest, as it was told last, in seconds since 1970; None where that is not
-            known. It stands in no ticket.
+        person: The user whose job it is: the owner, or the user who became root by sudo.
+        is_spare: Whether it wants GPUs only as long as no other job does.
+        latest: When it gets its GPUs at the latest, by the last estimate, in seconds since 1970; None if unknown. It is
+            not in the ticket's file.
     """
 
     number: int
@@ -79,16 +79,16 @@ class Ticket(Value):
 
     @property
     def stem(self) -> str:
-        """Return how the names of its files begin."""
+        """Return the beginning of the names of its files."""
         return f"{self.number:0{DIGITS}d}-{self.name}"
 
     def holds_up(self, among: Container[int]) -> bool:
-        """Return whether it wants one of these GPUs: who came later and wants one too stands behind it."""
+        """Return whether it wants one of these GPUs, so that later jobs that want one too are behind it."""
         return any(number in among for number in self.among)
 
 
 def require_name(name: str) -> None:
-    """Raise WaitRefused where a job cannot have this name."""
+    """Raise WaitRefused if a job cannot have this name."""
     if not (0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and name[0] not in "-."):
         letters = "letters, digits, '_', '.' and '-', and begin with a letter, a digit or '_'"
         raise WaitRefused(
@@ -97,7 +97,7 @@ def require_name(name: str) -> None:
 
 
 def parse_stem(stem: str) -> tuple[int, str] | None:
-    """Return number and name of a ticket from the name of its file, None if it is not one."""
+    """Return number and name of a ticket from the name of its file, None if it is no ticket."""
     digits, _, name = stem.partition("-")
     if len(digits) != DIGITS or not (digits.isascii() and digits.isdecimal()) or not name:
         return None
@@ -113,7 +113,7 @@ def format_ticket(ticket: Ticket) -> bytes:
 
 
 def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
-    """Return what the content of a ticket's file says, None where it is not what `format_ticket` wrote."""
+    """Return the ticket in a file with this content, None if `format_ticket` did not write it."""
     try:
         fields: dict[str, Any] = loads(content)
         if fields.pop("version") != VERSION:
@@ -126,25 +126,25 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
 
 
 class Tickets:
-    """The tickets of a host, or of one user of engines without root."""
+    """The tickets of a host, or of one user of rootless engines."""
 
     def __init__(self, state: State, processes: Processes) -> None:
         self.directory = f"{state.run_directory}/{DIRECTORY}"
         self._processes = processes
 
     def waiting(self) -> list[Ticket]:
-        """Return the tickets of those who wait, by number."""
+        """Return the tickets of waiting jobs, by number."""
         return [ticket for stem in self.stems() if (ticket := self._read(stem))]
 
     def with_starts(self) -> list[Ticket]:
-        """Return the tickets of those who wait with when they have their GPUs at the latest."""
+        """Return the tickets of waiting jobs, with the latest times at which they get their GPUs."""
         starts = self._read_starts()
         return [ticket.replace(latest=starts.get(str(ticket.number))) for ticket in self.waiting()]
 
     def write_starts(self, starts: Mapping[int, float]) -> None:
-        """Write when those who wait have their GPUs at the latest, by number of the ticket; FileError.
+        """Write the latest times at which waiting jobs get their GPUs, by the number of the ticket; FileError.
 
-        Where none is known, there is no file.
+        Without times, the file is removed.
         """
         path = f"{self.directory}/{STARTS}"
         if starts:
@@ -153,22 +153,22 @@ class Tickets:
             _drop_file(path)
 
     def named(self, name: str) -> list[Ticket]:
-        """Return the tickets of those who wait under this name."""
+        """Return the tickets of jobs that wait under this name."""
         stems = (stem for stem in self.stems() if (parse_stem(stem) or (0, ""))[1] == name)
         return [ticket for stem in stems if (ticket := self._read(stem))]
 
     def is_visible(self, ticket: Ticket) -> bool:
-        """Return whether the process that waits is seen from here, and exists."""
+        """Return whether the waiting process is visible from here, and exists."""
         is_here = ticket.namespace == self._processes.namespace and ticket.boot_id == self._processes.boot_id
         return is_here and self._processes.is_running(ticket.waiter)
 
     def is_stopped(self, ticket: Ticket) -> bool:
-        """Return whether a waiter was stopped, as by Ctrl-Z: it must not hold up those behind it."""
+        """Return whether the waiting process is stopped, as by Ctrl-Z: it must not hold up the jobs behind it."""
         is_here = ticket.namespace == self._processes.namespace
         return is_here and self._processes.is_stopped(ticket.waiter.pid)
 
     def add(self, ticket: Ticket) -> None:
-        """Put a ticket in its place; FileError."""
+        """Write a ticket's file. Raises FileError."""
         make_directory(self.directory)
         write_new_file(self._path(ticket.stem), format_ticket(ticket), mode=0o644)
 
@@ -177,12 +177,12 @@ class Tickets:
         return os.path.lexists(self._path(ticket.stem))
 
     def drop(self, ticket: Ticket) -> bool:
-        """Take a ticket away; False if it was gone already."""
+        """Remove a ticket; return False if it was gone already."""
         return _drop_file(self._path(ticket.stem))
 
     def sweep(self) -> None:
-        """Take away what is left of those who do not wait any more, and of writes that were interrupted."""
-        # `amd-ctk status` reads tickets, and does without the six modules that contextlib loads.
+        """Remove the files of jobs that no longer wait, and of writes that were interrupted."""
+        # `amd-ctk status` reads tickets, and does not need the six modules that contextlib loads.
         from contextlib import suppress
 
         for name in self._names():
@@ -190,17 +190,17 @@ class Tickets:
             ticket = self._read(stem) if parse_stem(stem) else None
             is_own = name.endswith(TEMPORARY) or (name.endswith(SUFFIX) and parse_stem(stem) is not None)
             if is_own and not (ticket and self.is_visible(ticket)):
-                # A file in the way holds up no job.
+                # A file that cannot be removed must not hold up a job.
                 with suppress(FileError):
                     _drop_file(f"{self.directory}/{name}")
 
     def stems(self) -> list[str]:
-        """Return the names of the tickets in their order, also of those that are over."""
+        """Return the names of all tickets in their order, also of those whose jobs no longer wait."""
         stems = (name.removesuffix(SUFFIX) for name in self._names() if name.endswith(SUFFIX))
         return sorted(stem for stem in stems if parse_stem(stem))
 
     def _read_starts(self) -> dict[str, float]:
-        """Return what `write_starts` wrote, {} where it cannot be read: a list can do without."""
+        """Return what `write_starts` wrote, {} if it cannot be read: lists work without it."""
         try:
             starts = loads(read_plain_file(f"{self.directory}/{STARTS}", largest=LARGEST_STARTS)[0])
         except (OSError, RecursionError, ValueError):
@@ -219,9 +219,9 @@ class Tickets:
             raise FileError(f"{self.directory} cannot be read: {reason(error)}") from error
 
     def _read(self, stem: str) -> Ticket | None:
-        """Return the ticket of one who waits; what waits in another pid namespace cannot be judged, so it does.
+        """Return a waiting job's ticket. A process in another pid namespace cannot be checked, so it counts as waiting.
 
-        FileError where nothing can be told, as where this process has too many files open.
+        Raises FileError if nothing can be known, for example because this process has too many files open.
         """
         parsed = parse_stem(stem)
         try:
@@ -241,13 +241,13 @@ class Tickets:
 
 
 def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
-    """Return the tickets of each of these states once."""
+    """Return the tickets of each different state."""
     by_directory = {each.run_directory: each for each in states}
     return [Tickets(each, processes) for each in by_directory.values()]
 
 
 def _drop_file(path: str) -> bool:
-    """Remove a file; False where there is none."""
+    """Remove a file; return False if there is none."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How people write lengths of time and moments."""
+"""Formats and parses lengths of time and moments, as people write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from amd_gpu_tracker.errors import WaitRefused
 
 UNITS = (("day", "d", 86400), ("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
-# As options have them.
+# In the form of options.
 SECONDS_BY_UNIT = {name[0]: length for name, _, length in UNITS}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 SHORTEST_DAY = 3
@@ -32,19 +32,19 @@ def format_minutes(seconds: float) -> str:
 
 
 def format_duration(seconds: int) -> str:
-    """Return a duration as options have it, as `24h`; days are written as hours, which are unambiguous."""
+    """Return a duration in the form of options, such as `24h`; days become hours, which are unambiguous."""
     unit = next(unit for unit in "hms" if not seconds % SECONDS_BY_UNIT[unit])
     return f"{seconds // SECONDS_BY_UNIT[unit]}{unit}"
 
 
 def format_age(seconds: float) -> str:
-    """Return how long ago something was in its largest unit, as the lists of engines do."""
+    """Return an age in its largest unit, as the lists of engines do."""
     count, unit, _ = _in_largest_unit(seconds)
     return f"{count} {unit}{'' if count == 1 else 's'} ago"
 
 
 def format_short_age(seconds: float) -> str:
-    """Return how long ago something was in as few characters as say it."""
+    """Return an age in as few characters as possible."""
     count, _, unit = _in_largest_unit(seconds)
     return f"{count} {unit}"
 
@@ -55,7 +55,7 @@ def format_time(moment: float) -> str:
 
 
 def format_past(moment: float, *, now: float) -> str:
-    """Return a moment that is over as people say it: 14:32, Mon 14:32, 2026-11-02 14:32; both since 1970 (UTC)."""
+    """Return a past moment as people write it: 14:32, Mon 14:32, 2026-11-02 14:32; both since 1970 (UTC)."""
     then, today = time.localtime(moment), time.localtime(now)
     if then[:3] == today[:3]:
         return time.strftime("%H:%M", then)
@@ -84,7 +84,7 @@ def parse_at_most(text: str, most: int) -> int:
 def parse_moment(text: str, *, now: float) -> float:
     """Return the next moment that `Mon`, `Mon 08:00`, `18:00`, `2026-12-01` or `2026-12-01 08:00` means; WaitRefused.
 
-    All are times of this machine's time zone, in seconds since 1970 (UTC).
+    The text is in this machine's time zone; `now` and the result are in seconds since 1970 (UTC).
     """
     day, _, clock = text.strip().rpartition(" ") if ":" in text else (text.strip(), "", "00:00")
     today = time.localtime(now)
@@ -109,11 +109,11 @@ def _in_largest_unit(seconds: float) -> tuple[int, str, str]:
 
 
 def _day_of_week(word: str) -> int:
-    """Return the number of a day by its first letters; ValueError."""
+    """Return the number of a weekday from its first letters; ValueError."""
     return [day[: max(len(word), SHORTEST_DAY)] for day in DAYS].index(word.lower())
 
 
 def _moment(day: time.struct_time, hour: time.struct_time, later: int) -> float:
-    # mktime knows how long months are, and when clocks are changed.
+    # mktime handles lengths of months and changes of the clock.
     date = (day.tm_year, day.tm_mon, day.tm_mday + later)
     return time.mktime((*date, hour.tm_hour, hour.tm_min, 0, 0, 0, -1))

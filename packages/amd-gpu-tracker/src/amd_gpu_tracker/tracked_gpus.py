@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TrackedGpus:
     """The GPUs of one host, as the tracker numbers them."""
 
-    # Each command loads what it asks about, as with `Tracker`.
+    # Each method imports what it needs, as in `Tracker`.
 
     def __init__(self, book: Book) -> None:
         """Look at the host of this book."""

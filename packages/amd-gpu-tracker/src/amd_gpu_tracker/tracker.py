@@ -1,4 +1,4 @@
-"""The GPU Tracker by the names its users know: the library behind the commands."""
+"""The library behind the commands: the GPU Tracker by the names its users know."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Tracker:
     ) -> None:
         """Track the GPUs of `host`; LockTimeout is raised after `lock_timeout` seconds.
 
-        `processes` tells which processes are running; by default, it reads those of this machine. `rules` are the
+        `processes` finds out which processes are running; by default, it reads those of this machine. `rules` are the
         administrator's settings for choices, such as the groups of GPUs. `lock` decides how to wait for the lock:
         `CommandLock` is fairer, but works only in the main thread of a program that uses no alarms itself.
         """
@@ -156,7 +156,7 @@ class Tracker:
         With `exclusive`, only one container at a time can have them; without it, any number can. StateError if a user's
         record is damaged, so that a rootless container may be using one of them.
         """
-        # Commands load what they need of this and the methods below: `cdi generate` asks only whether GPUs are tracked.
+        # This method and those below import what they need: `cdi generate` asks only whether GPUs are tracked.
         from amd_gpu_tracker.claims.accessibility import change_accessibility
 
         self._take_over()
@@ -352,7 +352,7 @@ class Tracker:
 
     @property
     def _tracking(self) -> Tracking:
-        # Most commands switch nothing.
+        # Most commands do not switch the tracker.
         from amd_gpu_tracker.tracking import Tracking
 
         return Tracking(self._book)

@@ -1,4 +1,4 @@
-"""Start and stop tracking, start over, take over the state of the original toolkit; and settings that outlive that."""
+"""Enables, disables and resets tracking, takes over from the original toolkit, and keeps lasting settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Tracking:
-    """Switches the tracker; each method does what the method of `Tracker` with its name promises."""
+    """Switches the tracker; each method does what the method of `Tracker` with the same name promises."""
 
     def __init__(self, book: Book) -> None:
         """Switch the tracker of this book."""
@@ -32,20 +32,20 @@ class Tracking:
 
     def enable(self, *, tell: Tell, when_enabled: Callable[[], None]) -> bool:
         """Start tracking, with all GPUs shared; return False if the tracker was enabled already."""
-        # Every user may learn that there is nothing to do.
+        # Before the lock and the check for root: every user may learn that there is nothing to do.
         if self._state.read_policy().enabled:
             return False
         with ExitStack() as last, self._book.locked_by_root():
             if self._state.read_policy().enabled:
                 return False
             policy = self._fresh_policy(enabled=True)
-            # What an interrupted `disable` left must not come back to life.
+            # Leases that an interrupted `disable` left must not come back to life.
             self._state.forget_leases()
             try:
-                # Killed behind this, a tracker is disabled with a history, rather than enabled without one.
+                # If it is killed after this, the tracker is disabled with a history, rather than enabled without one.
                 self._begin_history()
             finally:
-                # It is enabled also where the history cannot be begun. The last callback is called first.
+                # The tracker is enabled even if the history cannot be begun. The last callback is called first.
                 self._state.write_policy(policy)
                 last.callback(self._adopt, tell)
                 last.callback(when_enabled)
@@ -84,16 +84,16 @@ class Tracking:
                     self._state.write_lease(lease)
         if enabled:
             try:
-                # It was enabled by AMD's toolkit 1.x if there is none yet.
+                # If there is no history yet, AMD's toolkit 1.x had enabled the tracker.
                 self._begin(tell)
             finally:
                 self._say_living(living, force=force, tell=tell)
         return enabled
 
     def take_over(self, tell: Tell) -> None:
-        """Take over the original toolkit's state, if the caller may do it.
+        """Take over the original toolkit's state, if the caller may do that.
 
-        StateError, once, if it cannot be taken over; from then on, every GPU is refused.
+        Raises StateError, once, if the state cannot be taken over; from then on, every GPU is refused.
         """
         try:
             with self._book.locked_by_root():
@@ -104,7 +104,7 @@ class Tracking:
             return
 
     def _begin(self, tell: Tell) -> None:
-        """Begin the history and adopt what runs; an error in one leaves the other done."""
+        """Begin the history and adopt running containers; an error in one does not stop the other."""
         try:
             with self._book.locked():
                 self._begin_history()
@@ -125,7 +125,7 @@ class Tracking:
             who, what = say_of(lease, gpus)
             if lease.gpus and not force:
                 tell(f"{who} is running and uses {what}")
-            # A container is found again.
+            # Adoption finds containers again.
             elif lease.gpus and self._state.read_lease(self._state.lease_path(lease.key)) is None:
                 tell(f"{who} is running, and its reservation of {what} is forgotten")
 
@@ -146,7 +146,7 @@ class Tracking:
         if not enabled:
             return Policy(**lasting)
         gpus = locate_gpus(self._state.host)
-        # A policy is for all GPUs of the host.
+        # A policy covers all GPUs of the host.
         require_all_gpus(gpus)
         return Policy(enabled=True, gpus=read_tracked_gpus(self._state.host, gpus), **lasting)
 

@@ -1,6 +1,6 @@
-"""A list as a value: its columns, which of them give way where a terminal is narrow, and its text elsewhere.
+"""A list as a value: its columns, which of them a narrow terminal leaves out, and its text for files.
 
-Room on a terminal is counted in cells as rich counts them: characters of East Asian scripts and emoji take two.
+Width on a terminal is counted in cells as rich counts them: characters of East Asian scripts and emoji take two.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 GAP = "  "
-# Less of a text than this says nothing.
+# Fewer characters of a text are meaningless.
 LEAST_CROPPED = 4
-# From here on a terminal has room for what `--wide` adds.
+# From this width on, a terminal has room for what `--wide` adds.
 WIDE_TERMINAL = 100
-# As many characters of a container's id as engines show; every command of theirs takes them.
+# Engines show this many characters of a container's id, and all their commands accept them.
 ID_LENGTH = 12
 WHOLE_ID_LENGTH = 64
 HEXADECIMAL = "0123456789abcdef"
-# A word at the end, such as a pid or the engine, is kept if so many cells are left for what stands before it.
+# A word at the end, such as a pid or the engine, is kept whole if this many cells are left for the text before it.
 LEAST_BEFORE_WORD = 4
 
 
@@ -29,14 +29,14 @@ class Column(Value):
     """A column of a list.
 
     Attributes:
-        header: What stands above it.
-        yields: When it is left out of a narrow terminal: 1 is the first to go; 0 stays always.
+        header: The text above it.
+        yields: When a narrow terminal leaves it out: 1 is the first to go; 0 always stays.
         least: To how many characters its values are shortened before a column is left out; 0 for not at all.
-        is_id: Whether ids of containers in it are cut as engines do where they do not fit.
+        is_id: Whether ids of containers in it are cut as engines do if they do not fit.
         is_number: Whether values are aligned on the right.
-        wraps: Whether values that do not fit go on in the next line instead of being shortened.
-        is_whole: Whether a part of a value would be taken for another one, as of numbers.
-        styles: Values with the colours of rich that say the same; "" stands for every other value.
+        wraps: Whether values that do not fit continue in the next line instead of being shortened.
+        is_whole: Whether a part of a value could be taken for another value, as with numbers.
+        styles: Values with rich's colours for them, which repeat the meaning; "" stands for every other value.
     """
 
     header: str
@@ -50,7 +50,7 @@ class Column(Value):
 
 
 class Listing(Value):
-    """A list: its columns, and the cells of each row, "" where the row continues the one above it.
+    """A list: its columns, and the cells of each row, "" if the row continues the one above it.
 
     Attributes:
         columns: The columns from left to right.
@@ -62,12 +62,12 @@ class Listing(Value):
 
 
 class Page(Value):
-    """What is seen in one look.
+    """What a screen shows after one look.
 
     Attributes:
         shown: A list, or a sentence if there is none.
-        notes: Sentences about what the list cannot say.
-        title: What stands above it; "" for what the screen is called.
+        notes: Sentences about what the list cannot show.
+        title: The text above it; "" for the name of the screen.
     """
 
     shown: Listing | str
@@ -76,7 +76,7 @@ class Page(Value):
 
 
 def format_listing(listing: Listing) -> str:
-    """Return a list whole, whatever its width, for files and programs."""
+    """Return a complete list, whatever its width, for files and programs."""
     texts = [tuple(map(printable, row)) for row in (tuple(column.header for column in listing.columns), *listing.rows)]
     widths = [max(map(count_cells, values)) for values in zip(*texts, strict=True)]
     rule = "-" * (sum(widths) + len(GAP) * (len(widths) - 1))
@@ -85,15 +85,15 @@ def format_listing(listing: Listing) -> str:
 
 
 def pad_columns(texts: Sequence[str], widths: Sequence[int]) -> str:
-    """Return one line of a table of fixed widths; a text that is too long moves what follows it."""
+    """Return one line of a table with fixed widths; a text that is too long shifts the texts after it."""
     return "".join(f"{pad(text, width - len(GAP))}{GAP}" for text, width in zip(texts, widths, strict=False))
 
 
 def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
-    """Return which columns are shown in so much room, and how wide each is, by position.
+    """Return the columns that fit into `room`, and their widths, by position.
 
-    Columns are left out in the order in which they yield, until what stays fits if it is shortened. What room is left
-    then goes to what was shortened, first to what would lose something.
+    Columns are left out in the order in which they yield, until the others fit if they are shortened. Room that is left
+    goes to shortened columns, first to those that do not wrap and would lose text.
     """
     fitted = {at: _narrowest(column, widths[at]) for at, column in enumerate(columns)}
     for at in sorted((at for at in fitted if columns[at].yields), key=lambda at: columns[at].yields):
@@ -106,7 +106,7 @@ def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> 
 
 
 def crop_columns(columns: Sequence[Column], fitted: dict[int, int], room: int) -> dict[int, int]:
-    """Return what is seen of columns on a screen that is too narrow for them: numbers whole, or not at all."""
+    """Return the visible part of columns that are too wide for a screen: numbers whole, or not at all."""
     seen: dict[int, int] = {}
     for at, width in fitted.items():
         left = room - width_of((*seen.values(), 0)) if seen else room
@@ -119,13 +119,13 @@ def crop_columns(columns: Sequence[Column], fitted: dict[int, int], room: int) -
 
 
 def cut_id(text: str) -> str:
-    """Return the first characters of a container's id, and anything else as it is."""
+    """Return the first characters of a container's id, and any other text unchanged."""
     is_id = len(text) == WHOLE_ID_LENGTH and not text.strip(HEXADECIMAL)
     return text[:ID_LENGTH] if is_id else text
 
 
 def width_of(widths: Collection[int]) -> int:
-    """Return how wide a line of columns is."""
+    """Return the width of a line of columns."""
     return sum(widths) + len(GAP) * max(0, len(widths) - 1)
 
 
@@ -134,7 +134,7 @@ def _narrowest(column: Column, width: int) -> int:
 
 
 def _widen(fitted: dict[int, int], wanted: Mapping[int, int], room: int) -> None:
-    """Give each column that has less than is wanted a character in turn, as long as there is room."""
+    """Give each column that wants more a character in turn, as long as there is room."""
     while (left := room - width_of(fitted.values())) > 0:
         short = [at for at, width in wanted.items() if fitted[at] < width]
         if not short:
@@ -151,25 +151,25 @@ def _line(columns: Sequence[Column], texts: Sequence[str], widths: Sequence[int]
 
 
 def count_cells(text: str) -> int:
-    """Return how many cells a text takes."""
+    """Return the width of a text in cells."""
     if text.isascii():
         return len(text)
-    # Hardly any name needs it.
+    # Hardly any name needs rich.
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def pad(text: str, width: int, *, on_left: bool = False) -> str:
-    """Return a text with blanks that make it as wide as this."""
+    """Return a text filled up with blanks to this width."""
     blanks = " " * (width - count_cells(text))
     return blanks + text if on_left else text + blanks
 
 
 def shorten(text: str, width: int, mark: str) -> str:
-    """Return text in at most so many cells, without its middle: names differ at both ends.
+    """Return text in at most `width` cells, without its middle: names differ at both ends.
 
-    The last word, which says most of a text with several, is kept whole where the beginning has room beside it.
+    The last word, the most telling one of several, is kept whole if the beginning has room beside it.
     """
     if count_cells(text) <= width:
         return text

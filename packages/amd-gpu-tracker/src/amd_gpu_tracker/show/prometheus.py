@@ -1,4 +1,4 @@
-"""The text format of Prometheus."""
+"""Formats metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    # A metric's name, its labels, and its value; None where that is not known.
+    # A metric's name, its labels, and its value; None if unknown.
     Sample = tuple[str, Mapping[str, str], float | None]
 
-# All others are gauges, `gpu_nodes_total` too: it is called as in ROCm's exporter.
+# All others are gauges, even `gpu_nodes_total`, which has the name that ROCm's exporter uses.
 COUNTERS = ("amd_gpu_errors_total", "amd_gpu_starts_total", "amd_gpu_refusals_total", "amd_gpu_repairs_total")
 
 
 def format_metrics(samples: Iterable[Sample], help_by_name: Mapping[str, str]) -> str:
-    """Return samples as a collector reads them, those of a metric together, in the order of `help_by_name`.
+    """Return samples in a collector's format, those of a metric together, in the order of `help_by_name`.
 
-    Two whose labels differ in control characters alone are one, because the collector refuses doubles.
+    Samples whose labels differ only in control characters become one, because the collector refuses duplicates.
     """
     found: dict[str, dict[str, float]] = {name: {} for name in help_by_name}
     for name, labels, value in samples:
@@ -37,5 +37,5 @@ def _metric(name: str, help_by_name: Mapping[str, str], values: Mapping[str, flo
 
 
 def _escaped(text: str) -> str:
-    """Return a label as the format has it; names of containers may hold anything."""
+    """Escape a label for the format; names of containers may hold anything."""
     return printable(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""Show lists once, and status also as long as the user looks: on a terminal drawn to its width, elsewhere whole."""
+"""Shows lists once, and status also until the user ends it: fitted to a terminal's width, elsewhere complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 0.5
 DISABLED = "GPU Tracker is disabled"
-# JSON is whole in any case, so --wide and --no-trunc change nothing about it.
+# JSON is always complete, so --wide and --no-trunc do not change it.
 EXCLUDED_BY_OPTION = {
     "--refusals": ("--usage", "--peak", "--prometheus", "--watch", "--wide", "--no-trunc"),
     "--prometheus": ("--json", "--watch", "--wide", "--no-trunc"),
@@ -42,7 +42,7 @@ EXCLUDED_BY_OPTION = {
 
 
 def print_list(listing: Listing, *, no_trunc: bool, narrow: Listing | None = None) -> None:
-    """Print a list; a terminal of less than 100 columns shows `narrow` in its place."""
+    """Print a list; a terminal of less than 100 columns shows `narrow` instead."""
     if not is_terminal():
         print(format_listing(listing))
         return
@@ -54,7 +54,7 @@ def print_list(listing: Listing, *, no_trunc: bool, narrow: Listing | None = Non
 
 
 def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc: bool) -> None:
-    """Print status as it is now, and on stderr what could not be read of it, and who can reach all GPUs."""
+    """Print the current status, and on stderr what could not be read, and who can reach all GPUs."""
     try:
         status = read_status()
     except GpusChanged as error:
@@ -71,7 +71,7 @@ def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc
 
 
 def watch_status(read_status: ReadStatus, *, as_json: bool, wide: bool) -> None:
-    """Show status until Ctrl-C: on a terminal as a screen, elsewhere again whenever it has changed."""
+    """Show status until Ctrl-C: on a terminal as a screen, elsewhere again after every change."""
     if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
@@ -104,7 +104,7 @@ def print_refusals(refusals: Sequence[Refusal], *, as_json: bool) -> None:
 
 
 def _format_now(read_status: ReadStatus, *, as_json: bool, wide: bool) -> tuple[str, tuple[str, ...]]:
-    """Return status as files and programs get it, and what there is to say about it."""
+    """Return status in the form for files and programs, and the notes about it."""
     try:
         status = read_status()
     except GpusChanged as error:
@@ -125,7 +125,7 @@ def _look(read_status: ReadStatus, console: Console, *, wide: bool) -> Page:
 
 
 def _notes(status: Status) -> tuple[str, ...]:
-    """Return what could not be read, what is lost, drained or sick, and who can reach all GPUs."""
+    """Return notes: what could not be read, which GPUs are lost, drained or sick, and who can reach all GPUs."""
     drained = (
         f"GPU {gpu.number} is drained{f': {gpu.drained}' if gpu.drained else ''}"
         for gpu in status.gpus
@@ -145,7 +145,7 @@ def _say_lost(gpu: LostGpu) -> str:
 
 
 def _say_numbers(status: Status) -> tuple[str, ...]:
-    """Return that requests by some numbers are refused, where that is so."""
+    """Return a sentence if requests by some numbers are refused."""
     changed = [min(gpu.number, gpu.tracked_number) for gpu in status.gpus if gpu.tracked_number is not None]
     changed += [gpu.number for gpu in status.lost]
     if not changed:
@@ -155,7 +155,7 @@ def _say_numbers(status: Status) -> tuple[str, ...]:
 
 def _names(status: Status) -> dict[str, str]:
     uses = (*(use for gpu in status.gpus for use in gpu.containers), *status.privileged)
-    # The list that scripts read has no names.
+    # The list for scripts has no names.
     from amd_gpu_tracker.life.container_names import find_container_names
 
     return find_container_names(uses)
@@ -171,7 +171,7 @@ def _format(status: Status, *, as_json: bool, wide: bool) -> str:
 
 
 def require_compatible(given: Collection[str]) -> None:
-    """Refuse options that exclude each other; OptionsExcluded."""
+    """Raise OptionsExcluded for options that exclude each other."""
     for option, excluded in EXCLUDED_BY_OPTION.items():
         for other in excluded:
             if option in given and other in given:

@@ -1,4 +1,4 @@
-"""How status is shown: the guide's table, a wider one, a list for terminals, JSON."""
+"""Formats status: the guide's table, a wider one, a list for terminals, JSON."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.refusals import Refusal
 
 RULE = "-" * 120
-# The columns of the guide, and those of `--wide` behind them.
+# The columns of the guide, then those of `--wide`.
 HEADER = ("GPU Id", "UUID", "Accessibility", "Container Ids")
 MORE_HEADER = ("Name", "Since", "By")
 WIDTHS = (10, 25, 20, 66, 30, 22, 10)
 WIDE_RULE = "-" * sum(WIDTHS)
-# The same on a terminal, where names come before ids in what is shown whole.
+# The same on a terminal, which shortens ids before names.
 COLUMNS = (
     *(Column(header=HEADER[0]), Column(header=HEADER[1]), Column(header=HEADER[2])),
     Column(header=HEADER[3], least=ID_LENGTH, is_id=True),
     Column(header=MORE_HEADER[0], least=ID_LENGTH),
 )
 MORE_COLUMNS = (Column(header=MORE_HEADER[1], yields=2), Column(header=MORE_HEADER[2], yields=1))
-# What is shown of a GPU in the lines of its second container and those after it.
+# The first columns in the lines after a GPU's first container.
 BLANK = ("", "", "")
 
 
 def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> str:
-    """Return the guide's table; with the `names` of containers the wider one."""
+    """Return the guide's table; with the `names` of containers, the wider one."""
     wide = names is not None
     rows = [row for gpu in status.tracked for row in _rows(gpu, names)]
     rule = WIDE_RULE if wide else RULE
@@ -40,9 +40,9 @@ def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> 
 
 
 def list_status(status: Status, names: Mapping[str, str], *, wide: bool, now: float | None = None) -> Listing:
-    """Return status as a list for a terminal: the guide's columns and names; what `--wide` adds if wide.
+    """Return status as a list for a terminal: the guide's columns and names; if `wide`, also what `--wide` adds.
 
-    At the time `now` it is said how long ago containers got their GPUs, otherwise when.
+    With the time `now`, the list shows how long ago containers got their GPUs, otherwise when.
     """
     columns = COLUMNS + (MORE_COLUMNS if wide else ())
     rows = [row[: len(columns)] for gpu in status.tracked for row in _rows(gpu, names, now)]
@@ -65,7 +65,7 @@ def format_json(status: Status, names: Mapping[str, str]) -> str:
 
 
 def format_refusals(refusals: Sequence[Refusal]) -> str:
-    """Return the refusals, oldest first, each with its container and then the words it was given, people by name."""
+    """Return the refusals, oldest first, each with its container and the message that it got; people by name."""
     blocks = []
     for refusal in refusals:
         indented = "\n    ".join(map(printable, refusal.told(title_of_person).split("\n")))
@@ -115,7 +115,7 @@ def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | No
 
 
 def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
-    """Return what an engine calls a container, and whose it is where that is a person."""
+    """Return the engine's name of a container, and the person to whom it belongs, if known."""
     name = names.get(use.container_id) or ""
     if not use.person:
         return name or "-"
@@ -124,7 +124,7 @@ def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
 
 
 def _line(columns: Sequence[str]) -> str:
-    # As wide as the text itself: one character stands for each that is not printable.
+    # The width stays the same: one character stands for each that is not printable.
     return printable(pad_columns(columns, WIDTHS)).rstrip()
 
 

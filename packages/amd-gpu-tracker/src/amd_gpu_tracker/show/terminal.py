@@ -1,4 +1,4 @@
-"""Lists on a terminal, drawn by rich to its width; imported only where the output is one."""
+"""Draws lists with rich to the width of a terminal; imported only if the output is one."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from amdgpu_discovery.plain_text import printable
 
 # The rules of the guide's tables: one below the header, and none between rows or columns.
 RULES = Box("    \n    \n ---\n    \n    \n    \n    \n    \n", ascii=True)
-# Colours repeat what the words say.
+# Colours only repeat what the words say.
 STYLES = {"-": "dim", "Exclusive": "yellow"}
 
 
 def make_console() -> Console:
-    """Return the terminal; rich leaves out colours where NO_COLOR is set or the terminal has none."""
+    """Return the terminal; rich leaves out colours if NO_COLOR is set or the terminal has none."""
     return Console(highlight=False, markup=False, emoji=False)
 
 
 def print_listing(listing: Listing, console: Console, *, no_trunc: bool) -> None:
-    """Print a list as wide as the terminal, or whole."""
+    """Print a list as wide as the terminal, or complete."""
     fitted = find_columns(listing, console, no_trunc=no_trunc)
-    # What is wider is continued in the next line by the terminal, which rich would do between columns.
+    # The terminal itself breaks lines that are wider. Otherwise rich would break them between columns.
     console.width = max(console.width, width_of(fitted.values()))
     console.print(draw(wrap(listing, fitted, console), fitted, console))
 
 
 def find_columns(listing: Listing, console: Console, *, no_trunc: bool) -> dict[int, int]:
-    """Return the columns that are shown and their widths, by position; ids are whole where all of it fits."""
+    """Return the columns that are shown and their widths, by position; ids are complete if everything fits."""
     texts = _texts(listing, console)
     whole = [max(map(count_cells, values)) for values in zip(*texts, strict=True)]
     if no_trunc or width_of(whole) <= console.width:
@@ -43,7 +43,7 @@ def find_columns(listing: Listing, console: Console, *, no_trunc: bool) -> dict[
 
 
 def wrap(listing: Listing, fitted: dict[int, int], console: Console) -> Listing:
-    """Return the list with a row for each line of what does not fit in a column that wraps."""
+    """Return the list with an additional row for each further line of a column that wraps."""
     rows = listing.rows
     for at, width in fitted.items():
         if listing.columns[at].wraps:
@@ -69,14 +69,14 @@ def draw(listing: Listing, fitted: dict[int, int], console: Console, *, has_rule
 
 
 def _lines(row: tuple[str, ...], at: int, width: int, console: Console) -> list[tuple[str, ...]]:
-    """Return a row and those that go on with its text in the column `at`."""
+    """Return a row, and the rows that continue its text in the column `at`."""
     parts = [line.plain.rstrip() for line in Text(_shown(row[at], console.encoding)).wrap(console, width)] or [""]
     firsts = [row, *[("",) * len(row)] * (len(parts) - 1)]
     return [(*first[:at], part, *first[at + 1 :]) for first, part in zip(firsts, parts, strict=True)]
 
 
 def _texts(listing: Listing, console: Console) -> list[tuple[str, ...]]:
-    """Return the header and the rows as the terminal can show them."""
+    """Return the header and the rows in characters that the terminal can show."""
     headers = tuple(column.header for column in listing.columns)
     return [tuple(_shown(text, console.encoding) for text in row) for row in (headers, *listing.rows)]
 

@@ -1,6 +1,6 @@
-"""A screen that follows what changes; it gives the terminal back at Ctrl-C, and for as long as Ctrl-Z stops it.
+"""A screen that follows changes; it gives the terminal back at Ctrl-C, and for as long as Ctrl-Z stops it.
 
-It has a title with a clock, a list, and notes, in as many lines and columns as there are.
+It has a title with a clock, a list, and notes, and uses all lines and columns of the terminal.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# As the keys that ask for the same: Ctrl-Z, and Ctrl-L.
+# Represented by the keys with the same meaning: Ctrl-Z, and Ctrl-L.
 STOPPED = "\x1a"
 RESIZED = "\x0c"
-# Longer than what a key sends; more than one may have been typed.
+# Longer than what one key sends, because several may have been typed.
 MOST_TYPED = 64
 STANDARD_INPUT = 0
 EVENT_BY_SIGNAL = {int(signal.SIGTSTP): STOPPED, int(signal.SIGWINCH): RESIZED}
-# Without a handler for these the screen would stay as it is.
+# Without a handler for these signals, the screen would stay as it is.
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# On lower screens rows have the lines of the rules, then that of the title.
+# On lower screens, rows take the lines of the rules, then that of the title.
 LEAST_WITH_RULES = 8
 LEAST_WITH_TITLE = 4
-# The title, the line below it, and the three lines above the rows of a table with rules; the header alone without.
+# Title, the line below it, and the three lines above the rows of a table with rules; without rules, only the header.
 LINES_WITH_RULES = 5
-# Notes take this share of the lines from the rows, and what the rows leave.
+# Notes may take a quarter of the lines from the rows, and all lines that the rows leave.
 SHARE_OF_NOTES = 4
 
 
 class Events:
-    """Waits for what happens to a screen; within `with` keys come one by one and are not shown."""
+    """Waits for the events of a screen; within `with`, keys come one by one and are not shown."""
 
     def __init__(self, *, takes_keys: bool) -> None:
         self._takes_keys = takes_keys and os.isatty(STANDARD_INPUT)
@@ -58,7 +58,7 @@ class Events:
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._handlers = {number: signal.signal(number, _do_nothing) for number in EVENT_BY_SIGNAL}
-        # A signal between the last look at the handlers and the wait below would go unseen until the next look.
+        # Otherwise a signal just before the wait below would go unseen until the next look.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         if self._takes_keys:
             self._settings = termios.tcgetattr(STANDARD_INPUT)
@@ -75,7 +75,7 @@ class Events:
         os.close(self._writer)
 
     def wait(self, seconds: float) -> str:
-        """Return STOPPED, RESIZED, the keys that were typed, or "" when so many seconds are over."""
+        """Return STOPPED, RESIZED, the keys that were typed, or "" after this many seconds."""
         inputs = [self._reader, *([STANDARD_INPUT] if self._takes_keys else [])]
         ready = select.select(inputs, [], [], seconds)[0]
         if self._reader in ready:
@@ -84,13 +84,13 @@ class Events:
         if not ready:
             return ""
         typed = os.read(STANDARD_INPUT, MOST_TYPED)
-        # A terminal that is gone can be read for ever.
+        # A terminal that is gone returns empty reads at once, for ever.
         self._takes_keys = self._takes_keys and bool(typed)
         return typed.decode("utf-8", "replace")
 
 
 def _do_nothing(_number: int, _frame: Any) -> None:
-    """Handle a signal, because one without a handler stops the program or is not seen."""
+    """Handle a signal: without a handler, it would stop the program or go unseen."""
 
 
 def watch_screen(
@@ -98,17 +98,17 @@ def watch_screen(
 ) -> None:
     """Show what `look` returns for a terminal and the keys that were typed, "" for none, until it returns None.
 
-    Without keys, and with them too, Ctrl-C and a signal to end do so.
+    Ctrl-C and signals that end a program also end the screen, whether it takes keys or not.
     """
     console = make_console()
     for number in ENDING:
         signal.signal(number, _end)
     with suppress(KeyboardInterrupt):
-        # What fails now, or takes its time, does so before there is a screen.
+        # If the first look fails or takes long, there is no screen yet.
         while (page := look(console, "")) and _follow(
             title, page, look, console, seconds=seconds, takes_keys=takes_keys
         ):
-            # As a program without a handler stops, until it is continued (SIGCONT).
+            # Stop like a program without a handler, until it is continued (SIGCONT).
             os.kill(os.getpid(), signal.SIGTSTP)
 
 
@@ -121,7 +121,7 @@ def _follow(
     seconds: float,
     takes_keys: bool,
 ) -> bool:
-    """Show page after page; return whether Ctrl-Z ends it."""
+    """Show page after page; return whether Ctrl-Z ended that."""
     page: Page | None = first
     with Events(takes_keys=takes_keys) as events, Live(console=console, screen=True, auto_refresh=False) as live:
         while page:
@@ -139,14 +139,14 @@ def _end(number: int, _: object) -> None:
 
 
 def draw_page(title: str, page: Page, console: Console) -> Group:
-    """Return what rich draws of a page."""
+    """Return what rich draws for a page."""
     has_rules = console.height >= LEAST_WITH_RULES
     has_title = console.height >= LEAST_WITH_TITLE
     head = [Text(_head(title, console.width) + "\n" * has_rules, no_wrap=True, overflow="crop")] if has_title else []
     if isinstance(page.shown, str):
         return Group(*head, Text(page.shown))
     fitted = crop_columns(page.shown.columns, find_columns(page.shown, console, no_trunc=False), console.width)
-    # A row of which nothing is left continues the one above it in other columns.
+    # An empty row continues the one above it in columns that are not shown.
     rows = tuple(row for row in wrap(page.shown, fitted, console).rows if any(row[at] for at in fitted))
     room = console.height - (LINES_WITH_RULES if has_rules else 1 + has_title)
     notes = _draw_notes(page.notes, room - len(rows), console)
@@ -156,7 +156,7 @@ def draw_page(title: str, page: Page, console: Console) -> Group:
 
 
 def _head(title: str, width: int) -> str:
-    """Return the title and the clock, with the date where there is room for it."""
+    """Return the title and the clock, with the date if there is room for it."""
     for form in ("%Y-%m-%d %H:%M:%S", "%H:%M:%S"):
         clock = time.strftime(form)
         if len(title) + 1 + len(clock) <= width:
@@ -165,7 +165,7 @@ def _head(title: str, width: int) -> str:
 
 
 def _draw_notes(notes: Sequence[str], spare: int, console: Console) -> list[Text]:
-    """Draw the lines of the notes for which there is room, and say how many there are besides."""
+    """Draw the lines of the notes for which there is room, and count the others."""
     lines = [line for note in notes for line in Text(printable(note)).wrap(console, console.width)]
     room = max(0, spare, console.height // SHARE_OF_NOTES if console.height >= LEAST_WITH_RULES else 0)
     count = _count_shown(len(lines), room)
@@ -173,7 +173,7 @@ def _draw_notes(notes: Sequence[str], spare: int, console: Console) -> list[Text
 
 
 def _count_shown(count: int, room: int) -> int:
-    """Return how many of so many lines are shown, where another one says how many are not."""
+    """Return how many lines are shown if a further line has to count the others."""
     return count if count <= room else max(0, room - 1)
 
 

@@ -1,1 +1,1 @@
-"""The state of each GPU: free, reserved, in use, drained, suspect, sick, lost. What lists or chooses GPUs asks here."""
+"""The state of each GPU: free, reserved, in use, drained, suspect, sick, lost; for all that lists or chooses GPUs."""

@@ -1,4 +1,4 @@
-"""The state and health of GPUs, and the queue, as programs read them: JSON, and the text format of Prometheus."""
+"""Formats the state and health of GPUs, and the queue, for programs: as JSON, and in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELP = {
 def format_state_metrics(
     states: Sequence[GpuState], *, counts: Mapping[str, int], waiting_since: Sequence[float], now: float
 ) -> str:
-    """Return the metrics of the GPUs and of jobs that wait since these times, and the `counts` of what happened."""
+    """Return the metrics of the GPUs and of jobs that wait since these times, and the `counts` of events."""
     longest = max((now - since for since in waiting_since), default=0.0)
     queue: list[Sample] = [
         *((f"amd_gpu_{event}_total", {}, count) for event, count in counts.items()),
@@ -52,7 +52,7 @@ def _samples(gpu: GpuState, now: float) -> Iterator[Sample]:
 
 
 def format_states_json(states: Sequence[GpuState], waiting_since: Sequence[float]) -> str:
-    """Return the states, and since when jobs wait; what is not known is null."""
+    """Return the states, and since when jobs wait, as JSON; unknown values are null."""
     import json
 
     document = {"gpus": [_gpu_fields(gpu) for gpu in states], "waiting_since": sorted(waiting_since)}

@@ -1,4 +1,4 @@
-"""Find the state of every GPU: discovery, health, the tracker's policy and reservations, and use, joined."""
+"""Finds the state of every GPU, from discovery, health, the tracker's policy and reservations, and current use."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def find_states(
     limits: HealthLimits = NO_LIMITS,
     note: Callable[[Mapping[str, Health]], object] | None = None,
 ) -> tuple[GpuState, ...]:
-    """Return the state of each GPU, lost ones too, in the order in which GPUs are tracked; nothing is changed.
+    """Return the state of each GPU, including lost ones, in the order in which GPUs are tracked; nothing is changed.
 
-    `processes` is what tells which processes live; by default those of this machine. `with_errors` reads the counters
-    of errors too, which asks the hardware: a screen that looks every second says False but for its first look, and
-    hands in what it found `earlier`. `limits` are from where on a GPU is not well. `note` is called with how GPUs are,
-    by their keys, without those that were not asked; what is noted of sick ones is read after that. Errors as
-    `locate_gpus`; StateError where the tracker's files cannot be understood.
+    `processes` finds out which processes are running, by default on this machine. `with_errors` also reads error
+    counters, which accesses the hardware: a screen that looks every second sets it only for its first look, and passes
+    its `earlier` findings. `limits` define when a GPU is suspect or sick. `note` is called with the health of GPUs by
+    their keys, without those that were not asked; notes about sick ones are read after that. Errors as `locate_gpus`;
+    StateError if the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
     return _States(
@@ -54,7 +54,7 @@ def find_states(
 
 
 class _States:
-    """What there is to join."""
+    """The facts to join."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class _States:
         return printable(name_of_person(person))
 
     def _holder(self, tracked: GpuUse, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:
-        """Return who has a GPU, and what."""
+        """Return who has a GPU, and the container, job or program."""
         person = processes[0].person if processes else ""
         if tracked.containers:
             use = tracked.containers[0]
             owner = person if use.person is None else self._name_of(use.person)
-            # As the queue calls it, also when the job goes on in a detached container.
+            # The job's name in the queue, also if the job goes on in a detached container.
             return owner, printable(use.job or self._names.get(use.container_id) or cut_id(use.container_id))
         return person, printable(processes[0].program) if processes else ""
 

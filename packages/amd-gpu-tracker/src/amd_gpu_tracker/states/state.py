@@ -1,4 +1,4 @@
-"""The state of one GPU as a value, and what decides it."""
+"""The state of one GPU as a value, and the decision about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IN_USE = "in use"
 DRAINING = "draining"
 DRAINED = "drained"
 LOST = "lost"
-# What has a GPU in these states, lists say.
+# In these states, lists show who and what has the GPU.
 USUAL = (FREE, RESERVED, IN_USE)
 STATES = (FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST)
 
@@ -23,9 +23,9 @@ class GpuProcess(Value):
     """A process that uses a GPU.
 
     Attributes:
-        pid: Its id; 0 where it is one of another pid namespace.
-        program: What it calls itself; "" where it is not known.
-        person: Name of the user whose it is, or the number; "" where it is not known.
+        pid: Its id; 0 if it is in another pid namespace.
+        program: The name it gives itself; "" if unknown.
+        person: Name of its user, or the number; "" if unknown.
         vram_bytes: Video memory that it uses.
     """
 
@@ -40,17 +40,17 @@ class GpuState(GpuUse):
 
     Attributes:
         tracked_number: The number that it had when GPUs were tracked; differs while another GPU is lost.
-        model: Name of the model; "" of a lost GPU.
+        model: Name of the model; "" for a lost GPU.
         state: One of FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST.
-        reason: Why, where there is something to say, as a clause.
-        since: Since when, in seconds since 1970 (UTC); None where that is not known.
+        reason: The reason for this state as a clause; "" if there is none to give.
+        since: When it was drained, found sick or reserved, in seconds since 1970 (UTC); None if unknown.
         processes: The processes that use it, those with most memory first.
-        person: Who has it; "" if it is free, or if that is not known.
-        what: What has it: a container, a job or a program; "" where nothing.
-        vram_used: Bytes of its memory that are used.
+        person: The person who has it; "" if it is free, or if that is unknown.
+        what: The container, job or program that has it; "" if there is none.
+        vram_used: Bytes of its memory in use.
         vram_total: Bytes of its memory.
-        busy_percent: How much of the last moments it has worked.
-        health: What the driver says of it, with temperature, power and errors.
+        busy_percent: Percentage of the last moments in which it worked.
+        health: What the driver reports about it, with temperature, power and errors.
     """
 
     FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
@@ -71,34 +71,34 @@ class GpuState(GpuUse):
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it was tracked and is no longer there."""
+        """Return whether it was tracked and is missing now."""
         return self.state == LOST
 
     @property
     def trouble(self) -> str:
-        """Return why it is not given out, or only as the last, as a sentence; "" for any other."""
+        """Return a sentence about why it is not given out, or only as the last; "" for any other."""
         if self.state in USUAL:
             return ""
         return printable(f"GPU {self.number} is {self.state}{f': {self.reason}' if self.reason else ''}")
 
     @property
     def temperature(self) -> float | None:
-        """Return how warm its hottest place is, in degrees Celsius."""
+        """Return the temperature of its hottest place, in degrees Celsius."""
         return self.health.measured.temperature
 
     @property
     def watts(self) -> float | None:
-        """Return what it takes."""
+        """Return the power it draws."""
         return self.health.measured.watts
 
 
 def decide_state(
     health: Health, drain: Drain | None, sick: Drain | None, *, is_reserved: bool, is_used: bool, use: str
 ) -> tuple[str, str]:
-    """Return the state of a GPU that is there, and the reason; `use` says who uses it.
+    """Return the state of a GPU that exists, and the reason; `use` says who uses it.
 
-    `sick` is what root noted of it, which counts until root has seen it well. A GPU that is drained and sick is drained
-    everywhere, and the reason has both.
+    `sick` is root's note about it, which counts until root finds it healthy. A GPU that is drained and sick counts as
+    drained everywhere, and the reason has both.
     """
     trouble = "; ".join(health.reasons) if health.verdict == SICK else sick.reason if sick else ""
     if drain:

@@ -1,4 +1,4 @@
-"""The states of all GPUs as people read them: a list, and the sentences below it."""
+"""Formats the states of all GPUs for people: a list, and the sentences below it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATE_STYLES = (
 STATE = Column(header="State", styles=STATE_STYLES)
 BAR, TREND, ENDS = "", "Trend", "Ends in"
 BAR_STYLES = (("", "cyan"),)
-# What a narrow terminal can best do without yields first.
+# The column that a narrow terminal can best do without yields first.
 COLUMNS = (
     Column(header="GPU", is_whole=True),
     Column(header="Model", yields=1),
@@ -48,7 +48,7 @@ COLUMNS = (
     Column(header=ENDS, yields=8),
 )
 BAR_WIDTH = 8
-# How a bar and its rest are drawn where the terminal has the characters, and where it has not.
+# The characters for a bar and its rest, on terminals with and without block characters.
 BLOCKS, PLAIN = "█░", "#."
 STEPS = "▁▂▃▄▅▆▇█"
 
@@ -63,8 +63,8 @@ def list_states(
 ) -> Listing:
     """Return a row for each GPU in the order given.
 
-    `blocks` are the two characters of which bars are made, "" for no bars. `trends` are the busy shares of the last
-    looks by `GpuState.key`, oldest first.
+    `blocks` are the two characters for bars, "" for no bars. `trends` are the busy percentages of the last looks by
+    `GpuState.key`, oldest first.
     """
     wanted = {BAR: bool(blocks), TREND: trends is not None, ENDS: any(_end(gpu) is not None for gpu in states)}
     columns = tuple(column for column in COLUMNS if wanted.get(column.header, True))
@@ -73,12 +73,12 @@ def list_states(
 
 
 def blocks_for(encoding: str) -> str:
-    """Return the characters of which bars are made on a terminal of this encoding."""
+    """Return the characters for bars on a terminal with this encoding."""
     return BLOCKS if encoding.lower().startswith("utf") else PLAIN
 
 
 def count_states(states: Sequence[GpuState]) -> str:
-    """Return how many GPUs are in which state."""
+    """Return how many GPUs are in each state."""
     counts = [(sum(gpu.state == state for gpu in states), state) for state in STATES]
     return f"{len(states)} GPU{'' if len(states) == 1 else 's'}: " + ", ".join(
         f"{count} {state}" for count, state in counts if count
@@ -86,7 +86,7 @@ def count_states(states: Sequence[GpuState]) -> str:
 
 
 def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now: float) -> list[str]:
-    """Return what the list cannot say: why GPUs are not given out, how many jobs wait, and what is not known."""
+    """Return sentences about GPUs that are not given out or idle, about waiting jobs, and about what is unknown."""
     jobs = f"{len(waiting_since)} job{' waits' if len(waiting_since) == 1 else 's wait'} for GPUs"
     return [
         *(gpu.trouble for gpu in states if gpu.trouble),
@@ -97,7 +97,7 @@ def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now:
 
 
 def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
-    """Return the idle GPUs whose holders were warned."""
+    """Return sentences about idle GPUs whose owners were warned."""
     uses = ((gpu, gpu.containers[0]) for gpu in states if gpu.containers)
     return [
         f"GPU {gpu.number} is idle since {_clock(use.idle_since)}, preemptible"
@@ -134,7 +134,7 @@ def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict
 
 
 def _end(gpu: GpuState) -> float | None:
-    """Return when the time of who has a GPU is over, None where that has no end."""
+    """Return the time limit of a GPU's reservation, None if it has none."""
     return gpu.containers[0].until if gpu.containers else None
 
 
@@ -143,7 +143,7 @@ def _number(value: float | None, unit: str) -> str:
 
 
 def _bar(share: float, blocks: str) -> str:
-    """Return a bar; of a GPU that is not empty at least one block is full."""
+    """Return a bar; if the share is not 0, at least one block is full."""
     full = -(-int(share * 1000) * BAR_WIDTH // 1000)
     return blocks[:1] * full + blocks[1:] * (BAR_WIDTH - full)
 

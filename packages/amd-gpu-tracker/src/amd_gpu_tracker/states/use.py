@@ -1,4 +1,4 @@
-"""Is a GPU used, reserved or not? What KFD and the driver count decides; /proc is walked only to say who it is."""
+"""Finds whether GPUs are in use, reserved or not. KFD and the driver count it; /proc only shows by whom."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 LEAST_SHARE_OF_VRAM = 100
-# Of one sample, which the firmware takes as a mean over about a millisecond: tools that look cause a few percent.
+# Of one sample, which the firmware averages over about a millisecond: tools that look cause a few percent.
 LEAST_BUSY = 10
 
 
 class GpuLoad(Value):
-    """How much of a GPU is used.
+    """How much of a GPU is in use.
 
     Attributes:
-        totals: What the GPU says of itself.
+        totals: What the GPU reports about itself.
         kfd_vram: Bytes of its memory that processes have for computing.
         compute_units: How many of its compute units have work.
     """
@@ -35,19 +35,19 @@ class GpuLoad(Value):
 
     @property
     def vram_used(self) -> int | None:
-        """Return how much of its memory is used; of a partition only KFD tells."""
+        """Return how much of its memory is in use; for a partition, only KFD reports that."""
         return self.totals.vram_used if self.totals.vram_used is not None else self.kfd_vram or None
 
     @property
     def is_used(self) -> bool:
-        """Return whether a program works with it."""
+        """Return whether a program uses it."""
         threshold = max(LEAST_VRAM, (self.totals.vram_total or 0) // LEAST_SHARE_OF_VRAM)
         has_memory = self.kfd_vram > LEAST_VRAM or (self.totals.vram_used or 0) > threshold
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
 
 
 def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health]) -> dict[int, GpuLoad]:
-    """Return by number how much of each GPU is used, by what sysfs says alone: `health`, by PCI address, and KFD."""
+    """Return the load of each GPU by number, from sysfs alone: from `health`, by PCI address, and from KFD."""
     uses: dict[int, list[ProcessUse]] = {}
     for use in read_kfd_uses(host, gpus):
         uses.setdefault(use.gpu, []).append(use)
@@ -62,7 +62,7 @@ def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health])
 
 
 def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
-    """Return what a GPU says of itself, which it says of all its partitions together."""
+    """Return what a GPU reports about itself, which is about all its partitions together."""
     address = str(gpu.pci_address)
     if gpu.partition_total > 1 or address not in health:
         return GpuTotals(vram_total=gpu.vram_bytes)
@@ -73,8 +73,8 @@ def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
 
 
 def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuProcess, ...]]:
-    """Return by number the processes that use each GPU, those with most memory first. It walks all processes."""
-    # What chooses GPUs comes here for a refusal only.
+    """Return by number the processes that use each GPU, those with most memory first. This reads all processes."""
+    # Commands that choose GPUs need this only for a refusal.
     from amdgpu_discovery.people import read_user_names
     from amdgpu_discovery.usage.reading import processes_directory, read_process_uses
 
@@ -90,7 +90,7 @@ def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuPr
 
 
 def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
-    """Return who uses a GPU without a reservation, or how much of it is used where that is not known."""
+    """Return who uses a GPU without a reservation or, if that is unknown, how much of it is in use."""
     if processes:
         first = processes[0]
         program = f" ({first.program}{f' of {first.person}' if first.person else ''})" if first.program else ""

@@ -1,1 +1,1 @@
-"""Who uses how much of each GPU now: what the kernel counts, joined with what the tracker knows of containers."""
+"""Who uses how much of each GPU now: the kernel's counts, joined with what the tracker knows of containers."""

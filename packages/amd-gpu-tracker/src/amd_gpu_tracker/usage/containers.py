@@ -1,7 +1,7 @@
-"""Tell in which container a process is, by its cgroup (cgroups(7), /proc/PID/cgroup), or by the lease that names it.
+"""Finds the container of a process, by its cgroup (cgroups(7), /proc/PID/cgroup), or by the lease that names it.
 
-Engines name the cgroup of a container after its id. The outermost container counts, which is the one that the engine
-of the host knows, unless the tracker knows another one by its id.
+Engines name the cgroup of a container after its id. The outermost container counts, because the engine of the host
+knows that one, unless the tracker knows another one by its id.
 
 A job that has reserved GPUs is in the cgroup of a login, of a service or of Slurm: no cgroup is named after it.
 """
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.status import ContainerUse, OwnedLease
     from amd_gpu_tracker.records.lease import Lease, ProcessId
 
-    # Id of a container, and the uid of the user whose it is; None for root and for the caller.
+    # Id of a container, and the uid of its user; None for root and for the caller.
     Owner = tuple[str, int | None]
 
 
 # One line for each hierarchy; a path has 4096 bytes at most.
 LARGEST_CGROUP = 65536
-# What stands before the id in a name that the systemd drivers of engines make, or above it in that of cgroupfs drivers.
+# What is before the id in names that engines' systemd drivers make, or above it with cgroupfs drivers.
 ENGINES = {
     "docker": "docker",
     "libpod": "podman",
@@ -41,17 +41,17 @@ ENGINES = {
     "libpod_parent": "podman",
 }
 FULL_ID = re.compile(r"(?:(?P<engine>[a-z_-]+)-)?(?P<id>[0-9a-f]{64})(?:\.scope)?")
-# Slurm 22.05 and later below slurmstepd.scope, earlier ones below slurm/uid_N (slurm.conf(5), cgroup.conf(5)).
+# Slurm 22.05 and later use slurmstepd.scope, earlier versions slurm/uid_N (slurm.conf(5), cgroup.conf(5)).
 SLURM_JOB = re.compile(r"/(?:slurmstepd\.scope|slurm(?:_[^/]*)?(?:/uid_[0-9]+)?)/job_(?P<id>[0-9]{1,10})(?:/|$)")
-# systemd lets a user make cgroups with any names below it (systemd.resource-control(5), Delegate=).
+# Below it, systemd lets a user make cgroups with any names (systemd.resource-control(5), Delegate=).
 USER_SERVICE = re.compile(r"/user@(?P<uid>[0-9]{1,10})\.service(?:/|$)", re.MULTILINE)
-# Of an id that no engine made; a cgroup's name has 255 bytes at most.
+# Limit for ids that no engine made; a cgroup's name has 255 bytes at most.
 LONGEST_ID = 128
-# LXC, and systemd-nspawn by systemd-machined.
+# LXC, and systemd-nspawn through systemd-machined.
 OTHERS = (("lxc", re.compile(r"lxc\.payload\.(?P<id>[^/]+)")), ("nspawn", re.compile(r"machine-(?P<id>[^/]+)\.scope")))
 # Slurm and systemd-machined make no cgroups below the service of a user.
 ENGINES_OF_USERS = ("docker", "podman", "containerd")
-# Shells and launchers between a job and its processes; what is deeper counts by its cgroup.
+# Shells and launchers between a job and its processes. Processes further below count by their cgroup.
 MOST_GENERATIONS = 64
 
 
@@ -60,8 +60,8 @@ class ContainerOfProcess(Value):
 
     Attributes:
         container_id: Id of the container, name of the machine, or `job-7`.
-        engine: Who made it: `docker`, `podman`, `containerd`, `cri-o`, `kubernetes`, `slurm`, `lxc`, `nspawn`; "" where
-            that cannot be told.
+        engine: Its maker: `docker`, `podman`, `containerd`, `cri-o`, `kubernetes`, `slurm`, `lxc`, `nspawn`; "" if
+            unknown.
         user: Uid of the user below whose service the cgroup is, so that it may have any name; None elsewhere.
     """
 
@@ -71,12 +71,12 @@ class ContainerOfProcess(Value):
 
     @property
     def owner(self) -> Owner:
-        """Return what tells it from others."""
+        """Return what identifies it."""
         return self.container_id, self.user
 
 
 def find_container(proc: str, pid: int, known_ids: Container[str]) -> ContainerOfProcess | None:
-    """Return the container of a process, None where it is in none or gone. `known_ids` are those that are tracked."""
+    """Return the container of a process, None if it is in none, or gone. `known_ids` are those that are tracked."""
     return parse_cgroup(_read_cgroup(proc, pid), known_ids)
 
 
@@ -97,7 +97,7 @@ def _read_cgroup(proc: str, pid: int) -> str:
 
 def _tracked(path: str, known_ids: Container[str]) -> ContainerOfProcess | None:
     for above, name in _names(path):
-        # A name may itself have the sign that stands behind the engine's.
+        # A name may itself have the hyphen that follows the engine's name.
         cuts = [position + 1 for position, sign in enumerate(name) if sign == "-"]
         container_id = next((name[cut:] for cut in (0, *cuts) if name[cut:] in known_ids), "")
         if container_id:
@@ -109,7 +109,7 @@ def _tracked(path: str, known_ids: Container[str]) -> ContainerOfProcess | None:
 def _by_id(path: str) -> ContainerOfProcess | None:
     for above, name in _names(path):
         match = FULL_ID.fullmatch(name)
-        # The monitor of a container of Podman is not in it.
+        # Podman's monitor of a container is not in that container.
         if match and match["engine"] != "libpod-conmon":
             engine = match["engine"] or ("kubepods" if "/kubepods" in path else above.rpartition("/")[2])
             return _container(match["id"], ENGINES.get(engine, ""), above)
@@ -142,7 +142,7 @@ def _names(path: str) -> Iterator[tuple[str, str]]:
 
 
 def uses_by_owner(*uses: Iterable[ContainerUse]) -> dict[Owner, ContainerUse]:
-    """Return the first use of each container; users choose the ids of theirs, so the id alone tells nothing."""
+    """Return the first use of each container; users choose the ids of theirs, so an id alone identifies nothing."""
     found: dict[Owner, ContainerUse] = {}
     for use in (each for group in uses for each in group):
         found.setdefault((use.container_id, use.user), use)
@@ -152,9 +152,9 @@ def uses_by_owner(*uses: Iterable[ContainerUse]) -> dict[Owner, ContainerUse]:
 def believed(
     container: ContainerOfProcess, uses: Mapping[Owner, ContainerUse], *, me: int | None
 ) -> ContainerOfProcess | None:
-    """Return the container that the name of a cgroup stands for, None where the name is not believed.
+    """Return the container that the name of a cgroup stands for, None if the name is not credible.
 
-    `me` is the user who looks and whose own containers are as those of root, None for root.
+    `me` is the user who looks, and whose own containers count like those of root; None for root.
     """
     if container.user in (0, me, None):
         owner = _owner_of(container.container_id, uses)
@@ -166,21 +166,21 @@ def believed(
 
 
 def _owner_of(container_id: str, uses: Mapping[Owner, ContainerUse]) -> int | None:
-    """Return who has the lease of a container outside of the services of users: a user may run engines in others."""
+    """Return the user with the lease of a container outside of users' services: a user may run engines elsewhere."""
     users = [user for each, user in uses if each == container_id and user is not None]
     return None if (container_id, None) in uses else min(users, default=None)
 
 
 def find_process_user(proc: str, pid: int) -> int | None:
-    """Return the user below whose service a process is, else its real uid; None where nothing tells."""
+    """Return the user below whose service a process is, else its real uid; None if unknown."""
     service = USER_SERVICE.search(_read_cgroup(proc, pid))
     return int(service["uid"]) if service else read_real_uid(proc, pid)
 
 
 def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Iterable[int]) -> dict[int, Owner]:
-    """Return the lease of each of these processes that has one: its own, or that of the nearest process above it.
+    """Return the owner of the lease of each process: of its own lease, or of the nearest process above it that has one.
 
-    Of two `leases` that name the same process, the first counts.
+    If two of `leases` name the same process, the first counts.
     """
     wanted = list(pids)
     owners = _owners_by_process(leases, processes) if wanted else {}
@@ -190,9 +190,9 @@ def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Itera
 
 
 def holding_process(lease: Lease) -> ProcessId | None:
-    """Return the process below which all others have the GPUs of a lease, too.
+    """Return the process whose descendants all have the GPUs of a lease, too.
 
-    What makes a container may make others as well, as containerd does; what reserves GPUs for itself is the job.
+    A process may make several containers, as containerd does. A process that reserves GPUs for itself is the job.
     """
     return lease.init or (None if lease.bundle else lease.creator)
 
@@ -203,7 +203,7 @@ def _owners_by_process(leases: Iterable[OwnedLease], processes: Processes) -> di
         process = holding_process(lease)
         if not process or lease.namespace != processes.namespace:
             continue
-        # The user who wrote so in a lease need not own the process: another one may have proved the lease.
+        # A user can write a foreign process into a lease, and another process may have proved the lease.
         if uid is None or UserProcesses(uid, processes).has(process.pid):
             found.setdefault(process, (lease.container_id, uid))
     return found

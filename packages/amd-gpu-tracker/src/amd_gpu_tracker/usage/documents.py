@@ -1,4 +1,4 @@
-"""Usage as programs read it: JSON, and the text that Prometheus's node exporter collects from files."""
+"""Formats usage for programs: as JSON, and as the text that Prometheus's node exporter collects from files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.show.prometheus import Sample
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage
 
-# For what is summed, instead of an id or a uid.
+# For sums of containers or users, instead of an id or a uid.
 OTHERS = "(others)"
-# Those without `amd_` are called as in ROCm's device-metrics-exporter (docs/configuration/metricslist.md), which counts
-# memory in units of 2^20 bytes too.
+# Names without `amd_` are those of ROCm's device-metrics-exporter (docs/configuration/metricslist.md), which also
+# counts memory in units of 2^20 bytes.
 HELP = {
     "gpu_nodes_total": "Number of GPUs and partitions.",
     "gpu_total_vram": "Video memory in MiB.",
@@ -37,7 +37,7 @@ HELP = {
 
 
 def format_usage_json(usage: Usage) -> str:
-    """Return everything as JSON; what is not known is null."""
+    """Return everything as JSON; unknown values are null."""
     import json
 
     document = {
@@ -51,7 +51,7 @@ def format_usage_json(usage: Usage) -> str:
 
 
 def format_prometheus(usage: Usage) -> str:
-    """Return the usage in the text format of Prometheus, as the textfile collector of its node exporter takes it."""
+    """Return the usage in the text format of Prometheus, for the textfile collector of its node exporter."""
     samples: list[Sample] = [
         ("gpu_nodes_total", {}, len(usage.gpus)),
         ("amd_gpu_processes_not_shown", {}, usage.not_shown),

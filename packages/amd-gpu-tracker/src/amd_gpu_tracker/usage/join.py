@@ -1,4 +1,4 @@
-"""Join what the kernel counts with what the tracker knows."""
+"""Joins what the kernel counts with what the tracker knows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.kfd_processes import ProcessUse
 
-# Processes that are named one by one.
+# How many processes are named one by one.
 MOST_CUT_SHORT = 9
 
 
 class UsageJoin:
-    """A reading of the kernel, and who is in which container."""
+    """A reading of the kernel, and the container of each process in it."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class UsageJoin:
         proc: str,
         products: Mapping[str, str],
     ) -> None:
-        """Join these; how busy GPUs were is told where there is a reading `before`.
+        """Join these; the result shows how busy GPUs were if there is a reading `before`.
 
-        `leases` are those of the status; `proc` is where the processes are that the reading counts; `products` are
-        their names by `GpuLocation.key`.
+        `leases` are those of the status; `proc` is the directory of the processes that the reading counts; `products`
+        are the product names by `GpuLocation.key`.
         """
         self._reading = reading
         self._status = status
@@ -77,7 +77,7 @@ class UsageJoin:
         self._user_names: Mapping[int, str] = read_user_names(state.host) if self._user_by_pid else {}
 
     def usage(self) -> Usage:
-        """Return who uses what."""
+        """Return who uses how much."""
         reading, status = self._reading, self._status
         return Usage(
             enabled=status.enabled,
@@ -88,9 +88,9 @@ class UsageJoin:
         )
 
     def _find_names(self, state: State, processes: Processes) -> dict[Owner, str]:
-        """Return how engines call the containers; for root, because others may not read it."""
+        """Return the engines' names of containers, for root also of untracked ones, which others may not read."""
         uses: dict[Owner, Container] = dict(self._uses)
-        # What runtimes of root know is no name for an id that a user has chosen.
+        # What root's runtimes know is no name for an id that a user has chosen.
         containers = filter(None, self._container_by_pid.values())
         there = {container.owner for container in containers if container.user is None}
         if there - uses.keys() and posix.geteuid() == 0:
@@ -170,20 +170,20 @@ class UsageJoin:
 
 
 def _place_of(user: GpuUser, *, is_apu: bool) -> tuple[float, float, str, int]:
-    """Return what orders the users of a GPU: those with most memory first."""
+    """Return the sort key of the users of a GPU: those with most memory first."""
     memory = user.vram_bytes + (user.gtt_bytes if is_apu else 0)
     return -memory, user.since or 0, user.container_id, -1 if user.user is None else user.user
 
 
 def _of_holder(owner: Owner | None, by_cgroup: ContainerOfProcess | None) -> ContainerOfProcess | None:
-    """Return the container of the lease that a process has; the cgroup tells what made it, and the container else."""
+    """Return a process's container: by its cgroup, which shows the engine too, unless its lease names another one."""
     if owner is None or (by_cgroup and by_cgroup.owner == owner):
         return by_cgroup
     return ContainerOfProcess(container_id=owner[0], engine="", user=owner[1])
 
 
 def _names_by_owner(uses: Mapping[Owner, Container]) -> dict[Owner, str]:
-    """Return the names of containers; each user's apart, because two users may have containers with the same id."""
+    """Return the names of containers, separately for each user: two users may have containers with the same id."""
     by_user: dict[int | None, list[Container]] = {}
     for (_, user), use in uses.items():
         by_user.setdefault(user, []).append(use)
@@ -193,7 +193,7 @@ def _names_by_owner(uses: Mapping[Owner, Container]) -> dict[Owner, str]:
 
 
 def _cut_short(pids: Sequence[int]) -> list[str]:
-    """Return a sentence about each process of which not all was looked at; a user may have many thousands."""
+    """Return sentences about processes that were read only in part; a user may have many thousands of them."""
     named = [
         f"process {pid} has more open files or locks than are looked at, so its use may be incomplete"
         for pid in pids[:MOST_CUT_SHORT]

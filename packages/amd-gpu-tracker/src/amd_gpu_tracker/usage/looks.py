@@ -1,4 +1,4 @@
-"""Look at the usage again and again; what containers use at most is remembered between looks."""
+"""Repeated looks at the usage; between looks, the most that containers have used is remembered."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class UsageLooks:
-    """What the GPUs of a host do, look by look; from the second one on it is known how busy they are.
+    """Looks at the GPUs of a host; from the second look on it is known how busy they are.
 
-    Root's looks write down peaks, and so do those at a simulated host.
+    Looks by root write down peaks, and so do looks at a simulated host.
     """
 
     def __init__(self, state: State, processes: Processes, lock: Lock) -> None:
@@ -44,18 +44,18 @@ class UsageLooks:
         return not self._state.is_rootless and (posix.geteuid() == 0 or not self._state.host.is_this_machine)
 
     def require_peaks(self) -> None:
-        """Refuse to go on where peaks are not shown; NotPermitted."""
+        """Raise NotPermitted if peaks are not shown."""
         if not self.keeps_peaks:
             raise NotPermitted("only root may see the peaks", hint="run the command with sudo")
 
     def look(self) -> Usage:
-        """Return who uses what now. Errors as `find_gpus`; GpusChanged where the GPUs are not those tracked."""
+        """Return who uses what now. Errors as `find_gpus`; GpusChanged if the GPUs are not the tracked ones."""
         return self._join(self._read())
 
     def look_twice(self, seconds: float) -> Usage:
         """Return what `look` does, and how busy GPUs were for these seconds.
 
-        The second reading asks only those processes that use a GPU in the first: most of a reading is to find them.
+        The second reading covers only processes that use a GPU in the first: most of a reading is the search for them.
         """
         first = self._before = self._read()
         time.sleep(seconds)
@@ -70,7 +70,7 @@ class UsageLooks:
 
     def _join(self, reading: UsageReading) -> Usage:
         status, leases = read_status_with_leases(self._state, self._processes)
-        # They are looked up in the first look at a GPU.
+        # Product names are looked up in the first look at a GPU.
         if not self._products.keys() >= {gpu.key for gpu in reading.gpus}:
             found = find_product_names(self._state.host, reading.gpus)
             self._products = {gpu.key: found[gpu.number] for gpu in reading.gpus}
@@ -104,7 +104,7 @@ class UsageLooks:
 
 
 def _with_peaks(usage: Usage, peaks: Mapping[Key, Peak]) -> Usage:
-    """Return the usage with what is remembered of its containers."""
+    """Return the usage with the remembered peaks of its containers."""
     gpus = (
         gpu.replace(
             users=tuple(_with_peak(user, peaks.get((user.container_id, gpu.key, user.user))) for user in gpu.users)
@@ -117,7 +117,7 @@ def _with_peaks(usage: Usage, peaks: Mapping[Key, Peak]) -> Usage:
 def _with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
     if peak is None:
         return user
-    # A container without processes on the GPU does not tell who made it.
+    # A container without processes on the GPU does not show its engine.
     return user.replace(
         name=user.name or peak.name,
         engine=user.engine or peak.engine,

@@ -1,6 +1,6 @@
-"""Remember how much memory each container has had at most, and when it was last seen to use a GPU.
+"""Remembers the most memory that each container has used, and when it was last seen to use a GPU.
 
-Written when root looks at the usage, so a peak is what these looks have seen. The file ends with the boot.
+Written when root looks at the usage, so a peak is what these looks have seen. The file does not survive a reboot.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.records.state import State
     from amd_gpu_tracker.usage.containers import Owner
 
-    # Id of a container, `GpuLocation.key` of a GPU, and the user whose container it is.
+    # Id of a container, `GpuLocation.key` of a GPU, and the user of the container.
     Key = tuple[str, str, int | None]
 
 FILE = "peaks.json"
-# Of containers and GPUs; those that were not seen for the longest time are forgotten.
+# Pairs of a container and a GPU; those that were not seen for the longest time are forgotten.
 MOST_PEAKS = 1000
 # A user may make cgroups with the names of any number of containers.
 MOST_PEAKS_OF_A_USER = 32
 # Of ids and names; engines allow less.
 LONGEST_TEXT = 128
 LARGEST_AMOUNT = 1 << 63
-# More than `MOST_PEAKS` come to: in JSON a character takes 12 bytes at most.
+# More than `MOST_PEAKS` need: in JSON a character takes 12 bytes at most.
 LARGEST_BYTES = 4 * 1024 * 1024
 
 
 class Peak(Value):
-    """What a container has used of a GPU at most.
+    """The most that a container has used of a GPU.
 
     Attributes:
         container_id: Id of the container.
         gpu: Address and rank of the GPU, such as `0000:03:00.0/0`.
-        name: Name of the container; "" where it is not known.
-        engine: Who made it; "" where that is not known.
+        name: Name of the container; "" if unknown.
+        engine: The maker of the container; "" if unknown.
         vram_bytes: The most video memory that it was seen to use.
         gtt_bytes: The most system memory that the GPU was seen to use for it.
         seen: When it was last seen to use the GPU, in seconds since 1970 (UTC).
-        user: Uid of the user whose container it is; None for containers of root.
+        user: Uid of the user of the container; None for containers of root.
     """
 
     container_id: str
@@ -58,36 +58,36 @@ class Peak(Value):
     name: str
     engine: str
     vram_bytes: int
-    # Files that an earlier version wrote in this boot have none.
+    # Missing in files that an earlier version wrote in this boot.
     gtt_bytes: int = 0
     seen: float
     user: int | None = None
 
     @property
     def key(self) -> Key:
-        """Return what tells it from others."""
+        """Return what identifies this peak."""
         return self.container_id, self.gpu, self.user
 
     @property
     def owner(self) -> Owner:
-        """Return what tells the container from others."""
+        """Return what identifies the container."""
         return self.container_id, self.user
 
     @property
     def title(self) -> str:
-        """Return what people call the container, with who made it."""
+        """Return the name of the container for people, with its maker."""
         return format_title(self.container_id, self.name, self.engine, self.user)
 
 
 def format_title(container_id: str, name: str, engine: str, user: int | None = None) -> str:
-    """Return what people call a container, with who made it; ids that engines make are cut as engines do."""
+    """Return the name of a container for people, with its maker; ids that engines make are cut as engines do."""
     called = name or cut_id(container_id)
     maker = " ".join(filter(None, (engine, "" if user is None else f"of user {user}"))).removeprefix("of ")
     return f"{called} ({maker})" if maker else called
 
 
 def read_peaks(state: State) -> dict[Key, Peak]:
-    """Return what is remembered, without what cannot be understood; StateError where the caller may not read it."""
+    """Return the remembered peaks, without invalid ones; StateError if the caller may not read them."""
     path = f"{state.run_directory}/{FILE}"
     try:
         content = read_plain_file(path, largest=LARGEST_BYTES)[0]
@@ -110,11 +110,11 @@ def can_keep(container_id: str) -> bool:
 
 
 def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Peak]:
-    """Return what is known after one more look, in which `now` was seen."""
+    """Return the peaks after one more look, in which `now` was seen."""
     peaks = dict(known)
     for seen in now:
         before = peaks.pop(seen.key, seen)
-        # At the end: the order is that in which containers were last seen.
+        # At the end, because the order is that in which containers were last seen.
         peaks[seen.key] = seen.replace(
             vram_bytes=max(seen.vram_bytes, before.vram_bytes),
             gtt_bytes=max(seen.gtt_bytes, before.gtt_bytes),
@@ -124,7 +124,7 @@ def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Pea
 
 
 def write_peaks(state: State, peaks: Mapping[Key, Peak]) -> None:
-    """Replace what is remembered, for root alone to read; a full disk is no reason not to show what is known."""
+    """Replace the file of peaks, which only root may read; a full disk must not keep known peaks from being shown."""
     content = dumps({"version": 1, "peaks": [peak.as_dict() for peak in peaks.values()]}) + b"\n"
     try:
         replace_file(f"{state.run_directory}/{FILE}", content, mode=0o600)
@@ -133,7 +133,7 @@ def write_peaks(state: State, peaks: Mapping[Key, Peak]) -> None:
 
 
 def _without_surplus(peaks: Mapping[Key, Peak]) -> dict[Key, Peak]:
-    """Return peaks without those of each user that were seen before the latest few."""
+    """Return the peaks with only the latest few of each user."""
     counts: dict[int, int] = {}
     kept: list[Peak] = []
     for peak in reversed(list(peaks.values())):

@@ -1,4 +1,4 @@
-"""Show the usage once, or as long as the user looks: on a terminal drawn to its width."""
+"""Shows the usage once, or until the user ends it; on a terminal, fitted to its width."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from amd_gpu_tracker.usage.text import DISABLED, list_usage, usage_notes
 from amd_gpu_tracker.usage.users import Usage
 from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
 
-# Between the two readings that tell how busy GPUs are.
+# Time between the two readings that show how busy GPUs are.
 READING_SECONDS = 0.25
-# A look goes through the open files of every process, which takes a tenth of a second where there are thousands.
+# A look reads the open files of every process, which takes a tenth of a second if there are thousands.
 WATCH_SECONDS = 2.0
 
 
 def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool) -> None:
-    """Print the usage of this moment, and on stderr what could not be read of it."""
+    """Print the current usage, and on stderr what could not be read."""
     if peaks:
         looks.require_peaks()
     usage = looks.look_twice(READING_SECONDS)
@@ -47,7 +47,7 @@ def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
 
 
 def print_metrics(looks: UsageLooks) -> None:
-    """Print the usage for Prometheus, and on stderr what could not be read of it."""
+    """Print the usage for Prometheus, and on stderr what could not be read."""
     usage = looks.look_twice(READING_SECONDS)
     print_utf8(format_prometheus(usage))
     print_notes(usage.problems)

@@ -1,4 +1,4 @@
-"""Usage as people read it: a list, and the sentences below it."""
+"""Formats usage for people: a list, and the sentences below it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 
 GIB = 1024 * MEBIBYTE
-# Where less is shown in MiB, because 0.0 GiB would look like nothing.
+# Smaller amounts are shown in MiB, because 0.0 GiB would look like nothing.
 LEAST_GIB = GIB // 20
 MOST_PIDS = 6
 # A container may give each of its processes another name.
@@ -25,13 +25,13 @@ MOST_ENDED = 20
 LONGEST_NAME = 40
 NOT_ACCOUNTED_FOR = "(not accounted for)"
 ONE_OF_PARTITIONS = "(one of the partitions)"
-# What stands between names and pids.
+# Characters between names and pids.
 PARTS_OF_LIST = frozenset(' ;,()"')
-# Characters that are letters and symbols to Unicode and blank on a screen: fillers of Hangul and Braille.
+# Characters that are letters and symbols in Unicode and blank on a screen: fillers of Hangul and Braille.
 LOOK_BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 NOT_TRACKED = "(not tracked)"
 DISABLED = "GPU Tracker is disabled, so reservations are not known"
-# What a narrow terminal can best do without yields first.
+# The column that a narrow terminal can best do without yields first.
 COLUMNS = (
     Column(header="GPU", is_whole=True),
     Column(header="Model", yields=1),
@@ -46,9 +46,9 @@ COLUMNS = (
 
 
 def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
-    """Return a row for each user of a GPU, and one for an unused GPU.
+    """Return a row for each user of a GPU, and one for each unused GPU.
 
-    Columns that no GPU needs are left out: GTT where there is no APU, and how busy GPUs are after one reading.
+    Columns that no GPU needs are left out: GTT without an APU, and how busy GPUs are after one reading.
     """
     wanted = {
         "GTT used": any(gpu.is_apu for gpu in usage.gpus),
@@ -61,19 +61,19 @@ def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
 
 
 def usage_notes(usage: Usage, *, now: float, peaks: bool) -> list[str]:
-    """Return what the list cannot say."""
+    """Return sentences about what the list cannot show."""
     return [*(_ended(usage, now) if peaks else ()), *_not_shown(usage.not_shown)]
 
 
 def format_amount(amount: int | None) -> str:
-    """Return bytes as GiB, or as MiB where they are few."""
+    """Return bytes as GiB, or small amounts as MiB."""
     if amount is None:
         return "-"
     return f"{amount / GIB:.1f} GiB" if amount >= LEAST_GIB or amount == 0 else f"{-(-amount // MEBIBYTE)} MiB"
 
 
 def format_share(used: int | None, total: int | None) -> str:
-    """Return how much of a memory is used."""
+    """Return how much of a memory is in use."""
     if used is None or total is None:
         return f"{format_amount(used)} of {format_amount(total)}"
     return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"
@@ -127,7 +127,7 @@ def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a name that cannot be taken for a part of the list: a process gives itself any."""
+    """Return a name that cannot be taken for a part of the list: a process may give itself any name."""
     plain = shorten(printable(name), LONGEST_NAME, "..")
     if not name or (plain.strip(LOOK_BLANK) and PARTS_OF_LIST.isdisjoint(plain)):
         return plain
@@ -141,7 +141,7 @@ def _idle(user: GpuUser, now: float) -> str:
 
 
 def _ended(usage: Usage, now: float) -> list[str]:
-    """Return a sentence about each container that has used GPUs and does so no more, the latest first."""
+    """Return a sentence for each container that used GPUs and does not any more, the latest first."""
     gpus = {f"{gpu.pci_address}/{gpu.partition_rank}": gpu for gpu in usage.gpus}
     numbers = {key: gpu.number for key, gpu in gpus.items()}
     present = {(*user.owner, gpu.number) for gpu in usage.gpus for user in gpu.users}

@@ -1,4 +1,4 @@
-"""Who uses each GPU, and how much of it: containers, jobs, and processes in none."""
+"""Who uses each GPU, and how much of it: containers, jobs, and processes outside of containers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.containers import Owner
 
 NO_CONTAINER = "(no container)"
-# Of memory that no process has. An idle MI300X has 0.3 of 192 GiB in use, and page tables grow with what is used.
+# For memory of no process. An idle MI300X has 0.3 of 192 GiB in use, and page tables grow with the memory in use.
 LEAST_BYTES = 256 << 20
 LEAST_OF_TOTAL = 0.01
 LEAST_OF_USED = 0.05
-# Containers without a lease of one user, and users with processes in no container, because a user may make thousands
-# with any names. Every one is a row and, for Prometheus, a time series that is kept for weeks. Containers with a lease
-# are always told apart: how many leases of a user are read is bounded already.
+# For a user's containers without a lease, and for users with processes outside of containers, because a user may make
+# thousands with any names. Every one is a row and, for Prometheus, a time series that is kept for weeks. Containers
+# with a lease are always listed: the number of leases that are read for a user has a limit already.
 MOST_APART = 32
 
 
@@ -27,14 +27,14 @@ class UserProcess(Value):
     """A process that uses a GPU.
 
     Attributes:
-        pid: Its id; 0 for processes that are outside of the caller's pid namespace.
-        name: What it calls itself, which may be anything; "" where it is gone.
+        pid: Its id; 0 for processes outside of the caller's pid namespace.
+        name: The name it gives itself, which may be anything; "" if it is gone.
         vram_bytes: Video memory.
         gtt_bytes: System memory that the GPU uses for it.
         compute_units: Compute units that had its work at the moment of reading.
         sdma_us: For how many microseconds the copy engines have worked for it.
         busy_percent: How much of the time it kept the GPU at work; None after one reading.
-        uid: Real uid of the process; None where nothing tells.
+        uid: Real uid of the process; None if unknown.
         is_partition_told: Whether it is known which partition of the PCI function it uses.
     """
 
@@ -50,22 +50,22 @@ class UserProcess(Value):
 
 
 class GpuUser(Value):
-    """A container that uses a GPU or has it reserved, or the processes of a user that are in no container.
+    """A container that uses a GPU or has it reserved, or the processes of a user outside of containers.
 
     Attributes:
-        container_id: Id of the container; "" for processes that are in none.
-        name: Name of the container; "" where it is not known.
-        engine: Who made it, such as `docker`; "" where that is not known.
+        container_id: Id of the container; "" for processes outside of containers.
+        name: Name of the container; "" if unknown.
+        engine: The maker of the container, such as `docker`; "" if unknown.
         is_tracked: Whether the tracker has given it this GPU.
-        since: When it got the GPU, in seconds since 1970 (UTC); None where it is not tracked.
-        peak_bytes: The most video memory that it was seen to use; None where nothing is remembered.
-        peak_gtt_bytes: The most system memory that the GPU was seen to use for it; None where nothing is remembered.
-        last_used: When it was last seen to use the GPU, in seconds since 1970 (UTC); None where nothing is remembered.
+        since: When it got the GPU, in seconds since 1970 (UTC); None if it is not tracked.
+        peak_bytes: The most video memory that it was seen to use; None if nothing is remembered.
+        peak_gtt_bytes: The most system memory that the GPU was seen to use for it; None if nothing is remembered.
+        last_used: When it was last seen to use the GPU, in seconds since 1970 (UTC); None if nothing is remembered.
         processes: Its processes that use the GPU, those with most memory first.
-        user: Uid of the user whose container or processes these are; None for containers of root and of the caller, and
-            where that is not known.
-        user_name: What the user of processes in no container is called on this host; "" where that is not known.
-        others: How many containers of the user, or users with processes in no container, are summed here; 0 for one.
+        user: Uid of the user of the container or the processes; None for containers of root and of the caller, and if
+            unknown.
+        user_name: This host's name of the user of processes outside of containers; "" if unknown.
+        others: How many containers of the user, or users with processes outside of containers, are summed; 0 for one.
     """
 
     container_id: str
@@ -83,7 +83,7 @@ class GpuUser(Value):
 
     @property
     def owner(self) -> Owner:
-        """Return what tells it from others."""
+        """Return what identifies it."""
         return self.container_id, self.user
 
     @property
@@ -98,7 +98,7 @@ class GpuUser(Value):
 
     @property
     def title(self) -> str:
-        """Return what people call it, with who made it."""
+        """Return its name for people, with its maker."""
         if self.container_id:
             return format_title(self.container_id, self.name, self.engine, self.user)
         if self.others:
@@ -109,20 +109,20 @@ class GpuUser(Value):
 
 
 class GpuUsage(GpuRow):
-    """A GPU and who uses it.
+    """A GPU and its users.
 
     Attributes:
         partition_rank: Position among the partitions of its PCI function, from 0.
         partition_total: How many partitions the PCI function has; 1 if it is not partitioned.
         model: Model, such as `MI210`.
-        product_name: Under which name it is sold, such as `AMD Instinct MI210`; "" where that is not known.
+        product_name: The name under which it is sold, such as `AMD Instinct MI210`; "" if unknown.
         is_apu: Whether it is on one package with the processor, whose memory it uses.
-        vram_total: Bytes of video memory; None where the kernel does not say.
-        vram_used: Bytes of it that are used; of a partition what its processes use.
-        gtt_total: Bytes of system memory that it may use; None where the kernel does not say.
-        gtt_used: Bytes of those that it uses; None where the kernel does not say.
-        busy_percent: How busy it was between two readings; None after one, or where nothing tells.
-        users: Who uses it or has it reserved, those with most memory first.
+        vram_total: Bytes of video memory; None if the kernel does not report it.
+        vram_used: Bytes of it in use; for a partition those of its processes.
+        gtt_total: Bytes of system memory that it may use; None if the kernel does not report it.
+        gtt_used: Bytes of those in use; None if the kernel does not report it.
+        busy_percent: How busy it was between two readings; None after one, or if unknown.
+        users: The containers and processes that use it or have it reserved, those with most memory first.
     """
 
     partition_rank: int
@@ -139,14 +139,14 @@ class GpuUsage(GpuRow):
 
     @property
     def not_accounted_for(self) -> int | None:
-        """Return the bytes of video memory that are used and that no process has; None where that is not known."""
+        """Return the bytes of video memory that are in use by no process; None if unknown."""
         if self.vram_used is None or self.partition_total > 1:
             return None
         return max(0, self.vram_used - sum(user.vram_bytes for user in self.users))
 
     @property
     def is_in_unknown_use(self) -> bool:
-        """Return whether more memory is not accounted for than what drivers and firmware keep for themselves."""
+        """Return whether more memory is not accounted for than drivers and firmware keep for themselves."""
         missing = self.not_accounted_for or 0
         share = max((self.vram_used or 0) * LEAST_OF_USED, (self.vram_total or 0) * LEAST_OF_TOTAL)
         return missing > max(share, LEAST_BYTES)
@@ -162,10 +162,10 @@ class Usage(Value):
     Attributes:
         enabled: Whether GPUs are tracked.
         gpus: The GPUs, by number.
-        not_shown: How many processes of other users could not be looked into.
-        incomplete: Of how many processes not all could be read.
+        not_shown: How many processes of other users could not be inspected.
+        incomplete: How many processes could be read only in part.
         problems: A sentence about each thing that could not be read.
-        peaks: What containers have used at most, also those that are gone; () where that is not asked.
+        peaks: The most that containers have used, also those that are gone; () if this is not requested.
     """
 
     enabled: bool
@@ -177,16 +177,16 @@ class Usage(Value):
 
 
 def with_few_users(gpus: Sequence[GpuUsage]) -> tuple[GpuUsage, ...]:
-    """Return the use of GPUs with the smallest summed.
+    """Return the use of GPUs, with the smallest users summed.
 
-    That is done with the containers of each user, and with users who have processes in no container.
+    This affects the containers of each user, and users who have processes outside of containers.
     """
     surplus = _surplus(user for gpu in gpus for user in gpu.users)
     return tuple(_summed(gpu, surplus) for gpu in gpus) if surplus else tuple(gpus)
 
 
 def _surplus(everyone: Iterable[GpuUser]) -> set[Owner]:
-    """Return those who use less memory than the first few of their kind."""
+    """Return those who use less memory than the first MOST_APART of their kind."""
     memory: dict[int | None, dict[Owner, int]] = {}
     for each in everyone:
         is_of_root = each.container_id and each.user is None

@@ -48,7 +48,7 @@ def check_image(host: Host, spec: dict[str, Any], gpus: Iterable[GpuLocation], *
 
 
 def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -> list[str]:
-    """Return notes on requirements that passed without judgement; RequirementError for the first that fails.
+    """Return notes on requirements that pass because they cannot be judged; RequirementError for the first that fails.
 
     A container without a GPU meets every requirement: its image is meant to run without one.
     """
