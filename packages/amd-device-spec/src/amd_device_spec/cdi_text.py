@@ -17,7 +17,7 @@ MOST_PARTS = 200_000
 LARGEST_YAML = 512 * 1024
 # The version that the Go library of all engines reads, in which fileMode: 0666 is octal.
 ENGINES_YAML = (1, 1)
-# A spec has ten. The more brackets around a word, the longer YAML's reader takes for it.
+# A spec nests ten. The more brackets there are around a word, the longer YAML's reader takes for it.
 MOST_BRACKETS = 100
 
 
@@ -157,7 +157,7 @@ def _bound_size(text: str) -> None:
 
 
 def _bound_nesting(text: str) -> None:
-    """Refuse text that opens far more brackets than it closes. Strings count; `${` of a variable does not."""
+    """Refuse text that opens far more brackets than it closes. Those in strings count, not the `${` of variables."""
     import re
 
     depth = 0

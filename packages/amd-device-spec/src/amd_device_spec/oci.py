@@ -48,7 +48,7 @@ PRIVATE_NODES = "/dev/amd-container-toolkit"
 # cannot be in the host's render group (docs/explanation/access.md).
 OPEN_MODE = 0o666
 
-# A user namespace shows this for groups that it does not map (/proc/sys/kernel/overflowgid). No process can join it.
+# A user namespace shows this id for groups it does not map (/proc/sys/kernel/overflowgid). No process can join it.
 OVERFLOW_GID = 65534
 
 

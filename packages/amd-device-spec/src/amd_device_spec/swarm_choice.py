@@ -33,8 +33,8 @@ LONGEST_AMOUNT = 19
 class SwarmChoice(Value):
     """Swarm's part of a request.
 
-    `variables` are the variables that name GPUs, with their values; None if Swarm chose nothing and the user's count.
-    `kinds` are the resource kinds of the choice, `vram` is memory that Swarm gave, and `notes` list what is ignored.
+    `variables` are the variables that name GPUs, with their values; None if Swarm chose nothing, so that the user's
+    counts. `kinds` are the resource kinds of the choice, `vram` is memory from Swarm, and `notes` list what is ignored.
     """
 
     variables: dict[str, str] | None
@@ -74,7 +74,7 @@ def _choice(
 
 
 def _split_by_author(request: GpuRequest, node: Node) -> tuple[dict[str, str], list[RequestError]]:
-    """Return the variables that may be Swarm's choice, and an error for each that names GPUs and cannot be."""
+    """Return the variables that may be Swarm's choice, and an error for each other variable that names GPUs."""
     chosen: dict[str, str] = {}
     problems: list[RequestError] = []
     for kind in sorted(request.resources.keys() - set(node.settings.swarm_vram_resources)):

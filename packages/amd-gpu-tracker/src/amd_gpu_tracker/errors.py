@@ -28,7 +28,7 @@ class GpusRefused(PeopleNamed):
     """GPUs that a container may not have, in the words of the GPU Tracker guide.
 
     Attributes:
-        obstacle: Why enough free GPUs are still not enough; "" if too few are free.
+        obstacle: Why a sufficient number of free GPUs cannot be used; "" if too few are free.
         doubts: Numbers of GPUs that nobody has and that are not given out, by reason.
     """
 

@@ -72,7 +72,7 @@ class Service:
     def change(self, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
         """Change a job or reservation by a `verb` of the service; root names the `owner` of another user's.
 
-        `seconds` is its new time, from now. Return in how many seconds it ends then, 0 if it has no end.
+        `seconds` is its new time, from now. Return the seconds until it ends then, 0 if it has no end.
         """
         return self._require(protocol.Request(verb=verb, name=name, owner=owner, seconds=seconds)).seconds
 

@@ -241,7 +241,7 @@ class Tickets:
 
 
 def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
-    """Return the tickets of each different state."""
+    """Return the tickets of these states, once for each run directory."""
     by_directory = {each.run_directory: each for each in states}
     return [Tickets(each, processes) for each in by_directory.values()]
 

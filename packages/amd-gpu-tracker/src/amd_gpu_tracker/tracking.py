@@ -125,7 +125,7 @@ class Tracking:
             who, what = say_of(lease, gpus)
             if lease.gpus and not force:
                 tell(f"{who} is running and uses {what}")
-            # Adoption finds containers again.
+            # If adoption has found a container again, nothing is forgotten.
             elif lease.gpus and self._state.read_lease(self._state.lease_path(lease.key)) is None:
                 tell(f"{who} is running, and its reservation of {what} is forgotten")
 
@@ -202,7 +202,7 @@ class LastingSettings:
     def ignore_user(self, uid: int, *, ignored: bool = True) -> bool:
         """Ignore the reservations of the user `uid`, or read them again if `ignored` is false; only root may do it.
 
-        RequestError for what is not the number of a user.
+        RequestError if `uid` cannot be the number of a user.
         """
         if not 0 <= uid <= LARGEST_UID:
             raise RequestError(f"{uid} is not the number of a user")

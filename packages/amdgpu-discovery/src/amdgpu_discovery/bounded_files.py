@@ -56,7 +56,7 @@ def read_in_child(
 ) -> dict[str, FileAnswer]:
     """Return the answer of each file, within `seconds` in all. If a file hangs, the rest of its group is skipped.
 
-    The child calls `read` for each file. It returns the text of interest, or raises OSError.
+    `read`, which the child calls for each file, returns the text of interest or raises OSError.
     """
     answers: dict[str, FileAnswer] = {}
     left = [list(group) for group in groups if group]

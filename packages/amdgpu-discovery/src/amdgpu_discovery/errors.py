@@ -1,4 +1,4 @@
-"""The one form of every expected failure."""
+"""The common form of all expected failures."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def read_property(properties: str, key: str) -> int:
 
 
 def parse_number(text: str) -> int | None:
-    """Return a number that the kernel prints, None for any other text."""
+    """Parse a number that the kernel prints; return None for any other text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 

@@ -75,7 +75,7 @@ def join_gpus(host: Host) -> tuple[list[FoundGpu], Topology]:
 
 
 def number_gpus(host: Host, found: Sequence[FoundGpu], hidden: int, *, board_ids: bool = True) -> list[GpuLocation]:
-    """Return the GPUs that `join_gpus` found with their numbers."""
+    """Return the GPUs that `join_gpus` found, with their numbers."""
     groups: dict[tuple[int, ...], list[FoundGpu]] = {}
     for gpu in found:
         groups.setdefault(gpu.sort_key[0], []).append(gpu)

@@ -135,7 +135,7 @@ def gpus_in_spec(spec: dict[str, Any], gpus: Sequence[GpuLocation]) -> list[GpuL
 
 def find_given_gpus(host: Host, spec: dict[str, Any]) -> list[GpuLocation]:
     """Return the GPUs that a spec opens by itself; none if the host's GPUs cannot be found."""
-    # Only needed for few containers.
+    # Few containers need this.
     from amdgpu_discovery.numbering import locate_gpus
 
     try:

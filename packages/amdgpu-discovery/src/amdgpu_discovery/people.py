@@ -28,7 +28,7 @@ class NoSuchUser(ToolkitError):
 
 
 def parse_uid(text: str) -> int | None:
-    """Return a user id, None for any other text."""
+    """Parse a user id; return None for any other text."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_UID
     return int(text) if is_number and int(text) <= LARGEST_UID else None
 

@@ -6,7 +6,7 @@ LONGEST_LINE = 500
 
 
 def printable(text: str) -> str:
-    """Return text with a `?` for each control character, which a terminal would execute."""
+    """Return text with a `?` for each unprintable character: a terminal would execute control characters."""
     # Most text is printable, and a list of a thousand containers has thousands of texts.
     if text.isprintable():
         return text

@@ -173,7 +173,7 @@ def is_group_name(text: str) -> bool:
 
 
 def parse_number(text: str) -> int | None:
-    """Return a number, None for any other text."""
+    """Parse a number; return None for any other text."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         return None
@@ -182,7 +182,7 @@ def parse_number(text: str) -> int | None:
 
 
 def parse_unique_id(item: str) -> int | None:
-    """Return a unique id in any of its spellings; None for any other text."""
+    """Parse a unique id in any of its spellings; return None for any other text."""
     lower = item.lower()
     if lower[8:9] == "-":
         return _parse_smi_uuid(lower)

@@ -58,7 +58,7 @@ def rules_in_job(rules: ChoiceRules, request: str, host: Host, environment: Mapp
 
 
 def numbers_in_job(request: str, host: Host, environment: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return the numbers of the GPUs of an environment's job; None if no job keeps it from using all of them."""
+    """Return the numbers of the GPUs to which its job limits an environment; None if there is no such limit."""
     return rules_in_job(NO_RULES, request, host, environment).numbers
 
 

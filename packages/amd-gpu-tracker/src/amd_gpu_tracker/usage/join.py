@@ -77,7 +77,7 @@ class UsageJoin:
         self._user_names: Mapping[int, str] = read_user_names(state.host) if self._user_by_pid else {}
 
     def usage(self) -> Usage:
-        """Return who uses how much."""
+        """Return the usage of each GPU, with its users."""
         reading, status = self._reading, self._status
         return Usage(
             enabled=status.enabled,

@@ -44,7 +44,7 @@ class Measured(Value):
     Attributes:
         errors: By kind, such as `uncorrectable`, how many errors were counted since the driver was loaded.
         bad_pages: How many pages of its memory are retired.
-        bad_page_limit: How many may be retired before the driver gives the GPU up.
+        bad_page_limit: How many may be retired before the GPU is sick.
         temperature: In degrees Celsius, at its hottest place.
         temperature_limit: The temperature from which it is too hot.
         watts: The power it draws.

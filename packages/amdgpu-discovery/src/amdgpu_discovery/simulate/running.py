@@ -110,7 +110,7 @@ def _directories() -> list[str]:
 
 
 def _is_running(directory: str) -> bool:
-    """Return whether the process that made the directory lives: it holds a lock."""
+    """Return whether the process that made the directory is alive; it holds a lock."""
     try:
         descriptor = os.open(os.path.join(directory, LOCK), os.O_WRONLY | os.O_CLOEXEC)
     except OSError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-# For all GPUs together; a GPU answers in milliseconds. The last file has 0 to 100, and is missing if the power
+# For all GPUs together; a GPU answers in milliseconds. gpu_busy_percent has 0 to 100, and is missing if the power
 # management of a GPU does not measure it.
 MOST_SECONDS = 2.0
 FILES = ("mem_info_vram_total", "mem_info_vram_used", "mem_info_gtt_total", "mem_info_gtt_used", "gpu_busy_percent")
