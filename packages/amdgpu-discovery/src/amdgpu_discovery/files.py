@@ -27,7 +27,7 @@ STICKY = 0o001000
 WRITABLE_BY_GROUP = 0o000020
 WRITABLE_BY_ALL = 0o000002
 
-# A temporary file has this ending until it is renamed. A killed process leaves it behind. Older ones than OLD_SECONDS
+# A temporary file has this ending until it is renamed. A killed process leaves it behind: one older than OLD_SECONDS
 # will not be renamed any more.
 OLD_SECONDS = 60
 TEMPORARY = ".tmp"
