@@ -25,7 +25,7 @@ from amdgpu_discovery.simulate import build_host
 
 SEED = 18
 GPUS = 8
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 class Watch(threading.Thread):
@@ -40,7 +40,7 @@ class Watch(threading.Thread):
         """Poll the leases."""
         while True:
             self.look()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def look(self) -> None:
         """Record new leases."""

@@ -29,13 +29,13 @@ def main(roots: list[str]) -> int:
         f"{path}:{line}: code looks into a message; ask for a field of the error or the answer"
         for root in roots
         for path in sorted(Path(root).rglob("*.py"))
-        for line in find_looks(path.read_text(encoding="utf-8"))
+        for line in find_inspections(path.read_text(encoding="utf-8"))
     ]
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 
 
-def find_looks(source: str) -> Iterator[int]:
+def find_inspections(source: str) -> Iterator[int]:
     """Yield the lines in which a module inspects a message."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.expr) and (_searches(node) or _takes_apart(node)):

@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
         ended = "passed" if self.succeeded else "FAILED"
         if not (self.passed or self.skipped or self.failures):
             return ended
-        counted = _say_counts(self.passed, len(self.failures), self.skipped)
+        counted = _format_counts(self.passed, len(self.failures), self.skipped)
         return counted if self.succeeded or self.failures else f"{counted}, {ended}"
 
 
@@ -38,10 +38,10 @@ def read_outcome(reports: Path, *, succeeded: bool) -> Outcome:
     )
 
 
-def say_sum(outcomes: list[Outcome]) -> str:
+def format_totals(outcomes: list[Outcome]) -> str:
     """Sum up sessions. One that failed without a failed test counts as one failure."""
     failed = sum(len(outcome.failures) or (0 if outcome.succeeded else 1) for outcome in outcomes)
-    return _say_counts(sum(each.passed for each in outcomes), failed, sum(each.skipped for each in outcomes))
+    return _format_counts(sum(each.passed for each in outcomes), failed, sum(each.skipped for each in outcomes))
 
 
 def _has(case: ElementTree.Element, *endings: str) -> bool:
@@ -52,5 +52,5 @@ def _name_of(case: ElementTree.Element) -> str:
     return f"{case.get('file')}::{case.get('name')}"
 
 
-def _say_counts(passed: int, failed: int, skipped: int) -> str:
+def _format_counts(passed: int, failed: int, skipped: int) -> str:
     return f"{passed} passed, {failed} failed, {skipped} skipped"

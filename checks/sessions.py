@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from outcome import Outcome, read_outcome, say_sum
+from outcome import Outcome, format_totals, read_outcome
 
 # The default sessions of ./check.
 EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
@@ -45,8 +45,8 @@ NOX = f"{Path(sys.executable).parent}/nox"
 REPORTS_VARIABLE = "AMD_CHECK_REPORTS"
 # The progress that pytest prints: `.......s.... [ 42%]`.
 PROGRESS = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)
-LOOK_SECONDS = 1.0
-WRONG_WORD = 2
+POLL_SECONDS = 1.0
+USAGE_ERROR = 2
 INTERRUPTED = 130
 
 
@@ -57,9 +57,9 @@ def main(words: list[str]) -> int:
     unknown = find_unknown(names)
     if unknown:
         print(f"check: {unknown}; './check --help' shows how to use it", file=sys.stderr)
-        return WRONG_WORD
+        return USAGE_ERROR
     LOGS.mkdir(parents=True, exist_ok=True)
-    print(f"check: {say_expected(names, {**SECONDS, **read_times()})}; logs in .nox/logs", flush=True)
+    print(f"check: {format_expected(names, {**SECONDS, **read_times()})}; logs in .nox/logs", flush=True)
     return run_all(names, passed_on)
 
 
@@ -75,7 +75,7 @@ def find_unknown(names: list[str]) -> str:
     return listed.stderr.strip().rpartition("nox > ")[2] if listed.returncode else ""
 
 
-def say_expected(names: list[str], seconds: dict[str, float]) -> str:
+def format_expected(names: list[str], seconds: dict[str, float]) -> str:
     """Describe how long these sessions take together, if all of them have run before."""
     counted = f"{len(names)} session{'s' if len(names) > 1 else ''}"
     if not set(names) <= seconds.keys():
@@ -91,14 +91,14 @@ def run_all(names: list[str], passed_on: list[str]) -> int:
     before = find_outside()
     outcomes: dict[str, Outcome] = {}
     for name in names:
-        status, outcomes[name] = run_and_say(name, passed_on)
+        status, outcomes[name] = run_and_report(name, passed_on)
         if status == INTERRUPTED:
             return INTERRUPTED
-    print(say_failures(outcomes), end="")
+    print(format_failures(outcomes), end="")
     left = sorted(find_outside() - before)
     if left:
         print(f"Left outside this directory: {' '.join(left)}")
-    print(f"check: {say_sum(list(outcomes.values()))}")
+    print(f"check: {format_totals(list(outcomes.values()))}")
     return 0 if all(outcome.succeeded for outcome in outcomes.values()) else 1
 
 
@@ -107,7 +107,7 @@ def find_outside() -> set[str]:
     return {path for path in map(os.path.expanduser, OUTSIDE) if os.path.exists(path)}
 
 
-def run_and_say(name: str, passed_on: list[str]) -> tuple[int, Outcome]:
+def run_and_report(name: str, passed_on: list[str]) -> tuple[int, Outcome]:
     """Run a session, and print its result and duration on a line; return its exit status and outcome."""
     print(f"{name}: ", end="", flush=True)
     began = time.monotonic()
@@ -138,7 +138,7 @@ def follow(process: subprocess.Popen[bytes], log: Path) -> int:
     shown = ""
     while True:
         try:
-            return process.wait(LOOK_SECONDS)
+            return process.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
             percents = PROGRESS.findall(log.read_bytes())
             step = f"{int(percents[-1]) // 10 * 10} % ... " if percents else ""
@@ -147,7 +147,7 @@ def follow(process: subprocess.Popen[bytes], log: Path) -> int:
             shown = step
 
 
-def say_failures(outcomes: dict[str, Outcome]) -> str:
+def format_failures(outcomes: dict[str, Outcome]) -> str:
     """Name each failed test, and the log of each failed session. In CI, where logs are lost, print the log."""
     lines = []
     for name, outcome in outcomes.items():

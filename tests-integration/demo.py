@@ -17,7 +17,7 @@ from support.installed import our_program
 from support.interrupts import Interrupts
 
 PROFILE = "mi300x-8"
-WRONG_WORD = 2
+USAGE_ERROR = 2
 
 
 def main(requests: list[str]) -> int:
@@ -28,7 +28,7 @@ def main(requests: list[str]) -> int:
             return Demo(Path(directory), interrupts).run(requests)
     except RequestError as error:
         print(f"demo: {error}", file=sys.stderr)
-        return WRONG_WORD
+        return USAGE_ERROR
     except Exception:
         # What fails because its processes were interrupted too is no fault.
         if not interrupts.noted:

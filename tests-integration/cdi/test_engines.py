@@ -18,9 +18,9 @@ from support.oci_archive import pack_oci
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
-DOCKER = {**cdi_questions.OF_EVERY_ENGINE, **cdi_questions.OF_ROOT, **cdi_questions.OF_DOCKER}
-ROOTFUL = {**cdi_questions.OF_EVERY_ENGINE, **cdi_questions.OF_ROOT}
-ROOTLESS = {**cdi_questions.OF_EVERY_ENGINE, **cdi_questions.OF_ROOTLESS}
+DOCKER = {**cdi_questions.COMMON_QUESTIONS, **cdi_questions.ROOTFUL_QUESTIONS, **cdi_questions.DOCKER_QUESTIONS}
+ROOTFUL = {**cdi_questions.COMMON_QUESTIONS, **cdi_questions.ROOTFUL_QUESTIONS}
+ROOTLESS = {**cdi_questions.COMMON_QUESTIONS, **cdi_questions.ROOTLESS_QUESTIONS}
 
 # Name in the table: release of Debian, how it is driven, what it is asked.
 ENGINES = {

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.podman]
 
 CHECKOUT = Path(__file__).parents[2]
 
-COMMON = cdi_questions.OF_EVERY_ENGINE
-ROOT = {**COMMON, **cdi_questions.OF_ROOT}
-ROOTLESS = {**COMMON, **cdi_questions.OF_ROOTLESS}
+COMMON = cdi_questions.COMMON_QUESTIONS
+ROOT = {**COMMON, **cdi_questions.ROOTFUL_QUESTIONS}
+ROOTLESS = {**COMMON, **cdi_questions.ROOTLESS_QUESTIONS}
 EXPECTED = {
     # Nothing inside a user namespace is in the host's render group.
     "host nodes 0660 `root:render`: opens": "refused-by-mode",

@@ -15,7 +15,7 @@ from support.debian_root import EXPERIMENTAL, booted_root, of
 from support.debs import META_PACKAGE
 from support.docker import IMAGE
 from support.installed import require_root
-from support.podman import OF_BOOTED_SYSTEM
+from support.podman import BOOTED_SYSTEM_FILES
 from support.seen import parse_seen
 from support.system import System
 
@@ -37,7 +37,7 @@ Environment=AMD_CTK_HOST_ROOT=/run/shared/host
 StandardOutput=truncate:/run/said
 StandardError=truncate:/run/complained
 """
-FILES = {**OF_BOOTED_SYSTEM, RUNTIME: ON_SIMULATED_HOST}
+FILES = {**BOOTED_SYSTEM_FILES, RUNTIME: ON_SIMULATED_HOST}
 
 
 def hide_by_device_numbers(host, numbers):

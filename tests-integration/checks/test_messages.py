@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from messages import find_looks, main
+from messages import find_inspections, main
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from messages import find_looks, main
     ],
 )
 def test_code_that_looks_into_a_sentence_is_found(line):
-    assert list(find_looks(f"x = 1\n{line}\n")) == [2]
+    assert list(find_inspections(f"x = 1\n{line}\n")) == [2]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_code_that_looks_into_a_sentence_is_found(line):
     ],
 )
 def test_what_only_prints_a_sentence_or_asks_a_field_is_not(line):
-    assert list(find_looks(line)) == []
+    assert list(find_inspections(line)) == []
 
 
 def test_each_place_is_named(tmp_path, capsys):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from outcome import Outcome, read_outcome, say_sum
+from outcome import Outcome, format_totals, read_outcome
 
 TESTS = """
 import pytest
@@ -70,5 +70,5 @@ def test_a_session_that_failed_without_a_failed_test_counts_as_a_failure():
     passed = Outcome(succeeded=True, passed=5, skipped=1)
     failed = Outcome(succeeded=False, passed=6, failures=("a", "b"))
 
-    assert say_sum([passed, failed, Outcome(succeeded=True)]) == "11 passed, 2 failed, 1 skipped"
-    assert say_sum([passed, Outcome(succeeded=False)]) == "5 passed, 1 failed, 1 skipped"
+    assert format_totals([passed, failed, Outcome(succeeded=True)]) == "11 passed, 2 failed, 1 skipped"
+    assert format_totals([passed, Outcome(succeeded=False)]) == "5 passed, 1 failed, 1 skipped"

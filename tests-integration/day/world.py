@@ -12,7 +12,7 @@ from pathlib import Path
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from support.docker import IMAGE, PATIENCE, Docker
+from support.docker import IMAGE, TIMEOUT, Docker
 from support.installed import our_program
 from support.podman import Podman
 
@@ -67,7 +67,7 @@ class World:
         """End a job by a signal."""
         job = self.jobs.pop(name)
         job.send_signal(number)
-        job.wait(PATIENCE)
+        job.wait(TIMEOUT)
 
     def kill_docker(self) -> None:
         """Kill both daemons, and start them again."""
@@ -118,7 +118,7 @@ class World:
 
 def wait_until(condition: object, what: str) -> None:
     """Wait for something that an engine does in its own time."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < until, what
         time.sleep(0.05)

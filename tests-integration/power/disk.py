@@ -14,7 +14,7 @@ from typing import Any
 
 from amdgpu_discovery.simulate import build_host
 from kernel.image import Image
-from power.machine import PATIENCE
+from power.machine import TIMEOUT
 from power.work import ON_HOST, SET_UP
 from support.busybox import build_rootfs
 from support.debs import META_PACKAGE, build_debs
@@ -91,7 +91,7 @@ def _wait_until_unused(disk: Path) -> None:
     It was mounted in the namespaces of `in_root` too. The kernel takes those apart some time after their last process
     has ended, and writes what is left to the disk only then, whatever is in that file by now.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while subprocess.run(["losetup", "--associated", disk], capture_output=True, check=True).stdout:
         assert time.monotonic() < until, f"{disk} is still in use"
         time.sleep(0.01)

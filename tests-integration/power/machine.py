@@ -19,7 +19,7 @@ from kernel.machine import KERNEL_WORDS
 from support.installed import engine_program
 
 # A processor is emulated, on a machine that may do much else.
-PATIENCE = 1800.0
+TIMEOUT = 1800.0
 # Time passes with the instructions, 4 ns each; by the clock of a busy machine, services would start too late.
 CLOCK = "shift=2"
 # Writes of the disk in a second. Half of an ordinary command's time is then that of its writes.
@@ -48,7 +48,7 @@ class Machine:
     def run(self, script: str) -> str:
         """Run a shell script, which has to succeed; return its output."""
         self.begin(script)
-        self._agent.settimeout(PATIENCE)
+        self._agent.settimeout(TIMEOUT)
         try:
             code, output = json.loads(_read_line(self._agent))
         except OSError as error:
@@ -71,7 +71,7 @@ class Machine:
 
     def wait_for_end(self) -> None:
         """Wait until the machine has stopped by itself."""
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
         self._forget()
 
     def slow_disk(self, writes: int = WRITES) -> None:
@@ -112,7 +112,7 @@ class Machine:
         ]
 
     def _command(self, name: str, **arguments: Any) -> dict[str, Any]:
-        self._monitor.settimeout(PATIENCE)
+        self._monitor.settimeout(TIMEOUT)
         self._monitor.sendall(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
         while True:
             answer = json.loads(_read_line(self._monitor))
@@ -127,7 +127,7 @@ class Machine:
         return connection
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while not condition():
             assert self._process.poll() is None, f"{what} did not come; the machine stopped: {self.console()[-3000:]}"
             assert time.monotonic() < until, f"{what} did not come: {self.console()[-3000:]}"

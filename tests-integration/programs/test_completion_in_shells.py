@@ -23,7 +23,7 @@ from support.installed import our_program
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Other tests may keep the machine busy; a shell that has what it needs answers at once.
-PATIENCE = 120
+TIMEOUT = 120
 SHELLS = {
     "bash": (["bash", "--noprofile", "--norc", "-i"], "PS1='ready> '; source {scripts}/bash/amd-ctk"),
     "zsh": (
@@ -81,7 +81,7 @@ class Terminal:
 
     def wait_for(self, text):
         """Return what is shown until `text` is."""
-        shown, deadline = "", time.monotonic() + PATIENCE
+        shown, deadline = "", time.monotonic() + TIMEOUT
         while text not in shown:
             left = deadline - time.monotonic()
             assert left > 0, f"{text!r} is not shown, but: {shown!r}"

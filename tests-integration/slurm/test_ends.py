@@ -65,7 +65,7 @@ def test_a_cancelled_job_leaves_its_gpus_to_the_next_one(node: SlurmBox) -> None
 
 
 def test_a_cancelled_job_of_two_tasks_leaves_no_container(node: SlurmBox) -> None:
-    if not node.tells_steps:
+    if not node.reports_steps:
         pytest.skip("Slurm 22.05 starts one container on a node for a step")
     start(node, "/bin/sleep 4714", tasks=2)
 
@@ -75,7 +75,7 @@ def test_a_cancelled_job_of_two_tasks_leaves_no_container(node: SlurmBox) -> Non
 
 
 def test_a_cancelled_job_of_a_user_leaves_no_container(node: SlurmBox) -> None:
-    if not node.tells_steps:
+    if not node.reports_steps:
         pytest.skip("Slurm 22.05 keeps the config.json of a user's container where only root can write it")
     start(node, "/bin/sleep 4712", tasks=2, user=USER)
 

@@ -77,7 +77,7 @@ def test_slurms_own_filter_does_not_filter_a_second_time(node: SlurmBox) -> None
     inside = node.srun("/bin/env", gpus=2).stdout.splitlines()
 
     assert "ROCR_VISIBLE_DEVICES=0,1" in outside
-    assert f"SLURM_{'STEP' if node.tells_steps else 'JOB'}_GPUS=0,1" in inside
+    assert f"SLURM_{'STEP' if node.reports_steps else 'JOB'}_GPUS=0,1" in inside
     assert [line for line in inside if "VISIBLE_DEVICES" in line] == []
 
 
@@ -104,7 +104,7 @@ def test_the_task_prolog_of_the_guide_lets_hip_count_the_gpus_of_the_job(
 
 
 def test_tasks_of_a_step_have_a_gpu_each(node: SlurmBox) -> None:
-    if not node.tells_steps:
+    if not node.reports_steps:
         pytest.skip("Slurm 22.05 tells containers the GPUs of their job only")
     answer = node.srun("--ntasks=4", "--gpus-per-task=1", "/bin/list-gpus", gpus=4)
 
@@ -112,7 +112,7 @@ def test_tasks_of_a_step_have_a_gpu_each(node: SlurmBox) -> None:
 
 
 def test_a_user_without_privileges_has_the_gpus_of_the_job(node: SlurmBox) -> None:
-    if not node.tells_steps:
+    if not node.reports_steps:
         pytest.skip("Slurm 22.05 keeps the config.json of a user's container where only root can write it")
     answer = node.srun("/bin/list-gpus", gpus=2, user=USER)
 

@@ -23,7 +23,7 @@ RENDER_GID = 110
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # In seconds; long enough for a busy machine, and shorter than the time limit of a test.
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 # Sets up a kernel's files in /sys/fs/cgroup and /dev below $root, which already has a /sys.
 KERNEL = r"""
@@ -178,7 +178,7 @@ class Box:
         remove_cgroups(self._cgroup)
 
     def __call__(
-        self, *words: str, user: str = "", check: bool = True, timeout: float = PATIENCE
+        self, *words: str, user: str = "", check: bool = True, timeout: float = TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the box, as root or as `user`; EngineError if it fails and `check` is true."""
         ended = subprocess.run(
@@ -215,8 +215,8 @@ class Box:
         )
 
     def wait_until(self, *words: str) -> None:
-        """Repeat a command until it succeeds; EngineError if it does not within `PATIENCE` seconds."""
-        until = time.monotonic() + PATIENCE
+        """Repeat a command until it succeeds; EngineError if it does not within `TIMEOUT` seconds."""
+        until = time.monotonic() + TIMEOUT
         while time.monotonic() < until:
             if self(*words, check=False).returncode == 0:
                 return

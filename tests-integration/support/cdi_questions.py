@@ -139,7 +139,7 @@ def gpus_option_alone(engine: DockerInBox) -> str:
 
 
 # In the order of the table.
-OF_EVERY_ENGINE: dict[str, Question] = {
+COMMON_QUESTIONS: dict[str, Question] = {
     "`--device amd.com/gpu=0`": by_number,
     "`--device amd.com/gpu=all`": by_all,
     "`--device amd.com/gpu=0xEA35F57CC80DEB35`": by_unique_id,
@@ -150,17 +150,17 @@ OF_EVERY_ENGINE: dict[str, Question] = {
     "`--additional-gids` (CDI 0.7.0)": groups_are_added,
     "hooks of a spec run": hooks_run,
 }
-OF_ROOT: dict[str, Question] = {
+ROOTFUL_QUESTIONS: dict[str, Question] = {
     "the container's cgroup refuses other GPUs": other_gpus_are_refused,
     "a user who is not root opens its GPUs": a_user_opens_them,
     "the same in `exec`": a_user_opens_them_in_exec,
 }
-OF_ROOTLESS: dict[str, Question] = {
+ROOTLESS_QUESTIONS: dict[str, Question] = {
     "host nodes 0660 `root:render`: opens": root_opens_them,
     "the same with `--group-add keep-groups` and crun": kept_groups_open_them,
     "host nodes 0666: opens": open_nodes_are_opened,
 }
-OF_DOCKER: dict[str, Callable[[DockerInBox], str]] = {
+DOCKER_QUESTIONS: dict[str, Callable[[DockerInBox], str]] = {
     "`--gpus 'driver=cdi,\"device=amd.com/gpu=0\"'`": gpus_option_with_driver,
     "`--gpus all` through CDI": gpus_option_alone,
 }

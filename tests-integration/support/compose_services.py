@@ -36,9 +36,9 @@ RESERVED = (
     *("{driver: cdi, device_ids: ['amd.com/gpu=1'], capabilities: [gpu]}", "{count: 1, capabilities: [gpu]}"),
     *("{device_ids: ['0', '2'], capabilities: [gpu]}", "{count: all, capabilities: [gpu]}"),
 )
-OF_THE_SERVICE = ("gpus: all", "gpus: [{driver: cdi, device_ids: ['amd.com/gpu=0']}]", "gpus: [{count: 2}]")
-IN_DEPLOY = tuple(f"deploy: {{resources: {{reservations: {{devices: [{one}]}}}}}}" for one in RESERVED)
-GPUS = (*OF_THE_SERVICE, *IN_DEPLOY)
+SERVICE_GPUS = ("gpus: all", "gpus: [{driver: cdi, device_ids: ['amd.com/gpu=0']}]", "gpus: [{count: 2}]")
+DEPLOY_GPUS = tuple(f"deploy: {{resources: {{reservations: {{devices: [{one}]}}}}}}" for one in RESERVED)
+GPUS = (*SERVICE_GPUS, *DEPLOY_GPUS)
 RULES = ("device_cgroup_rules: ['c 226:* rwm']", "device_cgroup_rules: ['c 226:128 rw', 'a *:* rwm']")
 USERS = ("user: '1000'", "user: 1000:44", "user: root", "group_add: [44, '110']", "group_add: ['0']")
 PRIVILEGES = ("privileged: true", "privileged: 'true'", "cap_add: [SYS_ADMIN]", "cap_add: [ALL]")
@@ -59,7 +59,7 @@ def make_services(seed: int, count: int) -> list[Service]:
 
 def make_doubly_asking() -> list[Service]:
     """Return services with both `gpus:` and `deploy:`, in every pair."""
-    pairs = [(first, second) for first in OF_THE_SERVICE for second in IN_DEPLOY]
+    pairs = [(first, second) for first in SERVICE_GPUS for second in DEPLOY_GPUS]
     return [_write_service([f"image: {PLAIN_IMAGE}", "network_mode: none", *pair], with_caller=False) for pair in pairs]
 
 
@@ -71,7 +71,7 @@ def _make_service(rng: Random) -> Service:
         *_one(rng, ENVIRONMENT, 0.7),
         *_one(rng, FILES, 0.3),
         *([f"devices: [{', '.join(map(_quoted, rng.sample(DEVICES, 2)))}]"] if rng.random() < 0.5 else []),
-        *_one(rng, (*GPUS, *IN_DEPLOY), 0.3),
+        *_one(rng, (*GPUS, *DEPLOY_GPUS), 0.3),
         *_one(rng, RULES, 0.2),
         *rng.sample(USERS[:3], rng.randint(0, 1)),
         *rng.sample(USERS[3:], rng.randint(0, 1)),

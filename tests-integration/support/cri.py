@@ -52,7 +52,7 @@ OF_THE_POD, OF_THE_NODE = 0, 2
 # Maps container ids from 0 on to host ids from here on.
 FIRST_ID, IDS = 300000, 65536
 # In seconds, for a busy machine.
-PATIENCE = 180
+TIMEOUT = 180
 
 
 class Kubernetes:
@@ -92,12 +92,12 @@ class Kubernetes:
         """Send a message and return the fields of the answer; EngineError with the engine's message."""
         send = self._channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
         try:
-            return decode(send(encode(message), timeout=PATIENCE))
+            return decode(send(encode(message), timeout=TIMEOUT))
         except self._grpc.RpcError as error:
             raise EngineError(error.details()) from None
 
     def _wait_for_version(self) -> str:
-        for _ in range(PATIENCE):
+        for _ in range(TIMEOUT):
             # containerd accepts connections before it serves pods.
             with suppress(EngineError):
                 return _text(self.call("Version", {}), 3)
@@ -147,7 +147,7 @@ class Pod:
 
     def see(self, container: str, *command: str) -> list[SeenNode]:
         """Return the nodes that a command, by default `list-gpus`, prints in a container."""
-        ended = self._node.call("ExecSync", {1: container, 2: command or ("list-gpus",), 3: PATIENCE})
+        ended = self._node.call("ExecSync", {1: container, 2: command or ("list-gpus",), 3: TIMEOUT})
         assert ended.get(3, [0]) == [0], ended
         return parse_seen(_text(ended, 1))
 

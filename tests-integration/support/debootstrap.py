@@ -17,7 +17,7 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SCRIPTS = Path("/usr/share/debootstrap/scripts")
 ANY_SCRIPT = SCRIPTS / "sid"
 # debootstrap mounts /proc in its target. If it is interrupted, the mount ends with it, and it ends with its caller.
-OF_ITS_OWN = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child=SIGKILL")
+UNSHARE_COMMAND = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child=SIGKILL")
 # In seconds, for a busy machine and a slow archive.
 LONGEST_INSTALLATION = 3600
 
@@ -39,7 +39,7 @@ def bootstrap(suite: str, root: Path, *packages: str) -> None:
     include = [f"--include={','.join(packages)}"] if packages else []
     words = ["--variant=minbase", *include, f"--keyring={KEYRING}", suite, os.fspath(root), archive()]
     made = subprocess.run(
-        [*OF_ITS_OWN, engine_program("debootstrap"), *words, script if script.exists() else ANY_SCRIPT],
+        [*UNSHARE_COMMAND, engine_program("debootstrap"), *words, script if script.exists() else ANY_SCRIPT],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

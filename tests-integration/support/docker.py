@@ -21,7 +21,7 @@ CONTAINERD_CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri
 # Docker 20.10 writes this when it starts, wherever its data is.
 KEY = Path("/etc/docker/key.json")
 # Long enough for a busy machine.
-PATIENCE = 180.0
+TIMEOUT = 180.0
 
 
 class EngineError(Exception):
@@ -58,7 +58,7 @@ class Docker:
             ["docker", "-H", f"unix://{self.socket}", *words],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
         if check and ended.returncode != 0:
@@ -153,7 +153,7 @@ class Docker:
         self._processes.append(process)
 
     def _wait_for(self, name: str, answers: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while not answers():
             meanwhile()
             if self._processes[-1].poll() is not None or time.monotonic() > until:

@@ -44,12 +44,12 @@ NODES = (
     *(("/dev/dri/renderD129", "/dev/gpu", "CharDevice"), ("/dev/dri/renderD200", "/dev/gpu2", "CharDevice")),
     *(("/dev/dri", "/dev/dri", "CharDevice"), ("/dev/kfd", "/dev/kfd", "BlockDevice")),
 )
-OF_A_CONTAINER: tuple[dict[str, Any], ...] = (
+CONTAINER_CONTEXTS: tuple[dict[str, Any], ...] = (
     *({"privileged": True}, {"privileged": False}, {"runAsUser": 1000}, {"runAsUser": 0, "runAsGroup": 44}),
     *({"runAsGroup": 44}, {"capabilities": {"add": ["SYS_ADMIN"]}}, {"capabilities": {"add": ["CAP_SYS_ADMIN"]}}),
     {"capabilities": {"add": ["ALL"]}},
 )
-OF_A_POD: tuple[dict[str, Any], ...] = (
+POD_CONTEXTS: tuple[dict[str, Any], ...] = (
     *({"runAsUser": 1000}, {"runAsGroup": 44}, {"supplementalGroups": [44, 110]}, {"supplementalGroups": [0]}),
     {"runAsUser": 0, "supplementalGroups": [110]},
 )
@@ -101,7 +101,7 @@ def _make_pod(rng: Random) -> Pod:
         **({"env": found} if (found := _some(rng, ENVIRONMENT, 0.7)) else {}),
         **({"envFrom": rng.sample(FROM, 1)} if rng.random() < 0.25 else {}),
         **({"resources": {"limits": rng.choice(LIMITS)}} if rng.random() < 0.5 else {}),
-        **({"securityContext": rng.choice(OF_A_CONTAINER)} if rng.random() < 0.4 else {}),
+        **({"securityContext": rng.choice(CONTAINER_CONTEXTS)} if rng.random() < 0.4 else {}),
         **({"volumeMounts": [{"name": name, "mountPath": target} for name, _, target, _ in nodes]} if nodes else {}),
     }
     volumes = [{"name": name, "hostPath": {"path": path, "type": kind}} for name, path, _, kind in nodes]
@@ -109,7 +109,7 @@ def _make_pod(rng: Random) -> Pod:
         "restartPolicy": "Never",
         "containers": [container],
         **({"volumes": volumes} if volumes else {}),
-        **({"securityContext": rng.choice(OF_A_POD)} if rng.random() < 0.4 else {}),
+        **({"securityContext": rng.choice(POD_CONTEXTS)} if rng.random() < 0.4 else {}),
     }
     return Pod(_as_file(rng, spec), rng.random() < 0.7)
 

@@ -18,7 +18,7 @@ LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 WRITE = 16
 # These take no answer: FORGET, INTERRUPT, BATCH_FORGET. WRITE gets none, so that it waits.
 UNANSWERED = frozenset((2, 36, 42, WRITE))
-NOT_THERE = 38
+ENOSYS = 38
 FILE, SIZE, LONG = 2, 4096, 100_000
 HEADER = 40
 MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
@@ -104,7 +104,7 @@ def _serve(device: int, uid: int, content: bytes) -> None:
             READ: content[offset : offset + length] or bytes(SIZE),
         }
         answer = answers.get(operation)
-        error = -NOT_THERE if answer is None else 0
+        error = -ENOSYS if answer is None else 0
         os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
 
 

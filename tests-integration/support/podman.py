@@ -37,7 +37,7 @@ graphroot = "/var/lib/containers/storage"
 """
 # For Podman in a system that boots. The root of a virtual machine may not grant the default limits of containers, and
 # /proc/sys is read-only there.
-OF_BOOTED_SYSTEM = {
+BOOTED_SYSTEM_FILES = {
     "/etc/containers/containers.conf": BOOTED_SETTINGS,
     "/etc/containers/policy.json": '{"default": [{"type": "insecureAcceptAnything"}]}',
     "/etc/containers/storage.conf": STORAGE,

@@ -23,7 +23,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Registry:
@@ -99,7 +99,7 @@ class Registry:
         """Send a request and return the headers of the answer."""
         headers = {**self._headers, "Content-Type": media_type or "application/octet-stream"}
         request = urllib.request.Request(url, content, headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE, context=self.tls) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT, context=self.tls) as answer:
             return answer.headers
 
 
@@ -129,7 +129,7 @@ def free_port() -> int:
 def wait_for_port(address: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until a server accepts connections."""
     host, _, port = address.rpartition(":")
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
             socket.create_connection((host, int(port))).close()

@@ -31,7 +31,7 @@ VARIABLES = (
     ),
     *("--env-file=/box/variables", "-e AMD_LABEL", "-e ROCR_VISIBLE_DEVICES=0", "-e AMD_VISIBLE_DEVICES="),
 )
-OF_PODMAN = (
+PODMAN_VARIABLES = (
     *("--unsetenv=AMD_VISIBLE_DEVICES", "--unsetenv HIP_VISIBLE_DEVICES", "--unsetenv-all", "--env-host", "-e AMD_*"),
     *("-e *", "--env=HIP_*"),
 )
@@ -82,7 +82,7 @@ def make_lines(seed: int, count: int, *, is_podman: bool) -> list[Line]:
 
 def _make_line(rng: Random, *, is_podman: bool) -> Line:
     options = [
-        *_some(rng, VARIABLES + (OF_PODMAN if is_podman else ()), most=3),
+        *_some(rng, VARIABLES + (PODMAN_VARIABLES if is_podman else ()), most=3),
         *_some(rng, DEVICES + CDI, most=2),
         *_some(rng, RULES, most=1),
         *(_some(rng, GPUS, most=1) if rng.random() < 0.1 else ()),

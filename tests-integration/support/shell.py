@@ -14,7 +14,7 @@ from support.simulated import without_note
 
 MARK = "--- end of command "
 # A reader would not wait longer either.
-PATIENCE = 180.0
+TIMEOUT = 180.0
 
 
 class Shell:
@@ -24,7 +24,7 @@ class Shell:
     """
 
     def __init__(
-        self, directory: Path, environment: dict[str, str], *, enter: Sequence[str] = (), patience: float = PATIENCE
+        self, directory: Path, environment: dict[str, str], *, enter: Sequence[str] = (), patience: float = TIMEOUT
     ) -> None:
         """Start bash in a directory, with the command prefix `enter`. A command may take `patience` seconds."""
         self._patience = patience

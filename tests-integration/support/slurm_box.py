@@ -94,7 +94,7 @@ class SlurmBox(Box):
         return ".".join(self("slurmd", "-V").stdout.split()[1].split(".")[:2])
 
     @property
-    def tells_steps(self) -> bool:
+    def reports_steps(self) -> bool:
         """Return whether Slurm tells containers the GPUs of their step; 22.05 does so only for batch jobs."""
         return self.version() not in NEEDS_CGROUPS
 
@@ -124,7 +124,7 @@ class SlurmBox(Box):
         asking = [] if ask is None else ["env", f"AMD_VISIBLE_DEVICES={ask}"]
         reserving = [] if gpus is None else [f"--gres=gpu:{gpus}"]
         container = f"--container={BUNDLE_OF_USER if user else BUNDLE}"
-        if self.tells_steps:
+        if self.reports_steps:
             return self(*asking, "srun", "--quiet", *reserving, container, *words, user=user, check=False)
         step = shlex.join([*asking, "srun", "--quiet", container, *words])
         return self("sh", "-c", IN_BATCH, "sh", step, *reserving, user=user, check=False)

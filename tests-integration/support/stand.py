@@ -16,10 +16,10 @@ from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
 from amdgpu_discovery.simulate.breaking import break_gpu
 from support.apt_repository import AptRepository, keep, next_version
-from support.box import PATIENCE
+from support.box import TIMEOUT
 from support.debian_root import people_root
 from support.debs import build_debs
-from support.podman import OF_BOOTED_SYSTEM
+from support.podman import BOOTED_SYSTEM_FILES
 from support.system import System
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Stand(System):
 
     def configure_podman(self) -> None:
         """Configure Podman for this system, which cannot grant all its defaults to containers."""
-        for path, text in OF_BOOTED_SYSTEM.items():
+        for path, text in BOOTED_SYSTEM_FILES.items():
             self.write(path, text)
         self.run("rm -f /etc/containers/storage.conf")
 
@@ -190,7 +190,7 @@ class Stand(System):
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Repeat a check until it is true."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end, "what was waited for did not come"
         time.sleep(0.1)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from support.box import PATIENCE
+from support.box import TIMEOUT
 
 CGROUPS = Path("/sys/fs/cgroup")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
@@ -87,7 +87,7 @@ class System:
         answer = subprocess.run(
             ["sh", "-c", join, "sh", *enter, "env", "-i", *(f"{key}={value}" for key, value in ENVIRONMENT.items()),
              "DEBIAN_FRONTEND=noninteractive", "sh", "-c", f"cd /root\n{script}"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT,
             check=False,
         )  # fmt: skip
         assert not check or answer.returncode == 0, f"{script}\nended with {answer.returncode}:\n{answer.stdout}"
@@ -123,7 +123,7 @@ class System:
         return int(children.split()[0])
 
     def _wait_until_booted(self) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         state = ""
         while time.monotonic() < deadline:
             time.sleep(0.2)

@@ -23,8 +23,8 @@ TRACEME, SYSCALL, SET_OPTIONS = 0, 24, 0x4200
 KILL_WITH_TRACER, MARK_SYSTEM_CALLS = 0x100000, 1
 SYSTEM_CALL = signal.SIGTRAP | 0x80
 # Most system calls end before a sleep would. A process that has not reached the next one by then may be blocked.
-LOOKS_AT_ONCE = 50
-LOOK_SECONDS = 0.0005
+YIELDS_BEFORE_SLEEP = 50
+POLL_SECONDS = 0.0005
 
 
 class Traced:
@@ -83,16 +83,16 @@ class Traced:
         return False
 
     def _wait(self, when_blocked: Callable[[], object]) -> int:
-        for looked in itertools.count():
+        for tries in itertools.count():
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 break
-            if looked < LOOKS_AT_ONCE:
+            if tries < YIELDS_BEFORE_SLEEP:
                 os.sched_yield()
                 continue
             if self._is_asleep():
                 when_blocked()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         return status
 
     def _is_asleep(self) -> bool:

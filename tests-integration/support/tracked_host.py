@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 # In seconds; long enough for a busy machine.
-PATIENCE = 180.0
+TIMEOUT = 180.0
 
 
 class TrackedHost:
@@ -45,7 +45,7 @@ class TrackedHost:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=check,
         )
         ended.stderr = without_note(ended.stderr)
@@ -83,7 +83,7 @@ class TrackedHost:
 
 def wait_until(condition: Callable[[], bool]) -> None:
     """Repeat a check until it is true."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < until, "what was waited for did not come"
         time.sleep(0.1)

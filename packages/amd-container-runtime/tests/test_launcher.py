@@ -330,7 +330,7 @@ def test_launcher_and_python_find_the_maker_alike(both, configured, makers, who,
     assert both.run(*words, **user) == (who, words)
     call = parse_call(words)
     program = find_low_level_runtime(
-        configured, str(both.programs), ourselves=str(both.path), maker=maker_of(call.names, call.root, user)
+        configured, str(both.programs), own_path=str(both.path), maker=maker_of(call.names, call.root, user)
     )
     assert program == f"{both.programs}/{who}"
 

@@ -227,13 +227,13 @@ def test_runc_is_preferred_wherever_it_is(directory):
     first = directory("first", "crun")
     usual = directory("usual", "runc", "crun")
 
-    assert find_low_level_runtime("", first, ourselves="/nowhere") == f"{usual}/runc"
+    assert find_low_level_runtime("", first, own_path="/nowhere") == f"{usual}/runc"
 
 
 def test_crun_serves_where_there_is_no_runc(directory):
     first = directory("first", "crun")
 
-    assert find_low_level_runtime("", first, ourselves="/nowhere") == f"{first}/crun"
+    assert find_low_level_runtime("", first, own_path="/nowhere") == f"{first}/crun"
 
 
 @pytest.mark.parametrize("search_path", ["", ":", ".:relative"])
@@ -242,15 +242,15 @@ def test_without_a_useful_path_the_usual_directories_are_searched(directory, mon
     usual = directory("usual", "runc")
     monkeypatch.chdir(tmp_path)
 
-    assert find_low_level_runtime("", search_path, ourselves="/nowhere") == f"{usual}/runc"
+    assert find_low_level_runtime("", search_path, own_path="/nowhere") == f"{usual}/runc"
 
 
 def test_what_the_administrator_names_is_used_and_nothing_else(directory):
     first = directory("first", "runc", "youki")
     last = directory("last", "runc")
 
-    assert find_low_level_runtime("youki", first, ourselves="/nowhere") == f"{first}/youki"
-    assert find_low_level_runtime(f"{last}/runc", first, ourselves="/nowhere") == f"{last}/runc"
+    assert find_low_level_runtime("youki", first, own_path="/nowhere") == f"{first}/youki"
+    assert find_low_level_runtime(f"{last}/runc", first, own_path="/nowhere") == f"{last}/runc"
 
 
 def test_this_program_is_never_its_own_runc_under_any_name(directory, tmp_path):
@@ -258,7 +258,7 @@ def test_this_program_is_never_its_own_runc_under_any_name(directory, tmp_path):
     (tmp_path / "first/runc").symlink_to("own")
     usual = directory("usual", "runc")
 
-    assert find_low_level_runtime("", first, ourselves=f"{first}/own") == f"{usual}/runc"
+    assert find_low_level_runtime("", first, own_path=f"{first}/own") == f"{usual}/runc"
 
 
 @pytest.mark.parametrize("spoil", [lambda runc: runc.chmod(0o644), lambda runc: (runc.unlink(), runc.mkdir())])
@@ -267,12 +267,12 @@ def test_what_cannot_be_run_is_passed_over(directory, tmp_path, spoil):
     spoil(tmp_path / "first/runc")
     usual = directory("usual", "runc")
 
-    assert find_low_level_runtime("", first, ourselves="/nowhere") == f"{usual}/runc"
+    assert find_low_level_runtime("", first, own_path="/nowhere") == f"{usual}/runc"
 
 
 def test_a_machine_without_any_runtime_is_told_what_to_install(directory):
     with pytest.raises(NoLowLevelRuntime) as refusal:
-        find_low_level_runtime("", directory("first"), ourselves="/nowhere")
+        find_low_level_runtime("", directory("first"), own_path="/nowhere")
 
     assert str(refusal.value) == (
         "neither runc nor crun is installed, so the container cannot start (install runc or crun)"

@@ -92,7 +92,7 @@ def with_spec(host):
 
 
 def named(command, host, **environment):
-    return find_options(command.split(), host, environment).name((1, 2))
+    return find_options(command.split(), host, environment).for_gpus((1, 2))
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class Start:
         self.bundle = Bundle(call.bundle, call.config)
         self.spec = self.bundle.spec
 
-    def say(self, level: str, message: str, **fields: object) -> None:
+    def write_log(self, level: str, message: str, **fields: object) -> None:
         """Write a line about this container to the log."""
         self.log.write(level, message, **fields, container=self.call.container_id)
 
@@ -101,7 +101,7 @@ def _add(start: Start) -> None:
         start.spec, start.host, start.settings, skip_drained=_skip_drained, refuse_old_numbers=_refuse_old_numbers
     )
     if plan.request is None:
-        _say_all(start, plan.notes)
+        _log_notes(start, plan.notes)
     # Edits of an earlier start are neither part of the request nor given by the engine.
     changed = _remove_earlier_edits(start.spec)
     claim = _claim(start, plan)
@@ -131,11 +131,11 @@ def _add(start: Start) -> None:
     finally:
         start.bundle.discard()
     if plan.request and is_given:
-        _say_all(start, (*plan.notes, *edited.notes))
+        _log_notes(start, (*plan.notes, *edited.notes))
         _log_grant(start, plan)
     if claim and is_given and not plan.needs_tracker:
         for sentence in claim.find_unreserved_use():
-            start.say("warn", sentence)
+            start.write_log("warn", sentence)
 
 
 def _skip_drained(host: Host, request: str, gpus: Sequence[GpuLocation]) -> Sequence[GpuLocation]:
@@ -206,7 +206,7 @@ def _check_image(start: Start, plan: StartPlan, claim: ContainerClaim | None) ->
     from amdgpu_discovery.requirements.check import check_image
 
     gpus = claim.gpus if claim else plan.grant.gpus
-    _say_all(start, check_image(start.host, start.spec, gpus, setting=start.settings.image_requirements))
+    _log_notes(start, check_image(start.host, start.spec, gpus, setting=start.settings.image_requirements))
 
 
 def _open_sources(start: Start, closed: Sequence[DeviceNode]) -> dict[str, str]:
@@ -216,12 +216,12 @@ def _open_sources(start: Start, closed: Sequence[DeviceNode]) -> dict[str, str]:
     return make_private_nodes(start.host, closed)
 
 
-def _say_all(start: Start, notes: Sequence[str]) -> None:
+def _log_notes(start: Start, notes: Sequence[str]) -> None:
     for note in notes:
-        start.say("warn", note)
+        start.write_log("warn", note)
 
 
 def _log_grant(start: Start, plan: StartPlan) -> None:
     numbers = f"[{' '.join(str(gpu.number) for gpu in plan.grant.gpus)}]"
     chosen_for = {"chosen_for": plan.grant.choice.text} if plan.grant.choice else {}
-    start.say("info", "Requested GPUs for container", gpu_indices=numbers, **chosen_for)
+    start.write_log("info", "Requested GPUs for container", gpu_indices=numbers, **chosen_for)

@@ -99,10 +99,10 @@ def parse_call(words: Sequence[str]) -> Call:
     )
 
 
-def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str, maker: str = "") -> str:
+def find_low_level_runtime(configured: str, search_path: str, *, own_path: str, maker: str = "") -> str:
     """Return the path of the OCI runtime: the configured one, else runc, else crun. Raises NoLowLevelRuntime.
 
-    `configured` is a path, a name or ""; `search_path` is a PATH. `ourselves` is skipped, wherever it is found. If a
+    `configured` is a path, a name or ""; `search_path` is a PATH. `own_path` is skipped, wherever it is found. If a
     container needs a particular one of runc and crun, its `maker`, that one comes first.
     """
     # A relative directory in PATH would be relative to the bundle, which is not a place for programs.
@@ -113,7 +113,7 @@ def find_low_level_runtime(configured: str, search_path: str, *, ourselves: str,
         names = (maker, *names)
     for name in names:
         for candidate in [name] if "/" in name else [f"{directory}/{name}" for directory in directories]:
-            if _is_program(candidate) and not _is_same_file(candidate, ourselves):
+            if _is_program(candidate) and not _is_same_file(candidate, own_path):
                 return candidate
     if configured:
         raise NoLowLevelRuntime(

@@ -62,7 +62,7 @@ def _serve(call: Call, words: list[str]) -> NoReturn:
 
 def _find_program(settings: Settings, environment: Mapping[str, str], maker: str = "") -> str:
     path = environment.get("PATH", "")
-    return find_low_level_runtime(settings.low_level_runtime, path, ourselves=absolute(sys.argv[0]), maker=maker)
+    return find_low_level_runtime(settings.low_level_runtime, path, own_path=absolute(sys.argv[0]), maker=maker)
 
 
 def _show_versions(program: str, words: list[str]) -> NoReturn:

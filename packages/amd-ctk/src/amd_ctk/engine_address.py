@@ -21,8 +21,8 @@ THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
 # Docker's context for this machine; DOCKER_HOST overrides it.
 USUAL_CONTEXT = "default"
 # The socket of rootless Docker, as dockerd-rootless.sh sets it.
-OF_USER = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
-OF_ROOTS_PODMAN = re.compile(r"unix://(/var)?/run/podman/")
+ROOTLESS_SOCKET = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
+PODMAN_ROOT_SOCKET = re.compile(r"unix://(/var)?/run/podman/")
 # Podman's options that name a connection, and those that make Podman look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
@@ -105,12 +105,12 @@ def leads_to_rootless(engine: str, before: Sequence[str], environment: Mapping[s
     """Return whether a command leads to a rootless engine. For Docker and Podman's service, the socket decides."""
     if engine == PODMAN:
         service = find_service(before, environment)
-        return service is None or not OF_ROOTS_PODMAN.match(service.text)
+        return service is None or not PODMAN_ROOT_SOCKET.match(service.text)
     if engine != DOCKER:
         return False
     address = _find_docker_address(before, environment).text
     own = environment.get("XDG_RUNTIME_DIR")
-    return bool(OF_USER.fullmatch(address)) or (bool(own) and address == f"unix://{own}/docker.sock")
+    return bool(ROOTLESS_SOCKET.fullmatch(address)) or (bool(own) and address == f"unix://{own}/docker.sock")
 
 
 def _is_elsewhere_for_docker(before: Sequence[str], environment: Mapping[str, str]) -> bool:

@@ -22,11 +22,11 @@ from amd_ctk.engine_words import (
 )
 from amd_ctk.explain.container import ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import without_runtime
-from amd_ctk.explain.run_options import OF_GPU_NODES, OF_NODES, is_on
+from amd_ctk.explain.run_options import GPU_NODE, NODE_OPTIONS, is_on
 from amd_ctk.explain.run_words import read_options
 from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import Answer, ask, parse_object
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -34,7 +34,7 @@ from amdgpu_discovery.value import Value
 
 RUNTIME = "--runtime=amd"
 # Podman knows --runtime only if it starts containers itself.
-FOR_SERVICE = "run 'sudo amd-ctk cdi generate': Podman's service takes no --runtime"
+PODMAN_SERVICE_HINT = "run 'sudo amd-ctk cdi generate': Podman's service takes no --runtime"
 # These runtimes ignore AMD_VISIBLE_DEVICES.
 PLAIN_RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 
@@ -51,7 +51,7 @@ class EngineOptions(Value):
     fixed: tuple[str, ...] = ()
     has_cdi: bool = False
 
-    def name(self, numbers: Sequence[int]) -> tuple[str, ...]:
+    def for_gpus(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Return the options for the GPUs with these numbers."""
         return (*self.fixed, *(f"--device={KIND}={number}" for number in numbers if self.has_cdi))
 
@@ -79,7 +79,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
         if chosen in ("", *PLAIN_RUNTIMES):
             # Podman's service takes no --runtime.
             option = f"--device {KIND}=NUMBER" if engine == PODMAN else RUNTIME
-            say(f"the command may go to an engine on another machine: if the container has no GPU, add {option}")
+            print_note(f"the command may go to an engine on another machine: if the container has no GPU, add {option}")
         return EngineOptions()
     if chosen in PLAIN_RUNTIMES:
         raise NoGpusByEngine(f"the container runs under {chosen}, which gives it no GPU", hint=f"write {RUNTIME}")
@@ -91,10 +91,10 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
 
 
 def _asks_itself(options: dict[str, list[str]]) -> bool:
-    nodes = [value for name in OF_NODES for value in options.get(name, ())]
+    nodes = [value for name in NODE_OPTIONS for value in options.get(name, ())]
     nodes += [value for value in options.get("device", ()) if value.startswith("/")]
     has_names = any(value.startswith(f"{KIND}=") for value in options.get("device", ()))
-    return has_names or is_on(options, "privileged") or "gpus" in options or any(map(OF_GPU_NODES.search, nodes))
+    return has_names or is_on(options, "privileged") or "gpus" in options or any(map(GPU_NODE.search, nodes))
 
 
 def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> EngineOptions:
@@ -129,7 +129,7 @@ def _of_podman(command: Sequence[str], host: Host) -> EngineOptions:
     if is_amd_runtime(path):
         return EngineOptions()
     refusal = without_runtime(PODMAN)
-    return _by_cdi(host, ToolkitError(refusal.message, hint=FOR_SERVICE) if is_service == "true" else refusal)
+    return _by_cdi(host, ToolkitError(refusal.message, hint=PODMAN_SERVICE_HINT) if is_service == "true" else refusal)
 
 
 def _by_cdi(host: Host, refusal: ToolkitError, *, reads_specs: bool = True) -> EngineOptions:
@@ -142,10 +142,10 @@ def _by_cdi(host: Host, refusal: ToolkitError, *, reads_specs: bool = True) -> E
 def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
     """Return no options if the engine does not answer. Its own error follows, unless it is only slow or behind sudo."""
     if answer.is_late:
-        say(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
+        print_note(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
     elif without_prefixes(command).is_sudo and "sudo:" in answer.errors:
         # sudo has no terminal here to ask for a password.
-        say(f"sudo needs a password to ask the engine: if the container has no GPU, add {RUNTIME}")
+        print_note(f"sudo needs a password to ask the engine: if the container has no GPU, add {RUNTIME}")
     return EngineOptions()
 
 

@@ -15,12 +15,14 @@ DOCKER = "docker"
 PODMAN = "podman"
 ENGINES = (DOCKER, PODMAN)
 COMMANDS = ("run", "create")
-OF_DOCKER = ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey")
+DOCKER_VALUES = (
+    *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey"),
+)
 # Options of Docker 20 to 28, Podman 4 to 5 and nerdctl that take the next word as their value. `-c` is Docker's context
 # and Podman's connection.
 ENGINE_VALUES = frozenset(
     (
-        *OF_DOCKER,
+        *DOCKER_VALUES,
         *("--cgroup-manager", "--conmon", "--connection", "--events-backend", "--hooks-dir", "--identity"),
         *("--imagestore", "--module", "--network-cmd-path", "--network-config-dir", "--out", "--root", "--runroot"),
         *("--runtime", "--runtime-flag", "--ssh", "--storage-driver", "--storage-opt", "--tmpdir", "--url"),
@@ -32,21 +34,21 @@ ENGINE_VALUES = frozenset(
 
 FLAGS = ("--help", "-h", "--version", "-v")
 # Options of nerdctl or Docker only.
-NOT_OF_PODMAN = frozenset(
+NOT_IN_PODMAN = frozenset(
     ("-H", "--host", "-n", "--address", "-l", "--context", "--tlscacert", "--tlscert", "--tlskey")
 )
 BY_ENGINE = {
-    DOCKER: frozenset((*FLAGS, *OF_DOCKER, "-D", "--debug", "--tls", "--tlsverify")),
+    DOCKER: frozenset((*FLAGS, *DOCKER_VALUES, "-D", "--debug", "--tls", "--tlsverify")),
     PODMAN: frozenset(
         (
-            *(ENGINE_VALUES - NOT_OF_PODMAN),
+            *(ENGINE_VALUES - NOT_IN_PODMAN),
             *FLAGS,
             *("-r", "--remote", "--noout", "--syslog", "--transient-store", "--trace", "--debug"),
         )
     ),
 }
 # The script of podman-docker ends with this. It is no regular expression, because 'amd-ctk run' does not load re.
-OF_PODMAN_DOCKER = b'podman "$@"'
+PODMAN_DOCKER_SCRIPT = b'podman "$@"'
 LARGEST_SCRIPT = 16 * 1024
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
@@ -80,7 +82,7 @@ def _is_podman(word: str) -> bool:
     except OSError:
         # For example, PATH names a directory below one that was removed.
         return False
-    return content.startswith(b"#!") and OF_PODMAN_DOCKER in content
+    return content.startswith(b"#!") and PODMAN_DOCKER_SCRIPT in content
 
 
 def takes_next_word(word: str) -> bool:

@@ -144,6 +144,6 @@ def ask_systemctl(*words: str) -> Answer:
     return ask(("systemctl", *words), seconds=SYSTEMCTL_SECONDS)
 
 
-def would_switch(host: Host, unit: str, *, enabled: bool) -> bool:
+def would_change(host: Host, unit: str, *, enabled: bool) -> bool:
     """Return whether switching a unit to `enabled` would change it. False on a simulated host, which has no units."""
     return host.is_this_machine and ask_systemctl("is-enabled", "--quiet", unit).succeeded is not enabled

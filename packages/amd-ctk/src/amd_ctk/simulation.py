@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 # The terminal also sends these to the command. The signals in PASSED_ON need to be passed on.
-OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 PLAIN = "; its device nodes are plain files"
 NO_ENGINES = ", and engines need 'podman unshare' in front, or root"
@@ -81,7 +81,7 @@ def _wait(pid: int) -> int:
     def pass_on(number: int, _: FrameType | None) -> None:
         os.kill(pid, number)
 
-    for number in OF_TERMINAL:
+    for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     for number in PASSED_ON:
         signal.signal(number, pass_on)

@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 
-from amd_ctk.job.listing import NOBODY_WAITS, running_rows, waiting_rows
+from amd_ctk.job.listing import EMPTY_QUEUE, running_rows, waiting_rows
 from amd_ctk.web_page import format_web_page, text
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.show.listing import Listing, Page
@@ -49,7 +49,7 @@ def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, h
         *(_table(_gpu_rows(page.shown)) if isinstance(page.shown, Listing) else ()),
         *(["<h2>Jobs with GPUs</h2>", *_table(running)] if running[1:] else ()),
         "<h2>Waiting jobs</h2>",
-        *(_table(waiting) if waiting[1:] else (f"<p>{NOBODY_WAITS}</p>",)),
+        *(_table(waiting) if waiting[1:] else (f"<p>{EMPTY_QUEUE}</p>",)),
         f"<footer>{text(at)}</footer>",
     ]
     return format_web_page(f"GPUs of {host}", parts, style=STYLE, reload_seconds=RELOAD_SECONDS)

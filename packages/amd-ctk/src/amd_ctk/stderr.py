@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def say(sentence: str) -> None:
+def print_note(sentence: str) -> None:
     """Print a sentence if standard error accepts it at once; never wait for a reader."""
     # sys.stderr is None if the descriptor is closed, and print() would then use standard output.
     if sys.stderr is None:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_ctk.cli.front import PRINTER_BY_WORDS, parse_run
+from amd_ctk.cli.front import PRINTER_BY_COMMAND, parse_run
 from amd_ctk.cli.tree import Commands
 from amd_ctk.cli.words import respell
 from amdgpu_discovery.simulate import build_host
 from support.ready_interpreter import ReadyInterpreter
 
-COMMAND_LINES = [*map(" ".join, PRINTER_BY_WORDS), "--version"]
+COMMAND_LINES = [*map(" ".join, PRINTER_BY_COMMAND), "--version"]
 DIRECTLY = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
 TYPER = """\
 from amd_ctk.cli.root import app

@@ -191,11 +191,11 @@ def test_explain_shows_that_what_a_command_is_given_hides_none_of_its_gpus(track
     answer = amd_ctk("run", "--gpus=1-2", "--", "sh", "-c", explain)
 
     lines = [line.partition(" ") for line in answer.stdout.splitlines()]
-    words_by_variable = {variable: words.strip() for variable, _, words in lines}
+    effect_by_variable = {variable: words.strip() for variable, _, words in lines}
     ids = "ROCR_VISIBLE_DEVICES=GPU-89caa15875ff5a43,GPU-6e32f10efc982b4c"
-    assert words_by_variable[ids] == "hides nothing: the container sees 2 GPUs, which ROCm counts 0-1"
+    assert effect_by_variable[ids] == "hides nothing: the container sees 2 GPUs, which ROCm counts 0-1"
     counted = "HIP_VISIBLE_DEVICES=0,1"
-    assert words_by_variable[counted] == "hides nothing: the container sees 2 GPUs, which HIP counts 0-1"
+    assert effect_by_variable[counted] == "hides nothing: the container sees 2 GPUs, which HIP counts 0-1"
 
 
 def test_in_a_job_of_slurm_the_gpus_of_the_job_count(tracked, amd_ctk, tmp_path):

@@ -11,7 +11,7 @@ from amd_ctk.sharing.permissions import find_terms
 from amd_gpu_tracker.broker.requests.people import Permission
 from amdgpu_discovery.host import Host
 
-NOBODY = "Only root may reserve GPUs\n"
+ONLY_ROOT = "Only root may reserve GPUs\n"
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def served(tmp_path: Path) -> Host:
 
 
 def test_at_first_nobody_may(served: Host, amd_ctk) -> None:
-    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "list").stdout == ONLY_ROOT
     assert find_terms(served).permissions == ()
 
 
@@ -79,8 +79,8 @@ def test_who_is_denied_is_not_in_the_list_any_more(served: Host, amd_ctk) -> Non
     again = amd_ctk("users", "deny", "daemon")
     still = "the rule for @daemon may still allow daemon: 'sudo amd-ctk users allow daemon --gpus=0' excludes daemon"
     assert (again.returncode, again.stderr) == (0, f"there is no rule for daemon ({still})\n")
-    assert amd_ctk("users", "deny", "--all").stdout == NOBODY
-    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "deny", "--all").stdout == ONLY_ROOT
+    assert amd_ctk("users", "list").stdout == ONLY_ROOT
     assert amd_ctk("users", "deny", "--all").returncode == 0
 
 
@@ -89,7 +89,7 @@ def test_a_user_whom_the_system_does_not_know_any_more_can_be_denied(served: Hos
 
     assert amd_ctk("users", "deny", "former").returncode == 0
     assert amd_ctk("users", "deny", "@4712").returncode == 0
-    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "list").stdout == ONLY_ROOT
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_means_nobody_is_refused_and_changes_nothing(served: Host, amd_ctk,
     answer = amd_ctk("users", *words)
 
     assert (answer.returncode, answer.stderr) == (code, f"{said}\n")
-    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "list").stdout == ONLY_ROOT
 
 
 def test_settings_that_nobody_understands_let_nobody_reserve(served: Host, amd_ctk) -> None:
@@ -142,7 +142,7 @@ def test_config_writes_no_users_that_nobody_understands(served: Host, amd_ctk) -
         ),
         (8, "", "users: 'many' is not a number (let 'sudo amd-ctk users' write it)\n"),
     ]
-    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "list").stdout == ONLY_ROOT
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_only_a_group_has_a_number_of_gpus_together(host, amd_ctk, words):
 
     assert answer.returncode == 2
     assert "--together needs a group and a count" in answer.stderr
-    assert amd_ctk("users", "list").stdout == NOBODY
+    assert amd_ctk("users", "list").stdout == ONLY_ROOT
 
 
 def test_a_rule_for_everyone_still_counts_after_deny(host, amd_ctk):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_ctk.configuration.edit import ConfigFile, Edited, prepare_edit, prepare_undo, save
+from amd_ctk.configuration.edit import ConfigFile, FileEdit, prepare_edit, prepare_undo, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
@@ -55,12 +55,12 @@ class Machine:
         self.file = ConfigFile(path=str(self.path), shown=str(self.path))
         self.ledger = Ledger(str(self.directory))
 
-    def ask(self, options: ConfigureOptions) -> Edited:
+    def ask(self, options: ConfigureOptions) -> FileEdit:
         record = self.ledger.get(self.file.shown)
         if options.undo:
             edited = prepare_undo(self.file, record)
         else:
-            edit, _ = plan_edit(self.engine, options, ourselves="", search_path="", must_exist=False)
+            edit, _ = plan_edit(self.engine, options, own_path="", search_path="", must_exist=False)
             edited = prepare_edit(self.engine, self.file, edit, record)
         if edited.changed:
             save(edited, self.ledger)
@@ -123,12 +123,12 @@ def test_what_others_wrote_in_between_survives_removal(engine: Engine, config: P
     before = machine.document()
     machine.ask(ASKED_FOR.replace(set_as_default=True))
     layout = engine.find_layout(machine.document())
-    theirs = machine.document().set((*layout.runtimes, "theirs"), layout.entry("/opt/theirs"))
+    theirs = machine.document().set((*layout.runtimes, "theirs"), layout.make_entry("/opt/theirs"))
     machine.path.write_bytes(theirs.text.encode())
 
     machine.ask(REMOVAL)
 
-    expected = dict(_leaves(before.set((*layout.runtimes, "theirs"), layout.entry("/opt/theirs")).get(())))
+    expected = dict(_leaves(before.set((*layout.runtimes, "theirs"), layout.make_entry("/opt/theirs")).get(())))
     if before.is_empty:
         # Of a version that we had to give it; what somebody else built on that stays with it.
         expected = {path: value for path, value in expected.items() if path != ("version",)}

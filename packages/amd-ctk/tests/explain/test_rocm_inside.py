@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.explain.rocm_inside import look_inside
+from amd_ctk.explain.rocm_inside import apply_filters
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
 
@@ -39,11 +39,11 @@ def gpus(tmp_path):
     ],
 )
 def test_what_is_left_is_counted_in_kfds_order(gpus, environment, numbers, words):
-    inside = look_inside(gpus, environment)
+    inside = apply_filters(gpus, environment)
 
     assert [gpu.number for gpu in inside.hip_gpus] == numbers
-    assert inside.words_by_variable == words
+    assert inside.effect_by_variable == words
 
 
 def test_a_container_without_gpus_hides_nothing():
-    assert look_inside([], {HIP: "0"}).words_by_variable == {HIP: "hides nothing: the container has no GPU"}
+    assert apply_filters([], {HIP: "0"}).effect_by_variable == {HIP: "hides nothing: the container has no GPU"}

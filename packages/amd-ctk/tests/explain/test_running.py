@@ -17,10 +17,10 @@ from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
-from amd_ctk.explain.running import EngineAnswers, Told, add_image, ask_engines, read_running
+from amd_ctk.explain.running import EngineAnswers, InspectedContainer, add_image, ask_engines, read_running
 from amdgpu_discovery.host import Host
 
-WEB = Told(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
+WEB = InspectedContainer(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def engines(tmp_path, monkeypatch):
 def test_every_engine_is_asked(engines):
     engines.mkdir()
 
-    assert ask_engines("web") == EngineAnswers(told=(WEB, Told(container_id="podman-id", pid=8)))
+    assert ask_engines("web") == EngineAnswers(containers=(WEB, InspectedContainer(container_id="podman-id", pid=8)))
 
 
 def test_podman_that_was_never_used_is_left_alone(engines):
-    assert ask_engines("web") == EngineAnswers(told=(WEB,))
+    assert ask_engines("web") == EngineAnswers(containers=(WEB,))
 
 
 def test_the_podman_of_root_is_another_one_than_that_of_a_user(monkeypatch):
@@ -109,7 +109,7 @@ def test_podman_docker_is_explained_as_podman_and_sets_none_up(engines, tmp_path
 
     assert parse_run(["docker", "--syslog", "run", "image"], {}).engine == "podman"
     assert add_image(parse_run(["docker", "run", "image"], {})).image_environment == ()
-    assert ask_engines("web").told == ()
+    assert ask_engines("web").containers == ()
     assert not (tmp_path / "asked").exists()
 
 
@@ -141,16 +141,16 @@ def test_what_no_engine_knows_is_nothing(engines, name):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("id 0 amd cdi:", Told(container_id="id", pid=0, runtime="amd")),
-        ("id 7 runc amd:", Told(container_id="id", pid=7, runtime="runc", asks_gpus=True)),
-        ("id 7 runc cdi: :", Told(container_id="id", pid=7, runtime="runc", asks_gpus=True)),
-        ("id 7", Told(container_id="id", pid=7)),
+        ("id 0 amd cdi:", InspectedContainer(container_id="id", pid=0, runtime="amd")),
+        ("id 7 runc amd:", InspectedContainer(container_id="id", pid=7, runtime="runc", asks_gpus=True)),
+        ("id 7 runc cdi: :", InspectedContainer(container_id="id", pid=7, runtime="runc", asks_gpus=True)),
+        ("id 7", InspectedContainer(container_id="id", pid=7)),
     ],
 )
 def test_a_request_for_gpus_is_told_apart_from_cdi_devices(engines, tmp_path, answer, told):
     (tmp_path / "docker").write_text(f"#!/bin/sh\necho '{answer}'\n")
 
-    assert ask_engines("web") == EngineAnswers(told=(told,))
+    assert ask_engines("web") == EngineAnswers(containers=(told,))
 
 
 def test_an_engine_that_gives_no_answer_in_time_is_named(engines, tmp_path, monkeypatch):

@@ -74,5 +74,5 @@ def layout(tmp_path):
 def reader(request, monkeypatch):
     """Read layers that are files, and layers as they come inside of an archive."""
     if request.param == "stream":
-        monkeypatch.setattr(Beginning, "rewound", lambda _: None)
+        monkeypatch.setattr(Beginning, "rewind", lambda _: None)
     return request.param

@@ -47,7 +47,7 @@ def test_an_index_without_an_end_is_not_read(registry, proxy, header, piece):
 
 @pytest.mark.parametrize("beginning", [b"", OF_INDEX + b"Content-Length: 100000\r\n\r\n", OF_INDEX + b"\r\n"])
 def test_a_registry_that_sends_a_byte_from_time_to_time_is_given_up(registry, proxy, beginning, monkeypatch):
-    monkeypatch.setattr(registry_connection, "SECONDS_FOR_ANSWER", 0.5)
+    monkeypatch.setattr(registry_connection, "RESPONSE_TIMEOUT", 0.5)
 
     def answer(connection):
         connection.sendall(beginning)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.job.service import got
-from amd_ctk.job.start import CannotRun, CommandNotFound, default_name, in_unit, not_told, require_program, with_token
+from amd_ctk.job.service import describe_grant
+from amd_ctk.job.start import (
+    CannotRun,
+    CommandNotFound,
+    default_name,
+    find_gpu_warning,
+    in_unit,
+    require_program,
+    with_token,
+)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ def test_engines_are_told_what_to_pass_on(words, passed_on):
     ],
 )
 def test_an_engine_behind_another_word_is_not_told(words, engine):
-    assert not_told(words) == (
+    assert find_gpu_warning(words) == (
         f"'{engine}' is not the first word of the command, so its container is not given the GPUs"
         f" (write '{engine} {TOKEN}')"
     )
@@ -126,7 +134,7 @@ def test_an_engine_behind_another_word_is_not_told(words, engine):
     ],
 )
 def test_other_commands_are_not_warned_of(words):
-    assert not_told(words.split(" ")) == ""
+    assert find_gpu_warning(words.split(" ")) == ""
 
 
 @pytest.mark.parametrize(
@@ -139,7 +147,7 @@ def test_other_commands_are_not_warned_of(words):
     ],
 )
 def test_an_engine_whose_options_are_not_read_is_not_told_in_silence(words, engine):
-    assert not_told(words.split()) == (
+    assert find_gpu_warning(words.split()) == (
         f"{engine} is not told about the GPUs, so its container has none (pass on AMD_VISIBLE_DEVICES and"
         " AMD_CTK_RESERVATION, with the AMD runtime)"
     )
@@ -152,14 +160,14 @@ def test_an_engine_whose_options_are_not_read_is_not_told_in_silence(words, engi
 def test_a_compose_file_that_does_not_pass_the_gpus_on_is_named(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpus.yaml").write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES]}}")
-    assert not_told(words.split()) == (
+    assert find_gpu_warning(words.split()) == (
         "the Compose file does not pass the GPUs on (list AMD_VISIBLE_DEVICES and AMD_CTK_RESERVATION under"
         " 'environment:')"
     )
 
     for name in ("compose.yaml", "gpus.yaml"):
         (tmp_path / name).write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES, AMD_CTK_RESERVATION]}}")
-    assert not_told(words.split()) == ""
+    assert find_gpu_warning(words.split()) == ""
 
 
 @pytest.mark.parametrize("name", ["compose.override.yml", "chosen.yaml"])
@@ -169,11 +177,11 @@ def test_files_of_compose_that_no_word_names_may_pass_the_gpus_on(name, tmp_path
     (tmp_path / "compose.yaml").write_text("services: {web: {}}")
     (tmp_path / name).write_text("services: {web: {environment: [AMD_VISIBLE_DEVICES, AMD_CTK_RESERVATION]}}")
 
-    assert not_told(["docker", "compose", "-p", "job", "up"]) == ""
+    assert find_gpu_warning(["docker", "compose", "-p", "job", "up"]) == ""
 
 
 def test_many_words_are_looked_through_at_once():
-    assert not_told(["rm", *["docker run.log"] * 100_000]) == ""
+    assert find_gpu_warning(["rm", *["docker run.log"] * 100_000]) == ""
 
 
 def test_a_unit_has_the_properties_that_close_other_gpus():
@@ -224,4 +232,4 @@ def test_a_job_is_called_as_what_started_it_says(environment, name):
     ],
 )
 def test_a_job_is_told_what_it_got(numbers, seconds, said):
-    assert got(numbers, seconds) == said
+    assert describe_grant(numbers, seconds) == said

@@ -7,12 +7,12 @@ import sys
 
 # Python looks for garbage after some hundred new objects. Importing Typer makes many thousands that all stay, and
 # checking them again and again takes half as long as starting Python.
-OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR = 100_000
+GC_THRESHOLD = 100_000
 
 
 def main() -> None:
     """Run amd-ctk as a process of its own, which ends with it."""
-    gc.set_threshold(OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR)
+    gc.set_threshold(GC_THRESHOLD)
     from amdgpu_discovery.standard_output import run_and_leave
 
     run_and_leave(run_command_line)

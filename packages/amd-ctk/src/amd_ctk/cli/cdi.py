@@ -28,7 +28,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 # LXD 6.7 generates a spec there whenever an instance with an AMD GPU starts, and reads it once.
-OF_INSTANCES = ("/var/log/lxd/", "/var/lib/lxd/", "/var/snap/lxd/")
+LXD_DIRECTORIES = ("/var/log/lxd/", "/var/lib/lxd/", "/var/snap/lxd/")
 
 app = command_group("Container Device Interface related commands")
 
@@ -255,11 +255,11 @@ def _preview(host: Host, wanted: GenerateOptions) -> dict[str, Any]:
     """Print what generating a spec would change in its file, and return the spec."""
     from amd_ctk.cdi.specs import prepare_spec
     from amd_ctk.cli.edited import print_preview
-    from amd_ctk.configuration.edit import ConfigFile, Edited
+    from amd_ctk.configuration.edit import ConfigFile, FileEdit
 
     spec, old, new = prepare_spec(host, wanted)
     file = ConfigFile(path=wanted.path(host), shown=wanted.output)
-    edited = Edited(file=file, old=old.decode(errors="replace"), new=new.decode())
+    edited = FileEdit(file=file, old=old.decode(errors="replace"), new=new.decode())
     print_preview(edited, show_diff=True, unchanged=lambda: print(f"{UP_TO_DATE}: {wanted.output}"))
     return spec
 
@@ -280,7 +280,7 @@ def _write(host: Host, wanted: GenerateOptions, shown: str) -> dict[str, Any]:
 
 
 def _save_options(host: Host, wanted: GenerateOptions) -> None:
-    if wanted.output.startswith(OF_INSTANCES):
+    if wanted.output.startswith(LXD_DIRECTORIES):
         return
     try:
         save_generate_options(host, wanted)

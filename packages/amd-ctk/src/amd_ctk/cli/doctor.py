@@ -117,11 +117,11 @@ def _agrees() -> bool:
 def _prove(host: Host, engine: str) -> None:
     """Print a table of GPUs and engines, and write it to a file; exit with 1 unless all is proved."""
     from amd_ctk.prove.engines import find_engines
-    from amd_ctk.prove.prove import PROOF, format_proofs, is_proved, prove, require_what_proves, write_proof
+    from amd_ctk.prove.prove import PROOF, format_proofs, is_proved, prove, require_provable, write_proof
 
     facts = read_facts(host, engine=engine)
     engines = [found for found in find_engines(facts) if engine in ("", found.name)]
-    require_what_proves(facts, engines)
+    require_provable(facts, engines)
     proofs = list(prove(facts, find_gpu_states(host)[0], engines))
     print(format_proofs(proofs))
     write_proof(host, facts, engines, proofs)

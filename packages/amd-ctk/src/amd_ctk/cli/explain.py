@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
 # Options of `amd-ctk run` that start many jobs with one command line.
-OF_MANY_JOBS = ("each", "output", "at_once", "from_line")
+EACH_OPTIONS = ("each", "output", "at_once", "from_line")
 
 
 @examples(
@@ -117,7 +117,7 @@ def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
             "with sudo it is a job of root; explain it as root: sudo amd-ctk explain -- amd-ctk run"
         )
     options = Commands()["run"].make_context("amd-ctk run", [*job.words[2:]]).params
-    if any(options.pop(name) for name in OF_MANY_JOBS):
+    if any(options.pop(name) for name in EACH_OPTIONS):
         raise typer.BadParameter("--each is many jobs; give the words of one")
     try:
         planned = plan_job(options.pop("words"), **options)

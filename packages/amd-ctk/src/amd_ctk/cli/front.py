@@ -28,7 +28,7 @@ def find_answer(words: list[str]) -> Callable[[], object] | None:
     """Return the function that runs a command line, or None if Typer must read it."""
     if list(words) == ["--version"]:
         return lambda: report_failures(_print_version)
-    answer = PRINTER_BY_WORDS.get(tuple(words)) or _find_run(words)
+    answer = PRINTER_BY_COMMAND.get(tuple(words)) or _find_run(words)
     return None if answer is None else lambda: report_failures(lambda: answer(host_from_environment(os.environ)))
 
 
@@ -88,17 +88,17 @@ def _print_gpus(host: Host) -> None:
 
 
 def _print_states(host: Host) -> None:
-    from amd_ctk.listing import looking_tracker
+    from amd_ctk.listing import make_tracker
     from amd_gpu_tracker.state_table import print_states
 
-    print_states(looking_tracker(host))
+    print_states(make_tracker(host))
 
 
 def _watch_states(host: Host) -> None:
-    from amd_ctk.listing import looking_tracker
+    from amd_ctk.listing import make_tracker
     from amd_gpu_tracker.state_table import watch_states
 
-    watch_states(looking_tracker(host))
+    watch_states(make_tracker(host))
 
 
 def _print_status(host: Host) -> None:
@@ -120,7 +120,7 @@ def _print_cdi_devices(host: Host) -> None:
     print_list(host)
 
 
-PRINTER_BY_WORDS = {
+PRINTER_BY_COMMAND = {
     ("version",): _print_build,
     ("status",): _print_states,
     ("top",): _watch_states,

@@ -33,8 +33,8 @@ JOIN_THEM = "join images under one name: amd-ctk image index registry/app:1.0 --
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 # The files that notes name.
 MOST_PATHS = 8
-LOOK_DEEP = "--deep looks into programs and libraries"
-WITHOUT_WORDS = "says what it is for"
+DEEP_HINT = "--deep looks into programs and libraries"
+DECLARES_ITS_USE = "says what it is for"
 MOST_TEXT = 16 * 1024 * 1024
 
 
@@ -56,7 +56,7 @@ def targets(
         found, unreadable = targets_of(layers), unreadable_in(layers)
         printed.append({"image": str(reference), "targets": found, "unreadable": unreadable})
         if not as_json:
-            nothing = "no code for a GPU was found" if deep else f"no file name names a target ({LOOK_DEEP})"
+            nothing = "no code for a GPU was found" if deep else f"no file name names a target ({DEEP_HINT})"
             print(f"{reference}: {' '.join(found) or nothing}", flush=True)
             print_notes(_unreadable_notes(unreadable))
     if as_json:
@@ -127,7 +127,7 @@ def pick(
         _print_json({"picked": chosen.name if chosen else None, "images": images})
     else:
         print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
-        print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else WITHOUT_WORDS}"])
+        print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else DECLARES_ITS_USE}"])
         print(printable(chosen.name) if chosen else "", end="\n" if chosen else "")
     raise typer.Exit(0 if chosen else 1 if is_known else 2)
 
@@ -182,7 +182,7 @@ def _print_verdict(reasons: Sequence[str], *, is_known: bool, deep: bool) -> Non
     for reason in reasons:
         print(f"does not fit: {printable(reason)}")
     if not reasons:
-        found = "the image has no code for a GPU" if deep else f"no file name in the image names a target ({LOOK_DEEP})"
+        found = "the image has no code for a GPU" if deep else f"no file name in the image names a target ({DEEP_HINT})"
         print("fits" if is_known else f"not known: {found}, and it does not say what it is for")
 
 

@@ -29,7 +29,7 @@ def report(
 
     The GPU Tracker records the history while it is enabled.
     """
-    from amd_ctk.report.history import read_report, why_not_recorded
+    from amd_ctk.report.history import find_recording_problem, read_report
     from amd_ctk.report.page import Timeline, write_page
     from amd_ctk.report.text import format_csv, format_json, format_report
 
@@ -44,5 +44,5 @@ def report(
         print(f"Wrote {html}", file=sys.stderr)
     else:
         print((format_json if as_json else format_csv if as_csv else format_report)(made), end="")
-    if reason := why_not_recorded(host):
+    if reason := find_recording_problem(host):
         print(reason, file=sys.stderr)

@@ -26,9 +26,9 @@ def reserve(
     reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
     """
     from amd_ctk.job.listing import ended_by_restart
-    from amd_ctk.job.service import got
+    from amd_ctk.job.service import describe_grant
     from amd_ctk.job.service import reserve as reserve_gpus
-    from amd_ctk.stderr import say
+    from amd_ctk.stderr import print_note
     from amd_gpu_tracker.service import Service
     from amd_gpu_tracker.times import format_seconds, parse_at_most
 
@@ -36,9 +36,9 @@ def reserve(
     seconds = parse_at_most(duration, Service.MOST_SECONDS)
     host = host_to_change(context)
     for sentence in ended_by_restart(host):
-        say(sentence)
+        print_note(sentence)
     numbers = reserve_gpus(host, chosen, gpus, seconds)
-    print(f"{got(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")
+    print(f"{describe_grant(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")
 
 
 @examples("amd-ctk keep debug", "amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice")

@@ -13,7 +13,7 @@ from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.configuration.apply import apply, find_target, prepare, preview, restart, restart_command
-from amd_ctk.configuration.edit import Edit, Edited, prepare_undo
+from amd_ctk.configuration.edit import Edit, FileEdit, prepare_undo
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Changes, LedgerInUse, Record
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
@@ -23,7 +23,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 # Docker has no file for --images; its users pull from the proxy's address.
-WITH_IMAGES = ("podman", "containerd")
+IMAGE_PROXY_ENGINES = ("podman", "containerd")
 
 app = command_group("runtime related commands for AMD Container Toolkit")
 
@@ -136,7 +136,7 @@ def _remove_everywhere(options: ConfigureOptions, host: Host) -> None:
     from amd_ctk.engines.known import ENGINES
 
     removals = [partial(_configure_runtime, host, engine, options) for engine in ENGINES.values()]
-    removals += [partial(_configure_images, host, name, options, is_quiet=True) for name in WITH_IMAGES]
+    removals += [partial(_configure_images, host, name, options, is_quiet=True) for name in IMAGE_PROXY_ENGINES]
     failures: list[ToolkitError] = []
     for remove in removals:
         try:
@@ -155,7 +155,7 @@ def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, co
     """Edit the file of an engine, or show what that would do."""
     target = find_target(host, engine, config_path)
 
-    def prepare_change(record: Record) -> Edited:
+    def prepare_change(record: Record) -> FileEdit:
         if options.undo:
             return prepare_undo(target.file, record)
         edit, program = _plan(target.engine, options, host)
@@ -177,7 +177,7 @@ def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, co
 
 def _plan(engine: Engine, options: ConfigureOptions, host: Host) -> tuple[Edit, str]:
     search_path = os.environ.get("PATH", "")
-    return plan_edit(engine, options, ourselves=sys.argv[0], search_path=search_path, must_exist=host.is_this_machine)
+    return plan_edit(engine, options, own_path=sys.argv[0], search_path=search_path, must_exist=host.is_this_machine)
 
 
 def _pin_low_level_runtime(host: Host) -> None:
@@ -187,7 +187,7 @@ def _pin_low_level_runtime(host: Host) -> None:
         print(f"Set low-level-runtime to {crun}, because runc is not installed", file=sys.stderr)
 
 
-def _report(host: Host, engine: Engine, edited: Edited, options: ConfigureOptions) -> None:
+def _report(host: Host, engine: Engine, edited: FileEdit, options: ConfigureOptions) -> None:
     """Print what was done; restart the engine, or print how to do that."""
     if not edited.changed:
         _report_nothing(edited, options)
@@ -210,7 +210,7 @@ def _cdi_is_off(engine: Engine, text: str) -> bool:
     return switch is not None and document.get(switch) is False
 
 
-def _report_nothing(edited: Edited, options: ConfigureOptions) -> None:
+def _report_nothing(edited: FileEdit, options: ConfigureOptions) -> None:
     if options.remove:
         print(f"{edited.file.shown} contains nothing added by amd-ctk", file=sys.stderr)
     elif options.unset_as_default:

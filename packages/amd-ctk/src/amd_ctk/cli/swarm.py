@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from amd_ctk.configuration.edit import Edit, Edited
+    from amd_ctk.configuration.edit import Edit, FileEdit
     from amd_ctk.configuration.ledger import Record
     from amd_ctk.swarm.status import Advertisement
     from amdgpu_discovery.gpu import Gpu
@@ -252,14 +252,14 @@ def constraint(
 ) -> None:
     """Print the constraint for nodes that fit an image."""
     from amd_ctk.image.bounds import Reading
-    from amd_ctk.image.check import told_targets
+    from amd_ctk.image.check import declared_targets
     from amd_ctk.image.contents import targets_of
     from amd_ctk.image.reference import find_image, parse_reference, read_image
     from amd_ctk.swarm.resources import constraint_for
 
     with Reading(deep=deep) as reading:
         found = read_image(find_image(parse_reference(image)), reading)
-    print(f"--constraint {constraint_for(targets_of(found.layers) or told_targets(found), gfx)}")
+    print(f"--constraint {constraint_for(targets_of(found.layers) or declared_targets(found), gfx)}")
 
 
 class NodeSetup:
@@ -333,7 +333,7 @@ class NodeSetup:
         if not self._dry_run and self._has_default(edited):
             print("amd is still the default runtime; to remove it as well:\nsudo amd-ctk runtime configure --remove")
 
-    def _has_default(self, edited: Edited) -> bool:
+    def _has_default(self, edited: FileEdit) -> bool:
         """Return whether amd is the default runtime because `runtime configure` made it so."""
         from amd_ctk.engines.docker import LAYOUT
 
@@ -341,11 +341,11 @@ class NodeSetup:
         engine = self._target.engine
         return change is not None and engine.read(edited.new or engine.new_text).get(change.path) == change.value
 
-    def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> Edited:
+    def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> FileEdit:
         """Edit Docker's configuration, or show the change; return the edit."""
         from amd_ctk.configuration.apply import apply, prepare, preview
 
-        def prepare_change(record: Record) -> Edited:
+        def prepare_change(record: Record) -> FileEdit:
             return prepare(self._target, edit, record, validate=self._validate, adds=adds)
 
         if self._dry_run:

@@ -63,12 +63,12 @@ def disable(
 @app.command("sample", hidden=True)
 def sample(context: typer.Context) -> None:
     """Record once, as the timer does."""
-    from amd_ctk.report.timer import take_look
+    from amd_ctk.report.timer import take_sample
     from amd_gpu_tracker import Tracker
 
     host = host_of(context)
     # The journal gets a failure once, and not every 30 seconds.
     known = Tracker(host).recording.failures() if "JOURNAL_STREAM" in os.environ else {}
-    for record, problem in take_look(host).items():
+    for record, problem in take_sample(host).items():
         if known.get(record) != problem:
             print(f"amd-ctk: not recorded: {record}: {problem}", file=sys.stderr)

@@ -19,7 +19,7 @@ app = command_group("Users who may reserve GPUs without root")
 
 NEEDS_RESERVATION = "Containers get only reserved GPUs"
 WOULD_NEED_RESERVATION = "Containers would get only reserved GPUs"
-WOULD_BE_FREE = "Containers would get the GPUs that they ask for"
+WOULD_GET_ANY = "Containers would get the GPUs that they ask for"
 LIST = "see 'amd-ctk users list'"
 Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or everyone.")]
 
@@ -163,7 +163,7 @@ def require_reservation(
     settings = Tracker(host).settings
     if dry_run:
         is_changed = settings.requires_reservation() is not required
-        print((WOULD_NEED_RESERVATION if required else WOULD_BE_FREE) if is_changed else NOTHING_WOULD_CHANGE)
+        print((WOULD_NEED_RESERVATION if required else WOULD_GET_ANY) if is_changed else NOTHING_WOULD_CHANGE)
         return
     announce(host)
     is_changed = settings.require_reservation(required=required)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-HELP_WORDS = ("help", "h")
+HELP_ALIASES = ("help", "h")
 
 
 def respell(command: Any, words: list[str]) -> list[str]:
@@ -25,7 +25,7 @@ def respell(command: Any, words: list[str]) -> list[str]:
             spelt.append(_with_two_dashes(command, word))
             # The next word is the option's value, even if it looks like an option.
             spelt += [rest.pop(0)] if takes_next(command, spelt[-1]) and rest else []
-        elif word in HELP_WORDS and subcommands and word not in subcommands:
+        elif word in HELP_ALIASES and subcommands and word not in subcommands:
             return [*spelt, *rest, "--help"]
         else:
             spelt.append(word)

@@ -8,10 +8,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 
-from amd_ctk.configuration.edit import ConfigFile, Edit, Edited, prepare_edit, save
+from amd_ctk.configuration.edit import ConfigFile, Edit, FileEdit, prepare_edit, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger, Record, ledger_directory, open_ledger
-from amd_ctk.configuration.unit_files import read_daemon_options, refuse_taken_directives
+from amd_ctk.configuration.unit_files import read_daemon_options, refuse_conflicting_directives
 from amd_ctk.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -93,7 +93,7 @@ def find_target(host: Host, engine: Engine, config_path: str) -> Target:
 
 def prepare(
     target: Target, edit: Edit, record: Record, *, validate: bool, adds: bool = True, program: str = ""
-) -> Edited:
+) -> FileEdit:
     """Prepare an edit and let the engine check it; ToolkitError if the engine would not start with it.
 
     `adds` is False for an edit that only removes. `program` must be in the configuration that the engine prints.
@@ -105,13 +105,13 @@ def prepare(
     if adds:
         old = engine.read(engine.new_text if edited.old is None else edited.old)
         options = read_daemon_options(engine, file, target.host)
-        refuse_taken_directives(engine, file, options, old=old, new=engine.read(edited.new))
+        refuse_conflicting_directives(engine, file, options, old=old, new=engine.read(edited.new))
     if validate:
         check(engine, edited.new, file.shown, program=program)
     return edited
 
 
-def preview(target: Target, prepare_change: Callable[[Record], Edited], environment: Mapping[str, str]) -> Edited:
+def preview(target: Target, prepare_change: Callable[[Record], FileEdit], environment: Mapping[str, str]) -> FileEdit:
     """Return what a change would do, without making it."""
     ledger = Ledger(ledger_directory(target.host, environment))
     return prepare_change(ledger.get(target.file.shown))
@@ -119,11 +119,11 @@ def preview(target: Target, prepare_change: Callable[[Record], Edited], environm
 
 def apply(
     target: Target,
-    prepare_change: Callable[[Record], Edited],
+    prepare_change: Callable[[Record], FileEdit],
     environment: Mapping[str, str],
     *,
     before_saving: Callable[[], None] = lambda: None,
-) -> Edited:
+) -> FileEdit:
     """Make the change that `prepare_change` returns for the file's record. A ToolkitError leaves everything unchanged.
 
     `before_saving` is called once the change is known to be possible, even if there is nothing to write.

@@ -26,7 +26,7 @@ Edit = Callable[[Document, Changes], tuple[Document, Changes]]
 BACKUP_SUFFIX = ".before-amd-ctk"
 
 
-class Edited(Value):
+class FileEdit(Value):
     """A file before and after an edit; None means no file. `record` is the new record of an engine's file."""
 
     file: ConfigFile
@@ -40,7 +40,7 @@ class Edited(Value):
         return self.old != self.new
 
 
-def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -> Edited:
+def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -> FileEdit:
     """Prepare an edit; ToolkitError with the original toolkit's words if the file cannot be edited."""
     try:
         old = read_text(file)
@@ -52,10 +52,10 @@ def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -
         new = None
     else:
         new = document.text if changes.keys else _text_after_removal(engine, document, old, record, edit)
-    return Edited(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
+    return FileEdit(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
 
 
-def prepare_undo(file: ConfigFile, record: Record) -> Edited:
+def prepare_undo(file: ConfigFile, record: Record) -> FileEdit:
     """Prepare to restore the file from before the last change; ConfigFileError if that version is lost."""
     old = read_text(file)
     if record.before is None:
@@ -67,10 +67,10 @@ def prepare_undo(file: ConfigFile, record: Record) -> Edited:
     new = read_text(file.backup) if record.before["digest"] else None
     if digest(new) != record.before["digest"]:
         raise ConfigFileError(f"{file.backup.shown} is not the backup that amd-ctk made", hint="use --remove")
-    return Edited(file=file, old=old, new=new, record=record_from_json(record.before["record"]))
+    return FileEdit(file=file, old=old, new=new, record=record_from_json(record.before["record"]))
 
 
-def save(edited: Edited, ledger: Ledger) -> None:
+def save(edited: FileEdit, ledger: Ledger) -> None:
     """Write an edit and its record. After a ToolkitError, the file and the record are as before."""
     name = edited.file.shown
     before = ledger.get(name)
@@ -114,7 +114,7 @@ def _next_record(record: Record, changes: Changes, old: str | None, new: str | N
     return Record(changes=changes, original=original, made_file=made_file, written=digest(new), before=before)
 
 
-def format_diff(edited: Edited) -> str:
+def format_diff(edited: FileEdit) -> str:
     """Format the difference between a file before and after an edit, like diff(1)."""
     old, new = (text.splitlines(keepends=True) if text else [] for text in (edited.old, edited.new))
     lines = unified_diff(old, new, fromfile=edited.file.shown, tofile=edited.file.shown)
@@ -156,7 +156,7 @@ def read_text(file: ConfigFile) -> str | None:
         raise _unreadable(file, f"byte {error.start} is not UTF-8") from error
 
 
-def _save(edited: Edited, ledger: Ledger) -> None:
+def _save(edited: FileEdit, ledger: Ledger) -> None:
     """Write the record, then replace or delete the file if it has not changed since it was read; ConfigFileError."""
     file, target = edited.file, os.path.realpath(edited.file.path)
     try:

@@ -23,7 +23,7 @@ class EngineLayout(Value):
 
     # The table of runtimes, and the function that makes an entry for the path of a program.
     runtimes: KeyPath
-    entry: Callable[[str], Any]
+    make_entry: Callable[[str], Any]
     # Where such an entry has the program.
     program: KeyPath
     default_runtime: KeyPath
@@ -32,7 +32,7 @@ class EngineLayout(Value):
     # The key that enables CDI; None if CDI needs none.
     cdi: KeyPath | None = None
     # Runtimes that the engine provides only while its table is empty. They must be written beside the first new one.
-    otherwise_lost: tuple[tuple[str, Any], ...] = ()
+    implicit_runtimes: tuple[tuple[str, Any], ...] = ()
     # Keys that a new file must have.
     preamble: tuple[tuple[KeyPath, Any], ...] = ()
 

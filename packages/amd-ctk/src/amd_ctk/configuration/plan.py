@@ -35,16 +35,16 @@ def configure(document: Document, engine: Engine, runtime: WantedRuntime, change
     layout = _find_layout(document, engine)
     wanted = [*layout.preamble]
     if not _runtimes(document, layout):
-        wanted += [((*layout.runtimes, name), entry) for name, entry in layout.otherwise_lost]
+        wanted += [((*layout.runtimes, name), entry) for name, entry in layout.implicit_runtimes]
     entry_path = (*layout.runtimes, runtime.runtime_name)
     entry = document.get(entry_path)
     if entry is ABSENT:
-        wanted.append((entry_path, layout.entry(runtime.program)))
+        wanted.append((entry_path, layout.make_entry(runtime.program)))
     elif layout.program_of(entry) != runtime.program:
         _refuse_foreign(entry, engine, layout, runtime.runtime_name, changes)
-        wanted.append(((*entry_path, *layout.program), read_path(layout.entry(runtime.program), layout.program)))
+        wanted.append(((*entry_path, *layout.program), read_path(layout.make_entry(runtime.program), layout.program)))
     elif layout.is_outdated(entry):
-        wanted.append((entry_path, layout.entry(runtime.program)))
+        wanted.append((entry_path, layout.make_entry(runtime.program)))
     if runtime.as_default:
         wanted.append((layout.default_runtime, runtime.runtime_name))
     if layout.cdi and runtime.cdi is False:
@@ -117,7 +117,7 @@ def _runtimes_of_added(layout: EngineLayout, changes: Changes) -> set[str]:
     """Return the names of the runtimes that amd-ctk added, except those that had to accompany them."""
     depth = len(layout.runtimes)
     names = {change.path[depth] for change in changes.keys if change.path[:depth] == layout.runtimes}
-    return names - {name for name, _ in layout.otherwise_lost}
+    return names - {name for name, _ in layout.implicit_runtimes}
 
 
 def _refuse_reserved(engine: Engine, name: str) -> None:
@@ -164,11 +164,11 @@ class ConfigureOptions(Value):
 
 
 def plan_edit(
-    engine: Engine, options: ConfigureOptions, *, ourselves: str, search_path: str, must_exist: bool = True
+    engine: Engine, options: ConfigureOptions, *, own_path: str, search_path: str, must_exist: bool = True
 ) -> tuple[Edit, str]:
     """Return the edit, and the program that the engine then calls, "" if the edit adds none.
 
-    The search for amd-container-runtime starts from `ourselves` and `search_path`. With `must_exist` False, a path from
+    The search for amd-container-runtime starts from `own_path` and `search_path`. With `must_exist` False, a path from
     the user is not checked, for example on a simulated host, which has no programs.
     """
     name = options.runtime_name
@@ -179,7 +179,7 @@ def plan_edit(
     if options.runtime_path:
         program = check_runtime_path(options.runtime_path, must_exist=must_exist)
     else:
-        program = find_runtime_program(ourselves, search_path)
+        program = find_runtime_program(own_path, search_path)
     runtime = WantedRuntime(runtime_name=name, program=program, as_default=options.set_as_default, cdi=options.cdi)
     # 'amd-ctk swarm setup' may have added the runtime first; removing that setup must not remove it any more.
     return lambda document, changes: configure(document, engine, runtime, changes.unmarked()), program

@@ -52,12 +52,12 @@ class NoRuntimeProgram(ToolkitError):
     """There is no amd-container-runtime for an engine to call."""
 
 
-def find_runtime_program(ourselves: str, search_path: str, *, usual_hint: str = USUAL_HINT) -> str:
-    """Find amd-container-runtime beside `ourselves`, beside python, or on a PATH; NoRuntimeProgram.
+def find_runtime_program(own_path: str, search_path: str, *, usual_hint: str = USUAL_HINT) -> str:
+    """Find amd-container-runtime beside `own_path`, beside python, or on a PATH; NoRuntimeProgram.
 
     The path is absolute, because the engine's PATH may differ from that of the user who configures it.
     """
-    beside = [os.path.dirname(os.path.abspath(ourselves)), os.path.dirname(os.path.realpath(ourselves))]
+    beside = [os.path.dirname(os.path.abspath(own_path)), os.path.dirname(os.path.realpath(own_path))]
     # For `python -m amd_ctk` in a virtual environment, where python is beside the programs.
     beside.append(os.path.dirname(sys.executable))
     for directory in [*beside, *search_path.split(":"), *USUAL_DIRECTORIES]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from amd_ctk.configuration.edit import ConfigFile, Edited
+from amd_ctk.configuration.edit import ConfigFile, FileEdit
 from amd_ctk.documents.document import ABSENT, DocumentError
 from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.settings import (
@@ -50,7 +50,7 @@ def set_settings(host: Host, values: Mapping[str, Any]) -> bool:
     return save_settings(host, prepare_settings(host, values))
 
 
-def prepare_settings(host: Host, values: Mapping[str, Any]) -> Edited:
+def prepare_settings(host: Host, values: Mapping[str, Any]) -> FileEdit:
     """Prepare to set these values, or to remove settings (None); SettingsError."""
     document = new = _read_document(host)
     for key, value in values.items():
@@ -62,10 +62,10 @@ def prepare_settings(host: Host, values: Mapping[str, Any]) -> Edited:
     file = ConfigFile(path=host.path(CONFIG_FILE), shown=CONFIG_FILE)
     check_settings(new.get(()), file.path)
     old = document.text if host.stat(CONFIG_FILE) else None
-    return Edited(file=file, old=old, new=old if new.text == document.text else new.text)
+    return FileEdit(file=file, old=old, new=old if new.text == document.text else new.text)
 
 
-def save_settings(host: Host, edited: Edited) -> bool:
+def save_settings(host: Host, edited: FileEdit) -> bool:
     """Write config.toml and compile it; return whether the file changed."""
     if edited.changed:
         _save(edited.file.path, (edited.new or "").encode())

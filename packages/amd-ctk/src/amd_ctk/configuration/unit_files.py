@@ -112,7 +112,7 @@ def _expand(word: str, environment: Mapping[str, str]) -> list[str]:
     return [VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), word)]
 
 
-class DirectiveTaken(ToolkitError):
+class DirectiveConflict(ToolkitError):
     """The daemon's command line already sets a directive that its configuration file would set."""
 
 
@@ -123,15 +123,15 @@ def read_daemon_options(engine: Engine, file: ConfigFile, host: Host) -> Command
     return read_command_line(host, f"{engine.service}.service")
 
 
-def refuse_taken_directives(
+def refuse_conflicting_directives(
     engine: Engine, file: ConfigFile, options: CommandLine, *, old: Document, new: Document
 ) -> None:
-    """Raise DirectiveTaken if an edit changes a directive that is also on the daemon's command line."""
+    """Raise DirectiveConflict if an edit changes a directive that is also on the daemon's command line."""
     for directive, option in engine.exclusive_options:
         values = options.values_of(option)
         written = new.get((directive,))
         if values and written is not ABSENT and written != old.get((directive,)):
-            raise DirectiveTaken(
+            raise DirectiveConflict(
                 f"{options.unit} has {option}={values[0]} on its command line, and {engine.service} does not start "
                 f'while {file.shown} has "{directive}" too',
                 hint=f"nothing was changed; remove {option} from the unit or its environment file first",

@@ -19,11 +19,11 @@ STEP = "%n.%u.%j.%s"
 RUN = f"run {STEP}.%t -b %b"
 # Slurm queries at the end of a step, since 24.11 for task -1, so this covers every container of the step. Without an
 # answer it kills none. Containers of root are in cgroups below the step's, where Slurm's own KILL does not reach.
-OF_EACH = f"for c in {STEP}.*; do"
+FOR_EACH_CONTAINER = f"for c in {STEP}.*; do"
 # Slurm queries as root, in a directory that the user may write. A forged state there could name any process to kill.
 AS_USER = "setpriv --reuid=%U --regid=65534 --clear-groups"
 # Commands without a state directory, for Slurm 22.05, which names the task.
-OF_TASK = {
+PER_TASK = {
     "RunTimeQuery": f"state {STEP}.%t",
     "RunTimeKill": f"kill -a {STEP}.%t KILL",
     "RunTimeDelete": f"delete --force {STEP}.%t",
@@ -113,13 +113,13 @@ def _commands(program: str, options: str) -> dict[str, str]:
     """Return Slurm's commands by their names in oci.conf."""
     call = " ".join(filter(None, (shlex.quote(program), options)))
     root = options.removeprefix("--root=")
-    of_step = _of_step(f"{AS_USER} {call}", root) if root else {key: f"{call} {end}" for key, end in OF_TASK.items()}
-    return {**of_step, "RunTimeRun": f"exec {call} {RUN}"}
+    per_step = _per_step(f"{AS_USER} {call}", root) if root else {key: f"{call} {end}" for key, end in PER_TASK.items()}
+    return {**per_step, "RunTimeRun": f"exec {call} {RUN}"}
 
 
-def _of_step(call: str, root: str) -> dict[str, str]:
+def _per_step(call: str, root: str) -> dict[str, str]:
     """Return commands for all containers of a step, whose state is in the directory `root`."""
-    each = f"cd {root} && {OF_EACH}"
+    each = f"cd {root} && {FOR_EACH_CONTAINER}"
     return {
         # Prints the state of a container that is still alive, if any is.
         "RunTimeQuery": f"{each} {call} state $c | grep -q 'status.*stopped' || break; done; {call} state $c",

@@ -80,12 +80,12 @@ def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...
     cri = ("plugins", CRI_BY_VERSION[version])
     return EngineLayout(
         runtimes=_runtimes(version),
-        entry=partial(_entry, runc if isinstance(runc, dict) else {}),
+        make_entry=partial(_entry, runc if isinstance(runc, dict) else {}),
         program=("options", "BinaryName"),
         default_runtime=(*cri, "containerd", "default_runtime_name"),
         cdi=(*cri, "enable_cdi"),
         # A table of runtimes replaces the built-in one of containerd 1, which contains runc.
-        otherwise_lost=(("runc", {"runtime_type": RUNC}),) if version == 2 else (),
+        implicit_runtimes=(("runc", {"runtime_type": RUNC}),) if version == 2 else (),
         preamble=preamble,
     )
 

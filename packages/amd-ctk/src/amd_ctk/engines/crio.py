@@ -8,7 +8,7 @@ from amd_ctk.documents.toml_document import TomlDocument
 # CRI-O reads CDI specs without configuration.
 LAYOUT = EngineLayout(
     runtimes=("crio", "runtime", "runtimes"),
-    entry=lambda program: {"runtime_path": program, "runtime_type": "oci"},
+    make_entry=lambda program: {"runtime_path": program, "runtime_type": "oci"},
     program=("runtime_path",),
     default_runtime=("crio", "runtime", "default_runtime"),
 )

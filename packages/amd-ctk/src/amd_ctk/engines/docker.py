@@ -7,7 +7,7 @@ from amd_ctk.documents.json_document import JsonDocument
 
 LAYOUT = EngineLayout(
     runtimes=("runtimes",),
-    entry=lambda program: {"path": program, "runtimeArgs": []},
+    make_entry=lambda program: {"path": program, "runtimeArgs": []},
     program=("path",),
     default_runtime=("default-runtime",),
     cdi=("features", "cdi"),

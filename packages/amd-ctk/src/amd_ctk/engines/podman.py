@@ -8,7 +8,7 @@ from amd_ctk.documents.toml_document import TomlDocument
 # Podman reads CDI specs without configuration, and has no daemon to restart.
 LAYOUT = EngineLayout(
     runtimes=("engine", "runtimes"),
-    entry=lambda program: [program],
+    make_entry=lambda program: [program],
     program=(),
     default_runtime=("engine", "runtime"),
 )

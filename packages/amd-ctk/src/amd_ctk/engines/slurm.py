@@ -22,7 +22,7 @@ def on_host(_: Host) -> Engine:
 def _layout(options: str) -> EngineLayout:
     return EngineLayout(
         runtimes=(RUNTIMES,),
-        entry=lambda program: {"program": program, "options": options},
+        make_entry=lambda program: {"program": program, "options": options},
         program=("program",),
         default_runtime=("default",),
         is_outdated=is_outdated,

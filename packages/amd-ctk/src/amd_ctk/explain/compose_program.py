@@ -26,9 +26,9 @@ FIRST = (2,)
 # Compose may name files on other machines, but must not fetch them.
 WITHOUT_REMOTES = ("COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTAL_OCI_REMOTE=false")
 # What Compose merges if it is given no file (DefaultFileNames and DefaultOverrideFileNames of compose-go).
-USUAL = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
-OVERRIDES = tuple(name.replace(".y", ".override.y") for name in ("compose.yml", *USUAL[:1], *USUAL[2:]))
-INSTEAD = "write it below 'deploy:', or install Compose 2.30 or later"
+DEFAULT_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+OVERRIDES = tuple(name.replace(".y", ".override.y") for name in ("compose.yml", *DEFAULT_FILES[:1], *DEFAULT_FILES[2:]))
+GPUS_HINT = "write it below 'deploy:', or install Compose 2.30 or later"
 REMOTE = re.compile(r"(https?|git|ssh|oci)://|git@|github\.com/|\S*\.git(#|$)")
 
 
@@ -78,11 +78,11 @@ def as_version_reads(service: dict[str, Any], version: tuple[int, ...]) -> AsRea
     of_compose = f"Compose {'.'.join(map(str, version))}"
     devices = as_list(service.get("devices"))
     names = [source for source in map(_source_of, devices) if is_cdi_name(source)]
-    left_out = f"{of_compose} leaves 'gpus:' out: {INSTEAD}"
+    left_out = f"{of_compose} leaves 'gpus:' out: {GPUS_HINT}"
     return AsRead(
         service={**service, "devices": [one for one in devices if _source_of(one) not in names], "gpus": None},
         refusals=tuple(
-            ToolkitError(f"{of_compose} takes {one_line(name)} for a path, which Docker refuses", hint=INSTEAD)
+            ToolkitError(f"{of_compose} takes {one_line(name)} for a path, which Docker refuses", hint=GPUS_HINT)
             for name in names
         ),
         problems=(left_out,) if service.get("gpus") else (),
@@ -116,7 +116,7 @@ def _ask(*words: str) -> Answer:
 
 def _overrides(path: str) -> list[str]:
     directory, name = os.path.split(path)
-    if name not in USUAL:
+    if name not in DEFAULT_FILES:
         return []
     beside = [os.path.join(directory, override) for override in OVERRIDES]
     return [file for file in beside if os.path.exists(file)][:1]

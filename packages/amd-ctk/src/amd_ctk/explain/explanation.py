@@ -10,7 +10,7 @@ from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, find_given, find_located, find_refusals, preview_start, starting
-from amd_ctk.explain.rocm_inside import look_inside
+from amd_ctk.explain.rocm_inside import apply_filters
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
@@ -95,7 +95,7 @@ def _explain(
     usable = find_usable(plan, container, host) if container else UsableGpus(gpus=tuple(plan.gpus))
     # The plan's environment lacks the filters that the runtime removes.
     entries = plan.spec.get("process", {}).get("env") or []
-    inside = look_inside(usable.gpus, dict(entry.partition("=")[::2] for entry in entries))
+    inside = apply_filters(usable.gpus, dict(entry.partition("=")[::2] for entry in entries))
     lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host), is_read=is_read)
     return Explanation(
         lines=tuple(lines),

@@ -23,24 +23,24 @@ Tree = dict[str, Any]
 
 LARGEST_FILE = 4 * 1024 * 1024
 # Every Kubernetes document has this, and no Compose file.
-OF_KUBERNETES = re.compile(r'^apiVersion[ \t]*:|"apiVersion"[ \t]*:', re.MULTILINE)
+KUBE_DOCUMENT = re.compile(r'^apiVersion[ \t]*:|"apiVersion"[ \t]*:', re.MULTILINE)
 BETWEEN_DOCUMENTS = re.compile(r"^---(?=\s|$).*\n?", re.MULTILINE)
 MOST_DOCUMENTS = 100
 # Kinds with a template that contains the pod.
 WITH_TEMPLATE = ("Deployment", "DaemonSet", "Job")
 # Kinds that Podman 4 does not start.
-SINCE_FIVE = ("DaemonSet", "Job")
+SINCE_PODMAN_5 = ("DaemonSet", "Job")
 # Since these versions of Podman, limits name devices, and a container's own variables override those of a ConfigMap.
 SINCE_LIMITS = (5, 4)
-SINCE_OWN_VARIABLES_COUNT = (5, 8)
-OF_NODE = "podman.io/device="
+SINCE_OWN_VARIABLES_WIN = (5, 8)
+DEVICE_ANNOTATION = "podman.io/device="
 KIND_BY_TYPE = {"CharDevice": "c", "BlockDevice": "b"}
-OF_GPU_NODES = re.compile(r"/dev(/dri(/.*)?|/kfd)?/?")
+GPU_NODE = re.compile(r"/dev(/dri(/.*)?|/kfd)?/?")
 
 
 def is_kube_file(path: str) -> bool:
     """Return whether a file describes pods and not Compose services; ExplainError if it cannot be read."""
-    return bool(OF_KUBERNETES.search(_read_text(path)))
+    return bool(KUBE_DOCUMENT.search(_read_text(path)))
 
 
 def read_pod(path: str, name: str, host: Host) -> Container:
@@ -90,7 +90,7 @@ def _read_documents(path: str) -> list[Tree]:
 
 def _find_pod(document: Tree, version: tuple[int, ...]) -> Tree:
     """Return the spec of a document's pod, {} if it has none; ExplainError if this Podman cannot start its kind."""
-    if document.get("kind") in SINCE_FIVE and () < version < (5,):
+    if document.get("kind") in SINCE_PODMAN_5 and () < version < (5,):
         raise ExplainError(f"Podman 4 cannot start a {document['kind']}", hint="write a Pod or a Deployment")
     if document.get("kind") == "Pod":
         return object_at(document, "spec")
@@ -106,7 +106,7 @@ def _environment(container: Tree, documents: list[Tree], version: tuple[int, ...
     shared = tuple(_from_maps(container, maps))
     values = ((entry.get("name"), _value_of(entry, maps)) for entry in objects_at(container, "env"))
     own = tuple(f"{name}={value}" for name, value in values if value is not None)
-    return (*own, *shared) if () < version < SINCE_OWN_VARIABLES_COUNT else (*shared, *own)
+    return (*own, *shared) if () < version < SINCE_OWN_VARIABLES_WIN else (*shared, *own)
 
 
 def _from_maps(container: Tree, maps: dict[str, Tree]) -> Iterator[str]:
@@ -137,8 +137,8 @@ def _limits(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
         return
     resources = object_at(container, "resources")
     for name in map(str, {**object_at(resources, "limits"), **object_at(resources, "requests")}):
-        if name.startswith(OF_NODE):
-            yield name.removeprefix(OF_NODE)
+        if name.startswith(DEVICE_ANNOTATION):
+            yield name.removeprefix(DEVICE_ANNOTATION)
         elif is_cdi_name(name):
             yield name
 
@@ -176,7 +176,7 @@ def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
     if any(object_at(source, "secretRef") for source in objects_at(container, "envFrom")):
         yield "envFrom: secretRef"
     for path, kind, _ in _host_paths(container, pod):
-        if OF_GPU_NODES.fullmatch(path) and kind not in KIND_BY_TYPE:
+        if GPU_NODE.fullmatch(path) and kind not in KIND_BY_TYPE:
             yield f"hostPath: {path}"
     if pod.get("hostUsers") is False:
         yield "hostUsers: false"

@@ -12,7 +12,7 @@ from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.selection import parse_unique_id
 from amdgpu_discovery.value import Value
 
-AGAIN = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
+RESTART_HINT = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 # linux/capability.h
 CAP_DAC_OVERRIDE = 1
 READ_AND_WRITE = 0o6
@@ -63,7 +63,7 @@ def mode_allows(node: NodeAccess, user: ProcessUser) -> bool:
     return bits & READ_AND_WRITE == READ_AND_WRITE
 
 
-def closed_words(node: NodeAccess, user: ProcessUser) -> str:
+def describe_closed(node: NodeAccess, user: ProcessUser) -> str:
     """Return a clause that a user may not open a node, with the node's mode and owner."""
     groups = " ".join(map(str, dict.fromkeys((user.gid, *user.groups))))
     return f"user {user.uid} with groups {groups} may not open {node.with_owner}"
@@ -77,11 +77,11 @@ def closed_fix(node: NodeAccess) -> str:
 def find_missing(name: str, present: Sequence[str]) -> tuple[str, str]:
     """Return what a container with these nodes lacks, and how to add it; "" for both if it lacks nothing."""
     if not present:
-        return f"{name} was given no GPU: it has no {KFD_PATH} and no render node", AGAIN
+        return f"{name} was given no GPU: it has no {KFD_PATH} and no render node", RESTART_HINT
     if KFD_PATH not in present:
-        return f"{name} has no {KFD_PATH}", f"give it {KFD_PATH} too, or {AGAIN}"
+        return f"{name} has no {KFD_PATH}", f"give it {KFD_PATH} too, or {RESTART_HINT}"
     if list(present) == [KFD_PATH]:
-        return f"{name} has {KFD_PATH} and no render node", AGAIN
+        return f"{name} has {KFD_PATH} and no render node", RESTART_HINT
     return "", ""
 
 
@@ -89,10 +89,10 @@ class Inside(Value):
     """The GPUs in the order of HIP, and what each variable that filters GPUs does."""
 
     hip_gpus: tuple[GpuLocation, ...]
-    words_by_variable: dict[str, str]
+    effect_by_variable: dict[str, str]
 
 
-def look_inside(gpus: Sequence[GpuLocation], environment: Mapping[str, str]) -> Inside:
+def apply_filters(gpus: Sequence[GpuLocation], environment: Mapping[str, str]) -> Inside:
     """Return what programs in a container with these GPUs see."""
     visible = sorted(gpus, key=lambda gpu: gpu.kfd_node)
     words: dict[str, str] = {}
@@ -103,7 +103,7 @@ def look_inside(gpus: Sequence[GpuLocation], environment: Mapping[str, str]) -> 
         visible, words[hip] = _filter(visible, environment[hip], "HIP", by_id=False)
     if hip == HIP and CUDA in environment:
         words[CUDA] = f"not counted: {HIP} is set"
-    return Inside(hip_gpus=tuple(visible), words_by_variable=words)
+    return Inside(hip_gpus=tuple(visible), effect_by_variable=words)
 
 
 def _filter(visible: Sequence[GpuLocation], value: str, counter: str, *, by_id: bool) -> tuple[list[GpuLocation], str]:

@@ -62,17 +62,17 @@ OPTIONS = (
     ("harmless", PODMAN, VALUE, "memory-profile namespace network-cmd-path network-config-dir registries-conf root"),
     ("harmless", PODMAN, VALUE, "runroot storage-driver tmpdir volumepath"),
 )
-EACH = [(*row[:3], *word.partition("=")[::2]) for row in OPTIONS for word in row[3].split()]
-FLAGS = frozenset(name for _, _, takes_value, name, _ in EACH if not takes_value)
-READ, OF_NODES, HARMLESS = (
-    frozenset(name for kind, _, _, name, _ in EACH if kind == wanted) for wanted in ("read", "nodes", "harmless")
+ROWS = [(*row[:3], *word.partition("=")[::2]) for row in OPTIONS for word in row[3].split()]
+FLAGS = frozenset(name for _, _, takes_value, name, _ in ROWS if not takes_value)
+READ, NODE_OPTIONS, HARMLESS = (
+    frozenset(name for kind, _, _, name, _ in ROWS if kind == wanted) for wanted in ("read", "nodes", "harmless")
 )
 BY_ENGINE = {
-    engine: frozenset(name for _, only, _, name, _ in EACH if only in (EITHER, engine)) for engine in (DOCKER, PODMAN)
+    engine: frozenset(name for _, only, _, name, _ in ROWS if only in (EITHER, engine)) for engine in (DOCKER, PODMAN)
 }
-LONG_BY_SHORT = {letter: name for *_, name, letter in EACH if letter}
+LONG_BY_SHORT = {letter: name for *_, name, letter in ROWS if letter}
 # A value that brings nodes of GPUs.
-OF_GPU_NODES = re.compile(r"(^|=|:)/dev(/dri|/kfd|/?(:|,|$))")
+GPU_NODE = re.compile(r"(^|=|:)/dev(/dri|/kfd|/?(:|,|$))")
 # What Go's strconv.ParseBool accepts.
 BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -85,7 +85,7 @@ PLAIN = re.compile(r'([^,"]*)(,|$)')
 # The keys of --gpus.
 KEYS = ("driver", "count", "device", "capabilities", "options")
 COUNT = re.compile(r"[+-]?[0-9]{1,18}")
-EVERY = -1
+ALL_DEVICES = -1
 HINT = "write it as --gpus all, or as --gpus driver=cdi,device=amd.com/gpu=0"
 
 
@@ -192,7 +192,7 @@ def _take(rest: list[str], option: str) -> str:
 
 def _parse_count(text: str, word: str) -> int:
     if word == "all":
-        return EVERY
+        return ALL_DEVICES
     if not COUNT.fullmatch(word):
         raise _refused(text, "count must be an integer")
     return int(word)

@@ -23,9 +23,9 @@ from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
 from amd_ctk.explain.run_options import (
+    GPU_NODE,
     HARMLESS,
-    OF_GPU_NODES,
-    OF_NODES,
+    NODE_OPTIONS,
     READ,
     is_on,
     read_run_options,
@@ -36,14 +36,14 @@ from amdgpu_discovery.errors import ToolkitError
 ENGINES = ("docker", "podman", "nerdctl")
 # Options whose value Podman splits at commas.
 SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
-OTHERS = "container:.+"
+JOINED = "container:.+"
 # The values that an engine takes, and its reason for refusing any other.
 VALUES = {
     DOCKER: {
         "userns": (re.compile("(host)?"), "--userns: invalid USER mode"),
-        "pid": (re.compile(f"(host|{OTHERS})?"), "--pid: invalid PID mode"),
+        "pid": (re.compile(f"(host|{JOINED})?"), "--pid: invalid PID mode"),
         "cgroupns": (re.compile("(host|private)?"), "--cgroupns: invalid CGROUP mode"),
-        "ipc": (re.compile(f"(none|private|host|shareable|{OTHERS})?"), "invalid IPC mode: {}"),
+        "ipc": (re.compile(f"(none|private|host|shareable|{JOINED})?"), "invalid IPC mode: {}"),
         "annotation": (re.compile("[^=].*", re.DOTALL), "the empty string is not permitted as an annotation key"),
         "env": (re.compile("[^=].*", re.DOTALL), "invalid environment variable: {}"),
         "group-add": (re.compile(".+", re.DOTALL), "Unable to find group {}"),
@@ -53,16 +53,16 @@ VALUES = {
             re.compile(r"(auto|host|keep-id|nomap|ns|container)?(:.*)?"),
             "unrecognized namespace mode {} passed",
         ),
-        "pid": (re.compile(f"(host|private|ns:.*|{OTHERS})?"), "unrecognized namespace mode {} passed"),
-        "cgroupns": (re.compile(f"(host|private|ns:.*|{OTHERS})?"), "unrecognized namespace mode {} passed"),
-        "ipc": (re.compile(f"(none|host|private|shareable|ns:.*|{OTHERS})?"), "unrecognized namespace mode {} passed"),
+        "pid": (re.compile(f"(host|private|ns:.*|{JOINED})?"), "unrecognized namespace mode {} passed"),
+        "cgroupns": (re.compile(f"(host|private|ns:.*|{JOINED})?"), "unrecognized namespace mode {} passed"),
+        "ipc": (re.compile(f"(none|host|private|shareable|ns:.*|{JOINED})?"), "unrecognized namespace mode {} passed"),
         "annotation": (re.compile(".*=.*", re.DOTALL), "annotations must be formatted KEY=VALUE"),
         "runtime": (re.compile(".+"), "must provide a valid path"),
         "env": (re.compile("([^=].*)?", re.DOTALL), 'invalid variable: "{}"'),
     },
 }
-PERHAPS_ELSEWHERE = "the command may go to an engine on another machine; this is what one on this host would do"
-OF_SERVICE = "a service of Podman takes no runtime: use --device amd.com/gpu=0"
+MAYBE_REMOTE = "the command may go to an engine on another machine; this is what one on this host would do"
+PODMAN_SERVICE_HINT = "a service of Podman takes no runtime: use --device amd.com/gpu=0"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
 LARGEST_ID = 2**31 - 1
 NUMBER = re.compile("-?[0-9]+")
@@ -93,7 +93,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
     if is_podman:
         options = _separate(options)
         if runtime and find_service(before, environment) is not None:
-            raise ExplainError("podman run: unknown flag: --runtime", hint=OF_SERVICE)
+            raise ExplainError("podman run: unknown flag: --runtime", hint=PODMAN_SERVICE_HINT)
     from_files = (entry for path in options.get("env-file", []) for entry in read_env_file(path, engine=engine))
     given = (
         (one for entry in options.get("env", []) for one in podman_variables(entry, environment))
@@ -124,7 +124,7 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
         image="" if is_rootfs else image,
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
-        notes=(PERHAPS_ELSEWHERE,) if perhaps_elsewhere else (),
+        notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),
     )
 
 
@@ -162,8 +162,8 @@ def _given_to_docker(options: Mapping[str, list[str]], environment: Mapping[str,
 def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield options that are not read here, but can change which GPUs a container gets."""
     for name, values in options.items():
-        if name in OF_NODES:
-            found = [value for value in values if OF_GPU_NODES.search(value)]
+        if name in NODE_OPTIONS:
+            found = [value for value in values if GPU_NODE.search(value)]
             yield from (f"--{name} {value}" for value in found)
         elif name not in READ and name not in HARMLESS:
             yield f"--{name}"

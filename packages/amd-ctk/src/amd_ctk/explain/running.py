@@ -22,11 +22,11 @@ SHORTEST_ID = 3
 # A CDI device is a request too, with the driver "cdi".
 REQUESTS = " {{.HostConfig.Runtime}}{{range .HostConfig.DeviceRequests}} {{.Driver}}:{{end}}"
 FORMATS = {"docker": "{{.Id}} {{.State.Pid}}" + REQUESTS, "podman": "{{.Id}} {{.State.Pid}}"}
-OF_CDI = "cdi:"
+CDI_REQUEST = "cdi:"
 LARGEST_CONFIG = 16 * 1024 * 1024
 
 
-class Told(Value):
+class InspectedContainer(Value):
     """A container as its engine knows it; `pid` is its first process on the engine's machine, 0 if there is none."""
 
     container_id: str
@@ -39,7 +39,7 @@ class Told(Value):
 class EngineAnswers(Value):
     """The engines' answers about a container; `late` has a clause for each engine that did not answer in time."""
 
-    told: tuple[Told, ...] = ()
+    containers: tuple[InspectedContainer, ...] = ()
     late: str = ""
 
 
@@ -53,7 +53,7 @@ def ask_engines(name: str) -> EngineAnswers:
         words = ("inspect", "--type", "container", "--format")
         answers = list(pool.map(lambda engine: ask_engine(engine, *words, FORMATS[engine], name), ENGINES))
     return EngineAnswers(
-        told=tuple(filter(None, map(_read_told, answers))),
+        containers=tuple(filter(None, map(_parse_inspected, answers))),
         late=", ".join(answer.problem for answer in answers if answer.is_late),
     )
 
@@ -73,23 +73,23 @@ def is_set_up(engine: str) -> bool:
     return engine_of(engine) != PODMAN or any(map(os.path.exists, _podman_storage()))
 
 
-def find_running(host: Host, name: str, told: Iterable[Told]) -> RunningContainer | None:
+def find_running(host: Host, name: str, containers: Iterable[InspectedContainer]) -> RunningContainer | None:
     """Return root's running container of this id, start of an id, or id from an engine; None if there is none."""
     running = find_running_containers(host, Processes())
-    for known in (name, *(engine.container_id for engine in told)):
+    for known in (name, *(engine.container_id for engine in containers)):
         found = [one for one in running if one.container_id == known or _abbreviates(known, one.container_id)]
         if len(found) == 1:
             return found[0]
     return None
 
 
-def _read_told(answer: Answer) -> Told | None:
+def _parse_inspected(answer: Answer) -> InspectedContainer | None:
     words = answer.output.split()
     if not answer.succeeded or len(words) < 2 or not words[1].isdecimal():
         return None
     runtime, *drivers = words[2:] or [""]
-    asks_gpus = any(driver != OF_CDI for driver in drivers)
-    return Told(container_id=words[0], pid=int(words[1]), runtime=runtime, asks_gpus=asks_gpus)
+    asks_gpus = any(driver != CDI_REQUEST for driver in drivers)
+    return InspectedContainer(container_id=words[0], pid=int(words[1]), runtime=runtime, asks_gpus=asks_gpus)
 
 
 def _podman_storage() -> Iterator[str]:
@@ -133,11 +133,11 @@ def read_bundle(directory: str) -> dict[str, Any]:
 def read_running(host: Host, name: str) -> tuple[RunningContainer, dict[str, Any]]:
     """Return a running container and its spec by its id or its engine's name for it; ExplainError."""
     asked = ask_engines(name)
-    found = find_running(host, name, asked.told)
+    found = find_running(host, name, asked.containers)
     if found and found.bundle:
         return found, read_bundle(found.bundle)
     # Only Docker reports the runtime.
-    if os.geteuid() and any(known.pid and not known.runtime for known in asked.told):
+    if os.geteuid() and any(known.pid and not known.runtime for known in asked.containers):
         problem = f"{name} is a container of rootless Podman, of which only the command can be explained"
         raise ExplainError(problem, hint="run 'amd-ctk explain -- podman run ARGS...'")
     root = "" if os.geteuid() == 0 else "; run it with sudo"

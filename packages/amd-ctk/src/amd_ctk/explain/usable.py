@@ -18,7 +18,7 @@ from amd_ctk.explain.rocm_inside import (
     NodeAccess,
     ProcessUser,
     closed_fix,
-    closed_words,
+    describe_closed,
     find_missing,
     mode_allows,
 )
@@ -31,7 +31,7 @@ from amdgpu_discovery.value import Value
 
 # Of Podman: keeps the groups of the caller.
 KEEP_GROUPS = "keep-groups"
-NOBODY = -1
+UNKNOWN_ID = -1
 # Wildcards in a rule of the device cgroup.
 ANY = (None, -1, "a")
 
@@ -139,7 +139,7 @@ def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container
             mode = stat.S_IMODE(status.st_mode)
             node = NodeAccess(path=device["path"], mode=mode, uid=status.st_uid, gid=status.st_gid)
             # An access control list may open a node too, whatever its group.
-            is_listed = container.is_rootless and user.uid != NOBODY and node.gid not in os.getgroups()
+            is_listed = container.is_rootless and user.uid != UNKNOWN_ID and node.gid not in os.getgroups()
             if not (mode_allows(node, user) or (is_listed and os.access(host.path(path), os.R_OK | os.W_OK))):
                 found.append(node)
     return found
@@ -148,12 +148,12 @@ def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container
 def _read_caller(container: Container) -> ProcessUser:
     """Return the user as whom a user namespace opens host nodes: if rootless, the caller, whose groups crun keeps."""
     if not container.is_rootless:
-        return ProcessUser(uid=NOBODY, gid=NOBODY)
+        return ProcessUser(uid=UNKNOWN_ID, gid=UNKNOWN_ID)
     is_kept = KEEP_GROUPS in container.groups and container.runtime != "runc"
     groups = tuple(os.getgroups()) if is_kept else ()
     is_caller = _is_caller(container)
     return ProcessUser(
-        uid=os.getuid() if is_caller else NOBODY, gid=os.getgid() if is_caller else NOBODY, groups=groups
+        uid=os.getuid() if is_caller else UNKNOWN_ID, gid=os.getgid() if is_caller else UNKNOWN_ID, groups=groups
     )
 
 
@@ -171,13 +171,13 @@ def _is_caller(container: Container) -> bool:
 def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bound: bool) -> str:
     if is_bound and container.is_rootless:
         to_other = f"user {container.user} of a rootless container may not open {node.with_owner}"
-        words = closed_words(node, _read_caller(container)) if _is_caller(container) else to_other
+        words = describe_closed(node, _read_caller(container)) if _is_caller(container) else to_other
         return f"{words}: {_fix_without_root(node, container)}"
     # The runtime does not change a node that the engine passes.
     fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
     if is_bound:
         return f"in a user namespace nobody may open {node.with_owner}: {fix}"
-    return f"{closed_words(node, _read_user(container, plan))}: {fix}"
+    return f"{describe_closed(node, _read_user(container, plan))}: {fix}"
 
 
 def _fix_without_root(node: NodeAccess, container: Container) -> str:
@@ -192,7 +192,7 @@ def _fix_without_root(node: NodeAccess, container: Container) -> str:
 
 
 def _read_user(container: Container, plan: Plan) -> ProcessUser:
-    """Return the user as whom the container's program opens nodes, with NOBODY for a name of the image."""
+    """Return the user as whom the container's program opens nodes, with UNKNOWN_ID for a name of the image."""
     uid, _, gid = container.user.partition(":")
     groups = (*map(_number_of, container.groups), *(plan.edits.gids if plan.edits else ()))
     return ProcessUser(
@@ -207,10 +207,10 @@ def _read_user(container: Container, plan: Plan) -> ProcessUser:
 def _names_of_image(container: Container) -> list[str]:
     """Return the options whose numbers only the image knows."""
     user, _, group = container.user.partition(":")
-    names = [f"--user {container.user}"] if NOBODY in map(_number_of, (user, group)) else []
-    return names + [f"--group-add {group}" for group in container.groups if _number_of(group) == NOBODY]
+    names = [f"--user {container.user}"] if UNKNOWN_ID in map(_number_of, (user, group)) else []
+    return names + [f"--group-add {group}" for group in container.groups if _number_of(group) == UNKNOWN_ID]
 
 
 def _number_of(word: str) -> int:
     number = number_of_id(word)
-    return NOBODY if number is None else number
+    return UNKNOWN_ID if number is None else number

@@ -31,7 +31,7 @@ def describe_variables(
     entries = [entry.partition("=")[::2] for entry in spec.get("process", {}).get("env") or []]
     last = max((place for place, (name, _) in enumerate(entries) if name == VISIBLE_DEVICES), default=-1)
     for place, (name, value) in enumerate(entries):
-        words = _describe_in_job(name, value, plan) or inside.words_by_variable.get(name, "")
+        words = _describe_in_job(name, value, plan) or inside.effect_by_variable.get(name, "")
         if words := words or _describe(name, value, plan, located, is_read=is_read, is_last=place == last):
             yield Meaning(subject=f"{shown(name)}={shown(value)}", words=words)
     if last < 0 and not plan.granted.gpus and is_read:

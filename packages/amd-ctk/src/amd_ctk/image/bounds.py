@@ -16,7 +16,7 @@ LARGEST_LAYER = 2**40
 # Limit for all layers of an image, as far as they have been read.
 LARGEST_IMAGE = 2**40
 # Processor time in seconds for an image, plus time for each MiB of it: xz unpacks 10 MiB per second, bzip2 5.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 SECONDS_OF_MIB = 1.0
 # Limit for the names in memory, of files with code and of deletions. Real images need a tenth of it.
 LARGEST_KEPT = 32 * 1024 * 1024
@@ -59,7 +59,7 @@ class Reading:
 
     def bound_time(self) -> None:
         """Raise ImageError if reading costs too much time for the image's size: 1 MB of bzip2 may be 900 GB."""
-        if time.process_time() - self._began > PATIENCE + SECONDS_OF_MIB * self.taken / MEBIBYTE:
+        if time.process_time() - self._began > TIMEOUT + SECONDS_OF_MIB * self.taken / MEBIBYTE:
             raise ImageError("reading it takes more processor time than any image of its size needs")
 
     def show(self, names: int, size: int) -> None:
@@ -102,7 +102,7 @@ class Counter:
         self._reading.taken += size
         self._reading.bound_time()
 
-    def pass_by(self, size: int) -> None:
+    def advance(self, size: int) -> None:
         """Count bytes of files that were read or skipped, and update the progress line; ImageError for too many."""
         self._size += size
         self._reading.size += size

@@ -54,11 +54,11 @@ def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> Cont
 
 def judge_image(image: Image, facts: ContainerFacts) -> ImageVerdict:
     """Return why an image does not fit, if it does not. The notes name what could not be judged."""
-    code, told = targets_of(image.layers), told_targets(image)
+    code, declared = targets_of(image.layers), declared_targets(image)
     # The code in the files overrides what labels and annotations claim.
     missing = missing_code(code, facts, "the image has code for") if code else ""
-    if told and not code:
-        missing = missing_code(told, facts, "the image says it is for")
+    if declared and not code:
+        missing = missing_code(declared, facts, "the image says it is for")
     reasons = [missing] if missing else []
     requirements = requirements_of(image)
     notes: list[str] = []
@@ -71,7 +71,7 @@ def judge_image(image: Image, facts: ContainerFacts) -> ImageVerdict:
         except RequirementError as error:
             reasons.append(error.message)
     return ImageVerdict(
-        reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(code or told or requirements)
+        reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(code or declared or requirements)
     )
 
 
@@ -80,27 +80,27 @@ def is_short(values: Iterable[str]) -> bool:
     return sum(map(len, values)) <= MOST_CHARACTERS
 
 
-def missing_code(targets: Sequence[str], facts: ContainerFacts, words: str) -> str:
+def missing_code(targets: Sequence[str], facts: ContainerFacts, claim: str) -> str:
     """Describe the first GPU that none of `targets` fits; "" if every GPU has code."""
     for gpu in facts.gpus:
         if not (gpu.target and any(belongs_to(gpu.target, target) for target in targets)):
             is_what = f"GPU {gpu.number} is {gpu.target or 'of an unknown target'}"
-            return f"{is_what}, {words} {' '.join(targets)}"
+            return f"{is_what}, {claim} {' '.join(targets)}"
     return ""
 
 
 def requirements_of(image: Image) -> dict[str, str]:
     """Return the requirements in an image's environment, annotations and platform, by their displayed names."""
-    told = {
+    declared = {
         f"{REQUIREMENT_PREFIX}{name.removeprefix(REQUIRE_ANNOTATION).upper()}": value
         for name, value in image.annotations.items()
         if name.startswith(REQUIRE_ANNOTATION)
     }
     platform = {"platform.variant": f"cpu>={image.cpu}"} if image.cpu else {}
-    return {**platform, **told, **find_requirements(image.environment)}
+    return {**platform, **declared, **find_requirements(image.environment)}
 
 
-def told_targets(image: Image) -> list[str]:
+def declared_targets(image: Image) -> list[str]:
     """Return the targets in an image's annotations or labels."""
     text = image.annotations.get(TARGETS_ANNOTATION) or image.labels.get(TARGETS_ANNOTATION, "")
     return [word for word in text[:MOST_CHARACTERS].replace(",", " ").split() if word.isprintable()]
@@ -137,7 +137,7 @@ def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> JudgedImage:
 
 def _rank(image: Image) -> tuple[int, str, tuple[int, ...]]:
     wanted = _wanted(image)
-    exactness = max(map(_exactness, [*told_targets(image), *wanted.get("gfx", [])]), default=0)
+    exactness = max(map(_exactness, [*declared_targets(image), *wanted.get("gfx", [])]), default=0)
     rocm = max(map(leading_numbers, wanted.get("rocm", [])), default=())
     return exactness, max(wanted.get("cpu", []), default=""), rocm
 

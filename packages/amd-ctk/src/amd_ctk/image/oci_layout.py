@@ -38,7 +38,7 @@ class IndexedImage(Value):
     descriptor: dict[str, Any]
 
     @property
-    def is_told(self) -> bool:
+    def is_described(self) -> bool:
         """Return whether the indexes state what the image is for."""
         return any(name.startswith(OURS) for name in texts_at(self.descriptor, "annotations"))
 

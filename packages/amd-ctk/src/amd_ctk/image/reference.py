@@ -13,11 +13,11 @@ from amd_ctk.image.docker_archive import read_archive_file
 from amd_ctk.image.oci_layout import read_oci_layout
 from amd_ctk.image.registry import read_registry_image
 from amd_ctk.image.registry_name import is_registry_name, parse_registry_name, without_login
-from amd_ctk.image.registry_programs import last_words
+from amd_ctk.image.registry_programs import last_line
 from amd_ctk.image.sources import pieces_of
 from amd_ctk.image.transfer import read_saved
 from amd_ctk.programs import ask
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
@@ -64,7 +64,7 @@ def find_image(reference: Reference) -> Reference:
             return reference.replace(transport=engine)
     registry = parse_registry_name(reference.name).registry
     if not reference.name.startswith(f"{registry}/"):
-        say(f"reading {reference.name} in the registry {registry}")
+        print_note(f"reading {reference.name} in the registry {registry}")
     return reference.replace(transport=REGISTRY)
 
 
@@ -84,9 +84,9 @@ def read_image(reference: Reference, reading: Reading, *, with_layers: bool = Tr
 def _has(engine: str, name: str) -> bool:
     answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS)
     if not answer.succeeded and answer.is_installed:
-        words = answer.problem or last_words(answer.errors) or f"exit code {answer.exit_code}"
+        words = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
         if not any(missing in words.lower() for missing in MISSING):
-            say(f"{engine} could not be asked for {name}: {words}")
+            print_note(f"{engine} could not be asked for {name}: {words}")
     return answer.succeeded
 
 
@@ -101,7 +101,7 @@ def _read_directory(path: str, reading: Reading) -> LayerContents:
         names += 1
         if names % STEP == 0:
             counter.count(STEP)
-            counter.pass_by(0)
+            counter.advance(0)
         if entry.is_file(follow_symlinks=False):
             layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path, programs) if reading.deep else ())
     counter.count(names % STEP)

@@ -13,7 +13,7 @@ from amd_ctk.image.registry_name import RegistryName, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Manifest, Questions, find_program
 from amd_ctk.image.transfer import read_printed
 from amd_ctk.json_parts import objects_at, texts_at
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value
 
@@ -41,7 +41,7 @@ def read_registry_entries(text: str) -> list[tuple[str, Image]]:
     if isinstance(found, Found):
         return [(str(found.name), found.image)]
     return [
-        (entry.reference, entry.image if entry.is_told else _find_entry(questions, name, entry).image)
+        (entry.reference, entry.image if entry.is_described else _find_entry(questions, name, entry).image)
         for entry in found
     ]
 
@@ -67,7 +67,7 @@ def read_with_layers(questions: Questions, found: Found, reading: Reading) -> Im
         hint = f"install it, or '{engine} pull {found.name}' and name {engine}:{found.name}"
         raise ImageError("only skopeo reads layers in a registry", hint=hint)
     room = _find_room() // 2
-    say(f"reading the layers of {found.name}: {_size_of(found.manifest.content) / GIBIBYTE:.1f} GiB")
+    print_note(f"reading the layers of {found.name}: {_size_of(found.manifest.content) / GIBIBYTE:.1f} GiB")
     words = ["skopeo", "copy", "--quiet", f"docker://{found.name}", "docker-archive:/dev/stdout"]
     read = read_printed(words, f"docker://{found.name}", reading, largest_file=room)
     return found.image.replace(layers=read.layers)

@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from amd_ctk.image.bounds import ImageError, Reading
-from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, is_short, requirements_of, told_targets
+from amd_ctk.image.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, declared_targets, is_short, requirements_of
 from amd_ctk.image.contents import Image, targets_of
 from amd_ctk.image.oci_layout import INDEX
 from amd_ctk.image.registry import Found, find_one, read_with_layers
 from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
 from amd_ctk.image.transfer import run_while_it_moves
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.requirements.facts import RequirementError
@@ -68,7 +68,7 @@ def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
     """
     for entry in entries:
         if entry.found.name.repository != name.repository:
-            say(f"copying {entry.found.name} to {name.repository}")
+            print_note(f"copying {entry.found.name} to {name.repository}")
             _copy(f"docker://{entry.found.name}", name.at(entry.found.name.digest))
     manifests = [entry.descriptor for entry in entries]
     content = json.dumps({"schemaVersion": 2, "mediaType": INDEX[0], "manifests": manifests}).encode()
@@ -80,7 +80,7 @@ def write_index(name: RegistryName, entries: Sequence[Entry]) -> RegistryName:
 
 def annotations_for(image: Image) -> dict[str, str]:
     """Return the annotations that describe an image: its targets, and one for each requirement."""
-    targets = targets_of(image.layers) or told_targets(image)
+    targets = targets_of(image.layers) or declared_targets(image)
     requirements = {
         f"{REQUIRE_ANNOTATION}{name.removeprefix(REQUIREMENT_PREFIX).lower()}": value
         for name, value in requirements_of(image).items()

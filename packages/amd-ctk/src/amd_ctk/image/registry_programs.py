@@ -16,7 +16,7 @@ from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 # Limits for one command about images: seconds, and questions to a registry. No real index has that many images.
-PATIENCE = 120.0
+TIMEOUT = 120.0
 MOST_QUESTIONS = 300
 NAME = "{name}"
 # The proxy does not choose an image for a name with a digest.
@@ -109,7 +109,7 @@ class Questions:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._asked = 0
-        self._end = time.monotonic() + PATIENCE
+        self._end = time.monotonic() + TIMEOUT
 
     def read_manifest(self, name: RegistryName) -> Manifest:
         """Return a manifest or an index; ImageError."""
@@ -134,7 +134,7 @@ class Questions:
         self._asked += 1
         left = self._end - time.monotonic()
         if self._asked > MOST_QUESTIONS or left <= 0:
-            raise ImageError(f"reading {name} takes more than {PATIENCE:g} seconds, or {MOST_QUESTIONS} questions")
+            raise ImageError(f"reading {name} takes more than {TIMEOUT:g} seconds, or {MOST_QUESTIONS} questions")
         answer = ask([word.replace(NAME, str(name)) for word in words], seconds=left)
         if not answer.succeeded:
             raise refusal(answer, name, self.program)
@@ -145,7 +145,7 @@ def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str
     """Return the error for a program that failed to read an image, or to do what `failed` names."""
     if answer.problem:
         return ImageError(f"{name} cannot be {failed}: {answer.problem}")
-    words = last_words(answer.errors)
+    words = last_line(answer.errors)
     hint = f"{program.name}: {words or f'exit code {answer.exit_code}'}"
     kind = _without_names(words, name).lower()
     if failed == "read" and REFUSED_BY_PROXY in words:
@@ -168,7 +168,7 @@ def _without_names(words: str, name: RegistryName) -> str:
     return text
 
 
-def last_words(errors: str) -> str:
+def last_line(errors: str) -> str:
     """Return the last line that a program printed, without skopeo's frame around it."""
     line = (errors.strip().splitlines() or [""])[-1]
     match = PREFIX_OF_SKOPEO.fullmatch(line)

@@ -54,7 +54,7 @@ class Beginning:
         self._counter.take(len(content))
         return content
 
-    def rewound(self) -> int | None:
+    def rewind(self) -> int | None:
         """Rewind a plain file and return its descriptor; None if it is not a plain file."""
         if not isinstance(self._file, FileIO):
             return None
@@ -74,7 +74,7 @@ class Source:
     def next(self) -> bytes:
         """Return the next piece, b"" at the end."""
         piece, self._rest = self._rest or next(self._pieces, b""), b""
-        self._counter.pass_by(len(piece))
+        self._counter.advance(len(piece))
         return piece
 
     def skip(self, size: int) -> int:
@@ -98,16 +98,16 @@ class PlainFile:
     def next(self) -> bytes:
         """Return the next piece, b"" at the end."""
         piece = os.pread(self._descriptor, PIECE, self._at)
-        self._pass_by(len(piece))
+        self._advance(len(piece))
         return piece
 
     def skip(self, size: int) -> int:
         """Skip up to `size` bytes; return how many there were."""
-        return self._pass_by(max(min(size, self._size - self._at), 0))
+        return self._advance(max(min(size, self._size - self._at), 0))
 
-    def _pass_by(self, size: int) -> int:
+    def _advance(self, size: int) -> int:
         self._at += size
-        self._counter.pass_by(size)
+        self._counter.advance(size)
         return size
 
 
@@ -116,7 +116,7 @@ def open_source(stream: Readable, counter: Counter) -> Source | PlainFile:
     start = stream.read(LONGEST_MAGIC) or b""
     file = Beginning(start, stream, counter)
     decompress = next((opener for magic, opener in _DECOMPRESS_BY_MAGIC.items() if start.startswith(magic)), pieces_of)
-    descriptor = file.rewound() if decompress is pieces_of else None
+    descriptor = file.rewind() if decompress is pieces_of else None
     if descriptor is not None:
         return PlainFile(descriptor, counter)
     return Source(decompress(file), counter)

@@ -18,7 +18,7 @@ from typing import IO
 from amd_ctk.image.bounds import GIBIBYTE, ImageError, Reading
 from amd_ctk.image.contents import Image
 from amd_ctk.image.docker_archive import read_archive
-from amd_ctk.image.registry_programs import last_words
+from amd_ctk.image.registry_programs import last_line
 from amd_ctk.programs import Answer
 from amdgpu_discovery.errors import reason
 
@@ -103,7 +103,7 @@ def read_printed(
             return read_archive(io.BufferedReader(Watched(printing)), name, reading)
         except ImageError as error:
             printing.terminate()
-            raise _refusal(last_words(_read_errors(errors)), words[0], name, largest_file) or error from error
+            raise _refusal(last_line(_read_errors(errors)), words[0], name, largest_file) or error from error
         except BaseException:
             printing.terminate()
             raise

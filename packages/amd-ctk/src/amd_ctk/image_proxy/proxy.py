@@ -17,10 +17,10 @@ PATH = re.compile(r"/v2/[!-~]*")
 # OCI distribution specification, "Pulling manifests": a reference with a colon is a digest.
 TAGGED = re.compile(r"/v2/.+/manifests/[^/:]+")
 # RFC 9110, 7.6.1: these headers belong to one connection. A pull has no content, and Host is the registry's.
-OF_CONNECTION = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
-OF_REQUEST = OF_CONNECTION | {"host", "content-length", "expect"}
+HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+STRIPPED = HOP_BY_HOP | {"host", "content-length", "expect"}
 # With these headers, a registry might send part of an index, none of it, or a compressed one.
-OF_TAG = OF_REQUEST | {"range", "accept-encoding", "if-match", "if-none-match", "if-modified-since", "if-range"}
+TAG_STRIPPED = STRIPPED | {"range", "accept-encoding", "if-match", "if-none-match", "if-modified-since", "if-range"}
 # Time limits between two requests, and for an engine that unpacks a layer to take more of it.
 SECONDS_IDLE, SECONDS_TO_TAKE = 15.0, 600.0
 
@@ -86,21 +86,21 @@ class EngineConnection(BaseHTTPRequestHandler):
             self._pass_on(answer)
 
     def _answer_for_tag(self, path: str) -> RegistryAnswer | Reply:
-        answer = self._ask(self.command, self.path, without=OF_TAG)
+        answer = self._ask(self.command, self.path, without=TAG_STRIPPED)
         if is_index(answer) and self.command == "HEAD":
             # Choose as for GET, because Docker takes the digest from HEAD and then pulls it.
-            answer = self._ask("GET", self.path, without=OF_TAG)
+            answer = self._ask("GET", self.path, without=TAG_STRIPPED)
         if is_index(answer):
             directory = path.rpartition("/")[0]
             return reply_for_index(
-                self.host, answer, lambda digest: self._ask("GET", f"{directory}/{digest}", without=OF_TAG)
+                self.host, answer, lambda digest: self._ask("GET", f"{directory}/{digest}", without=TAG_STRIPPED)
             )
         if 300 <= answer.status < 400 and not self._at_proxy(answer.header("Location")).startswith("/v2/"):
             # Following the redirect, an engine would get the index and take its first image.
             return refuse(502, "UNSUPPORTED", f"{self.upstream.registry} has its manifests on another server")
         return answer
 
-    def _ask(self, method: str, path: str, *, without: set[str] = OF_REQUEST) -> RegistryAnswer:
+    def _ask(self, method: str, path: str, *, without: set[str] = STRIPPED) -> RegistryAnswer:
         return self._registry.ask(method, path, _without(self.headers.items(), without))
 
     def _at_proxy(self, location: str) -> str:
@@ -144,7 +144,7 @@ class EngineConnection(BaseHTTPRequestHandler):
 
     def _begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
         self.send_response_only(status)
-        for name, value in _without(headers, OF_CONNECTION | {"content-length"}):
+        for name, value in _without(headers, HOP_BY_HOP | {"content-length"}):
             self.send_header(name, self._at_proxy(value) if name.lower() == "location" else value)
         if self.close_connection:
             self.send_header("Connection", "close")

@@ -14,9 +14,9 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.plain_text import one_line
 
 # Time limit to connect, and between two pieces of an answer. A whole layer may take hours.
-SECONDS_OF_SILENCE = 60.0
+IDLE_TIMEOUT = 60.0
 # Time limit until an answer begins, and for a whole document.
-SECONDS_FOR_ANSWER = 60.0
+RESPONSE_TIMEOUT = 60.0
 PIECE = 128 * 1024
 # A manifest of 128 layers has 30 KiB. A parsed index takes up to 22 times its size in Python.
 LARGEST_DOCUMENT = 512 * 1024
@@ -59,9 +59,9 @@ class RegistryConnection:
 
     def _connect(self) -> HTTPConnection:
         if not self._upstream.is_secure:
-            return HTTPConnection(self._upstream.address, timeout=SECONDS_OF_SILENCE)
+            return HTTPConnection(self._upstream.address, timeout=IDLE_TIMEOUT)
         context = ssl.create_default_context()
-        return HTTPSConnection(self._upstream.address, timeout=SECONDS_OF_SILENCE, context=context)
+        return HTTPSConnection(self._upstream.address, timeout=IDLE_TIMEOUT, context=context)
 
     def _ask(
         self, connection: HTTPConnection, method: str, path: str, headers: list[tuple[str, str]]
@@ -81,7 +81,7 @@ class RegistryConnection:
     @contextmanager
     def limited(self) -> Iterator[None]:
         """Cut the connection if the block takes too long, even if bytes keep coming."""
-        timer = Timer(SECONDS_FOR_ANSWER, self._cut)
+        timer = Timer(RESPONSE_TIMEOUT, self._cut)
         timer.daemon = True
         self._is_late = False
         timer.start()
@@ -105,11 +105,11 @@ class RegistryConnection:
             yield
         except (OSError, HTTPException) as error:
             self.close()
-            raise RegistryError(f"{self._upstream.registry} {one_line(self._words(error))}") from error
+            raise RegistryError(f"{self._upstream.registry} {one_line(self._describe(error))}") from error
 
-    def _words(self, error: OSError | HTTPException) -> str:
+    def _describe(self, error: OSError | HTTPException) -> str:
         if self._is_late or isinstance(error, TimeoutError):
-            return f"gives no answer within {SECONDS_FOR_ANSWER:g} seconds"
+            return f"gives no answer within {RESPONSE_TIMEOUT:g} seconds"
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"has a certificate that is not trusted: {error.verify_message}"
         # The numbers of SSL errors are no errno.

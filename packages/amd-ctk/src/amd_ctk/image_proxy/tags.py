@@ -73,7 +73,7 @@ def _find_digest(host: Host, answer: RegistryAnswer, content: bytes | None) -> s
         raise ImageError("the index is compressed, or larger than 512 KiB")
     with judging:
         entries = Walk().entries(parse_document(content, "the index"), "")
-        if not any(entry.is_told for entry in entries):
+        if not any(entry.is_described for entry in entries):
             return None
         return _choose(host, [entry for entry in entries if _is_usable(entry)])
 

@@ -17,15 +17,15 @@ from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.host import Host
 
 
-def reserve(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> Reservation:
-    """Reserve a job's GPUs, in a Slurm job among its GPUs; `tell` is called with what the job waits for."""
+def reserve(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Reservation:
+    """Reserve a job's GPUs, in a Slurm job among its GPUs; `notify` is called with what the job waits for."""
     rules = _find_rules(host, job.request)
     with _named_with_job(rules):
         Service(host).require_name(job.name)
         tracker = Tracker(host, rules=rules, lock=CommandLock)
         if job.wait is None:
             return tracker.hold(job.name, job.request)
-        return tracker.wait(job.name, job.request, timeout=parse_duration(job.wait), tell=tell)
+        return tracker.wait(job.name, job.request, timeout=parse_duration(job.wait), tell=notify)
 
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:

@@ -12,7 +12,7 @@ from functools import partial
 from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import end_by, require_command
 from amd_ctk.parameters import PLACE, lines_from, parse_lines, read_parameters
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable
@@ -79,12 +79,12 @@ def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
     if jobs.ended_by:
         if unfinished:
             ended = count - len(unfinished)
-            say(f"Stopped after {ended} of {count} jobs. Continue with --from-line={min(unfinished)}")
+            print_note(f"Stopped after {ended} of {count} jobs. Continue with --from-line={min(unfinished)}")
         end_by(jobs.ended_by)
     failed = sorted(jobs.failed)
     lines = ", ".join(map(str, failed[:MOST_NAMED])) + (" and more" if len(failed) > MOST_NAMED else "")
     result = f", {len(failed)} failed: line{'' if len(failed) == 1 else 's'} {lines}" if failed else ""
-    say(f"{count} job{'' if count == 1 else 's'} ended{result}")
+    print_note(f"{count} job{'' if count == 1 else 's'} ended{result}")
     sys.exit(min(len(failed), MOST_FAILED))
 
 
@@ -137,7 +137,7 @@ class _Jobs:
         elif code:
             self.failed.append(line)
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
-            say(printable(f"Line {line} {how}: see {self._log(line)}"))
+            print_note(printable(f"Line {line} {how}: see {self._log(line)}"))
 
     def _become(self, line: int, plan: Callable[[], PlannedJob]) -> NoReturn:
         try:
@@ -174,15 +174,15 @@ class _Jobs:
 
     def _end_all(self, number: int, _: FrameType | None) -> None:
         self.ended_by = number
-        self._tell_all(number)
+        self._signal_all(number)
 
     def _stop_all(self, *_: object) -> None:
         # The kernel ignores SIGTSTP in groups without a shell, so send SIGSTOP.
-        self._tell_all(signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._tell_all(signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
-    def _tell_all(self, number: int) -> None:
+    def _signal_all(self, number: int) -> None:
         for pid in self.running:
             with suppress(ProcessLookupError):
                 os.killpg(pid, number)

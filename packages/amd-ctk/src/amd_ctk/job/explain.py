@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from amd_ctk.engine_words import find_engine
 from amd_ctk.explain.running import is_set_up
 from amd_ctk.job.run import find_engine_options
-from amd_ctk.job.service import got, preview
+from amd_ctk.job.service import describe_grant, preview
 from amd_ctk.job.start import PlannedJob
 from amd_ctk.listing import to_json
 from amd_device_spec.slurm.job_gpus import FILTERS
@@ -87,7 +87,7 @@ def _indented(text: str) -> list[str]:
 
 
 def _starts(foreseen: GivenGpus) -> str:
-    gpus = f"with {got(foreseen.numbers, None)}" if foreseen.numbers else "without a GPU"
+    gpus = f"with {describe_grant(foreseen.numbers, None)}" if foreseen.numbers else "without a GPU"
     limit = f" for at most {format_seconds(foreseen.seconds)}" if foreseen.seconds else ""
     return f"The command starts now, {gpus}{limit}"
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from amd_ctk.listing import format_columns, to_json
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.people import name_of_person
 from amdgpu_discovery.plain_text import printable
@@ -23,7 +23,7 @@ RUNNING = ("Person", "Name", "GPUs", "Numbers", "Process", "For")
 SHORT_ID = 12
 ENDS, IDLE, STARTS = "Ends in", "Idle for", "Starts within"
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
-NOBODY_WAITS = "No job waits for GPUs"
+EMPTY_QUEUE = "No job waits for GPUs"
 
 
 def print_queue(host: Host, *, as_json: bool = False) -> None:
@@ -34,7 +34,7 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
     tickets, running = tracker.waiting(), tracker.jobs()
     print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
     for sentence in () if as_json else ended_by_restart(host, of_everybody=os.geteuid() == 0):
-        say(sentence)
+        print_note(sentence)
 
 
 def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]:
@@ -50,7 +50,7 @@ def ended_by_restart(host: Host, *, of_everybody: bool = False) -> Iterator[str]
 def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: float) -> str:
     """Return the jobs that have GPUs, if there are any, and below them those that wait."""
     parts = [format_columns(running_rows(running, now))] if running else []
-    return "\n\n".join([*parts, format_columns(waiting_rows(tickets, now)) if tickets else NOBODY_WAITS])
+    return "\n\n".join([*parts, format_columns(waiting_rows(tickets, now)) if tickets else EMPTY_QUEUE])
 
 
 def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:

@@ -8,20 +8,20 @@ import time
 from contextlib import nullcontext
 
 from amd_ctk.engine_words import find_run
-from amd_ctk.job.service import got, hold
+from amd_ctk.job.service import describe_grant, hold
 from amd_ctk.job.start import (
     SYSTEMD_RUN,
     PlannedJob,
     become,
     default_name,
     end_by,
+    find_gpu_warning,
     in_unit,
-    not_told,
     require_command,
     require_program,
     with_token,
 )
-from amd_ctk.stderr import say
+from amd_ctk.stderr import print_note
 from amd_gpu_tracker import NotPermitted, Reservation, Tracker, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.service import GivenGpus
@@ -66,8 +66,8 @@ def plan_job(
     require_command(words, wait)
     if unit:
         require_program(SYSTEMD_RUN)
-    if warning := not_told(words):
-        say(warning)
+    if warning := find_gpu_warning(words):
+        print_note(warning)
     return PlannedJob(
         words=tuple(words),
         name=name or default_name(words, os.environ, os.getpid()),
@@ -86,7 +86,7 @@ def run_job(host: Host, job: PlannedJob) -> None:
         held = _reserve(host, job)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
-    command = with_token(job.words, options.name(held.numbers) if options else ())
+    command = with_token(job.words, options.for_gpus(held.numbers) if options else ())
     # When this process ends, the service takes its GPUs back.
     with held if isinstance(held, Reservation) else nullcontext():
         if job.is_unit:
@@ -112,22 +112,24 @@ def _request_of(gpus: str | None, count: int | None) -> str:
     if count is not None:
         raise OptionsExcluded("--gpus", "--count")
     if gpus.isdecimal() and int(gpus):
-        say(f"--gpus {gpus} is GPU number {gpus}; for {gpus} free GPU{'' if gpus == '1' else 's'} use --count {gpus}")
+        print_note(
+            f"--gpus {gpus} is GPU number {gpus}; for {gpus} free GPU{'' if gpus == '1' else 's'} use --count {gpus}"
+        )
     return gpus
 
 
 def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
     """Reserve the GPUs of a job, and print what it waits for and what it got."""
-    began, said = time.monotonic(), False
+    began, was_notified = time.monotonic(), False
 
-    def tell(sentence: str) -> None:
-        nonlocal said
-        said = True
-        say(sentence)
+    def notify(sentence: str) -> None:
+        nonlocal was_notified
+        was_notified = True
+        print_note(sentence)
 
-    held = hold(host, job, tell=tell)
+    held = hold(host, job, notify=notify)
     if held.numbers:
         seconds = held.seconds if isinstance(held, GivenGpus) else 0
         limit = f" for at most {format_seconds(seconds)}" if seconds else ""
-        say(f"{got(held.numbers, time.monotonic() - began if said else None)}{limit}")
+        print_note(f"{describe_grant(held.numbers, time.monotonic() - began if was_notified else None)}{limit}")
     return held

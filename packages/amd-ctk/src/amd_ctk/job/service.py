@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 SLURM_PREFIX = "SLURM_"
 
 
-def hold(host: Host, job: PlannedJob, *, tell: Callable[[str], None]) -> GivenGpus | Reservation:
+def hold(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> GivenGpus | Reservation:
     """Reserve GPUs for this process until it ends, through the service if there is one, else directly.
 
-    `tell` is called with what the job waits for.
+    `notify` is called with what the job waits for.
     """
     service, given = Service(host), None
     if service.has_socket():
-        given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), tell=tell)
+        given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), tell=notify)
     if given is not None:
         return given
     _require_no_service(job)
     # Jobs that wait through the service do not need this import.
     from amd_ctk.job import alone
 
-    return alone.reserve(host, job, tell=tell)
+    return alone.reserve(host, job, notify=notify)
 
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:
@@ -74,7 +74,7 @@ def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int 
     return 0.0
 
 
-def got(numbers: Sequence[int], seconds: float | None) -> str:
+def describe_grant(numbers: Sequence[int], seconds: float | None) -> str:
     """Return which GPUs a job got, and after how long if it had to wait."""
     *first, last = map(str, numbers)
     gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"

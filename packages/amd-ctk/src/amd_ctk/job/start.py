@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 # Errors for a directory of PATH that does not contain the program.
-NOT_THERE = (FileNotFoundError, NotADirectoryError)
+MISSING_ERRORS = (FileNotFoundError, NotADirectoryError)
 SYSTEMD_RUN = "systemd-run"
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
 LONGEST_DEFAULT_NAME = 40
@@ -37,8 +37,8 @@ NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB
 MOST_ENGINE_WORDS = 64
 # Engines whose options are not read.
 OTHER_ENGINES = ("nerdctl", "ctr", "buildah", "podman-remote")
-OF_COMPOSE = ("docker-compose", "podman-compose")
-WITH_COMPOSE = ("docker", "podman", "nerdctl")
+COMPOSE_PROGRAMS = ("docker-compose", "podman-compose")
+COMPOSE_ENGINES = ("docker", "podman", "nerdctl")
 # Options in front of Compose's command whose value is the next word.
 COMPOSE_VALUES = frozenset(
     (
@@ -85,7 +85,7 @@ def require_program(word: str) -> None:
             return
         obstacles.append(obstacle)
     # A file that may not be run explains more than the directories without one.
-    refused = [error for error in obstacles if not isinstance(error, NOT_THERE)]
+    refused = [error for error in obstacles if not isinstance(error, MISSING_ERRORS)]
     raise _cannot_run(word, next(iter(refused or reversed(obstacles)), FileNotFoundError(errno.ENOENT, "")))
 
 
@@ -160,7 +160,7 @@ def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
     return [*words[: position + 1], *PASSED_ON, *options, *words[position + 1 :]]
 
 
-def not_told(words: Sequence[str]) -> str:
+def find_gpu_warning(words: Sequence[str]) -> str:
     """Return a warning if an engine does not get the GPUs: it follows a program such as `sudo`, or is unknown."""
     if find_run(words) is not None or Reservation.VARIABLE in " ".join(words):
         return ""
@@ -175,19 +175,19 @@ def not_told(words: Sequence[str]) -> str:
                 f"'{command}' is not the first word of the command, so its container is not given the GPUs"
                 f" (write '{command} {' '.join(PASSED_ON)}')"
             )
-    return _not_told_others(without_prefixes(words).words[:MOST_ENGINE_WORDS])
+    return _find_other_warning(without_prefixes(words).words[:MOST_ENGINE_WORDS])
 
 
-def _not_told_others(words: Sequence[str]) -> str:
+def _find_other_warning(words: Sequence[str]) -> str:
     """Return a warning for a command of an engine whose options are not read, "" for any other command."""
     name = os.path.basename(next(iter(words), ""))
     variables = f"{VISIBLE_DEVICES} and {Reservation.VARIABLE}"
-    if name in OF_COMPOSE or (name in WITH_COMPOSE and "compose" in words):
+    if name in COMPOSE_PROGRAMS or (name in COMPOSE_ENGINES and "compose" in words):
         # Few jobs use Compose.
-        from amd_ctk.explain.compose_program import OVERRIDES, USUAL
+        from amd_ctk.explain.compose_program import DEFAULT_FILES, OVERRIDES
 
         chosen = os.environ.get("COMPOSE_FILE", "").split(os.pathsep)
-        files = (*words, *chosen, *USUAL, *OVERRIDES)
+        files = (*words, *chosen, *DEFAULT_FILES, *OVERRIDES)
         if _command_of_compose(words) not in START or any(map(_names_token, files)):
             return ""
         return f"the Compose file does not pass the GPUs on (list {variables} under 'environment:')"

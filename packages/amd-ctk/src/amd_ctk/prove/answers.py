@@ -15,7 +15,7 @@ FAILED = "failed"
 SKIPPED = "skipped"
 NO_GPU = "no GPU"
 # No driver answers behind the node, as on a simulated host, whose nodes only have the numbers of GPUs.
-NOBODY = (errno.ENXIO, errno.ENODEV)
+NO_DEVICE_ERRORS = (errno.ENXIO, errno.ENODEV)
 # 512 GPUs need a handful of lines each.
 LARGEST = 1 << 20
 
@@ -77,7 +77,7 @@ def judge(answers: Answers, asked: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
     if KFD_PATH not in answers.opened:
         return FAILED, "the container has no /dev/kfd"
     refused = {path: number for path, number in answers.opened.items() if number}
-    if refused and all(number in NOBODY for number in refused.values()):
+    if refused and all(number in NO_DEVICE_ERRORS for number in refused.values()):
         return NO_GPU, "no driver answers behind the nodes: this is not a GPU"
     if answers.opened[KFD_PATH] or KFD_PATH in answers.asked:
         number = answers.opened[KFD_PATH] or answers.asked[KFD_PATH]

@@ -55,7 +55,7 @@ def _find_docker(facts: Facts) -> ProofEngine | None:
     docker = facts.docker
     if not docker.version:
         return None
-    engine = ProofEngine(name="docker", version=docker.version_words)
+    engine = ProofEngine(name="docker", version=docker.version_text)
     run = ("docker", "run", "--rm", "--network=none")
     runtime = next((name for name in docker.runtimes if name in (*docker.file_runtimes, "amd")), "")
     if runtime:

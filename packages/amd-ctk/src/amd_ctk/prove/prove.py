@@ -39,7 +39,7 @@ class NothingToProve(ToolkitError):
     exit_code = 2
 
 
-def require_what_proves(facts: Facts, engines: Sequence[ProofEngine]) -> None:
+def require_provable(facts: Facts, engines: Sequence[ProofEngine]) -> None:
     """Raise NothingToProve if there is no GPU or no engine."""
     if not facts.gpus.gpus:
         raise NothingToProve("this host has no AMD GPU that can compute", hint="'amd-ctk doctor' looks for the cause")

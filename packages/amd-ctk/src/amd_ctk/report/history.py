@@ -58,7 +58,7 @@ def read_report(
     return make_report(history, names, by=by, since=begin, until=now), names
 
 
-def why_not_recorded(host: Host) -> str:
+def find_recording_problem(host: Host) -> str:
     """Return why reservations, or some of them, are not recorded now; "" if they are.
 
     If the tracker's state cannot be read, only recorded failures count.

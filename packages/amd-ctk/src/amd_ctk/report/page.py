@@ -103,10 +103,10 @@ def _bar(report: Report, used: Used, row: int, names: Names, colours: dict[str, 
     begin, end = _place(report, used.since), _place(report, used.since + used.seconds)
     person = names.person(used.person)
     title = used.name or used.container_id[:12]
-    told = f"{person}: {title}, {moment(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
+    tooltip = f"{person}: {title}, {moment(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
     return (
         f'<rect x="{begin:.1f}" y="{TOP + ROW * row + 2}" width="{max(1.0, end - begin):.1f}" height="{ROW - 4}" rx="2"'
-        f' fill="{colours[person]}" fill-opacity="0.85"><title>{text(told)}</title></rect>'
+        f' fill="{colours[person]}" fill-opacity="0.85"><title>{text(tooltip)}</title></rect>'
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from amd_ctk.listing import looking_tracker
-from amd_ctk.programs import ask_systemctl, would_switch
+from amd_ctk.listing import make_tracker
+from amd_ctk.programs import ask_systemctl, would_change
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
@@ -31,13 +31,13 @@ def enable_timer(host: Host, *, readers: str) -> None:
 
 def would_enable(host: Host, *, readers: str) -> bool:
     """Return whether `enable_timer` would change anything; raises the same errors."""
-    return not Tracker(host).recording.is_for(readers) or would_switch(host, TIMER, enabled=True)
+    return not Tracker(host).recording.is_for(readers) or would_change(host, TIMER, enabled=True)
 
 
 def would_disable(host: Host, *, history: bool) -> bool:
     """Return whether `disable_timer` would change anything."""
     records = history and Tracker(host).recording.is_on()
-    return records or host.stat(METRICS) is not None or would_switch(host, TIMER, enabled=False)
+    return records or host.stat(METRICS) is not None or would_change(host, TIMER, enabled=False)
 
 
 def disable_timer(host: Host, *, history: bool) -> None:
@@ -51,12 +51,12 @@ def disable_timer(host: Host, *, history: bool) -> None:
         Tracker(host).recording.stop()
 
 
-def take_look(host: Host) -> dict[str, str]:
+def take_sample(host: Host) -> dict[str, str]:
     """Check the health of the GPUs, add a sample to every running reservation, and write metrics.
 
     Metrics are written if Prometheus' node exporter is installed. Return what could not be recorded.
     """
-    tracker = looking_tracker(host)
+    tracker = make_tracker(host)
     recording = tracker.recording
     usage = recording.take_look(tracker.usage_looks(), keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None

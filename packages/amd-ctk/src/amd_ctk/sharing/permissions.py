@@ -9,7 +9,7 @@ import grp
 import pwd
 from collections.abc import Iterable, Sequence
 
-from amd_ctk.configuration.edit import Edited
+from amd_ctk.configuration.edit import FileEdit
 from amd_ctk.configuration.settings_file import prepare_settings, read_written_settings
 from amd_ctk.listing import format_columns, to_json
 from amd_device_spec.settings import (
@@ -35,11 +35,11 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
-WITHOUT_LIMIT = "no limit"
-NOBODY = "Only root may reserve GPUs"
+NO_LIMIT = "no limit"
+ONLY_ROOT = "Only root may reserve GPUs"
 
 
-class NobodyCalledThat(ToolkitError):
+class UnknownUser(ToolkitError):
     """A name that belongs to no user and no group."""
 
     exit_code = 2
@@ -72,7 +72,7 @@ def find_terms(host: Host) -> Terms:
     )
 
 
-def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
+def allow(host: Host, rule: Permission) -> tuple[Permission, FileEdit]:
     """Return a rule with the number of its user or group, and the edit that puts it in place of their previous one.
 
     `rule.who` is what the administrator typed: a user, @group or everyone.
@@ -88,24 +88,24 @@ def allow(host: Host, rule: Permission) -> tuple[Permission, Edited]:
     return permission, _edit(host, (*others, permission))
 
 
-def deny(host: Host, who: str) -> tuple[list[Permission], Edited]:
+def deny(host: Host, who: str) -> tuple[list[Permission], FileEdit]:
     """Return the rules without that of `who`, and the edit that removes it."""
     left = [each for each in read_permissions(host) if not _is_meant(each, who)]
     return left, _edit(host, left)
 
 
-def deny_all(host: Host) -> Edited:
+def deny_all(host: Host) -> FileEdit:
     """Return the edit that removes all rules."""
     return _edit(host, ())
 
 
 def find_person(who: str) -> Permission:
-    """Return the user, the group or everyone that a word names, by number; NobodyCalledThat."""
+    """Return the user, the group or everyone that a word names, by number; UnknownUser."""
     if who == EVERYONE:
         return Permission(who=EVERYONE)
     name, number = _find_group(who.removeprefix(GROUP_SIGN)) if who.startswith(GROUP_SIGN) else _find_user(who)
     if number == 0 and not who.startswith(GROUP_SIGN):
-        raise NobodyCalledThat("root needs no permission", hint="name another user")
+        raise UnknownUser("root needs no permission", hint="name another user")
     # Words in the settings contain no space.
     return Permission(who=name if is_name(name) else str(number), number=number)
 
@@ -114,7 +114,7 @@ def _find_user(who: str) -> tuple[str, int]:
     try:
         found = pwd.getpwuid(int(who)) if who.isascii() and who.isdecimal() else pwd.getpwnam(who)
     except (KeyError, OverflowError, ValueError):
-        raise NobodyCalledThat(f"there is no user {who[:64]!r}", hint="name a user, @GROUP or everyone") from None
+        raise UnknownUser(f"there is no user {who[:64]!r}", hint="name a user, @GROUP or everyone") from None
     return found.pw_name, found.pw_uid
 
 
@@ -122,7 +122,7 @@ def _find_group(who: str) -> tuple[str, int]:
     try:
         found = grp.getgrgid(int(who)) if who.isascii() and who.isdecimal() else grp.getgrnam(who)
     except (KeyError, OverflowError, ValueError):
-        raise NobodyCalledThat(f"there is no group {who[:64]!r}", hint="see 'getent group'") from None
+        raise UnknownUser(f"there is no group {who[:64]!r}", hint="see 'getent group'") from None
     return f"{GROUP_SIGN}{found.gr_name}", found.gr_gid
 
 
@@ -136,7 +136,7 @@ def _is_meant(permission: Permission, who: str) -> bool:
     return who in (permission.who, f"{sign}{permission.number}")
 
 
-def _edit(host: Host, permissions: Sequence[Permission]) -> Edited:
+def _edit(host: Host, permissions: Sequence[Permission]) -> FileEdit:
     return prepare_settings(host, {USERS: [format_permission(each) for each in permissions] or None})
 
 
@@ -155,7 +155,7 @@ def describe(permission: Permission) -> str:
 
 def format_table(permissions: Sequence[Permission]) -> str:
     """Return all permissions as a table."""
-    return format_columns([HEADER, *map(_row, permissions)]) if permissions else NOBODY
+    return format_columns([HEADER, *map(_row, permissions)]) if permissions else ONLY_ROOT
 
 
 def format_json(permissions: Sequence[Permission], *, requires_reservation: bool) -> str:
@@ -178,7 +178,7 @@ def _row(permission: Permission) -> tuple[str, ...]:
     number = "" if permission.number is None else str(permission.number)
     if permission.is_excluded:
         return permission.who, number, "none", "-", "-"
-    time = format_duration(permission.seconds) if permission.seconds else WITHOUT_LIMIT
+    time = format_duration(permission.seconds) if permission.seconds else NO_LIMIT
     groups = ", ".join(permission.groups) or "all GPUs"
-    gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or WITHOUT_LIMIT)
+    gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or NO_LIMIT)
     return permission.who, number, gpus, time, groups

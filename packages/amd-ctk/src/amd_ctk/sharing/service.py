@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from amd_ctk.programs import ask_systemctl, runs_systemd, would_switch
+from amd_ctk.programs import ask_systemctl, runs_systemd, would_change
 from amd_gpu_tracker.service import Service
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 SOCKET_UNIT = "amd-gpu-tracker.socket"
 SERVICE_UNIT = "amd-gpu-tracker.service"
-BY_HAND = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {Service.SOCKET}' running as root"
+SERVE_HINT = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {Service.SOCKET}' running as root"
 
 
 class ServiceError(ToolkitError):
@@ -21,9 +21,9 @@ def enable(host: Host, *, dry_run: bool = False) -> str:
     if not host.is_this_machine:
         return ""
     if not runs_systemd(host):
-        return BY_HAND
+        return SERVE_HINT
     if dry_run:
-        return f"{SOCKET_UNIT} would be enabled and started" if would_switch(host, SOCKET_UNIT, enabled=True) else ""
+        return f"{SOCKET_UNIT} would be enabled and started" if would_change(host, SOCKET_UNIT, enabled=True) else ""
     _systemctl("enable", "--now", SOCKET_UNIT)
     return ""
 
@@ -36,7 +36,7 @@ def disable(host: Host, *, dry_run: bool = False) -> str:
     if not host.is_this_machine or not runs_systemd(host):
         return ""
     if dry_run:
-        is_change = would_switch(host, SOCKET_UNIT, enabled=False)
+        is_change = would_change(host, SOCKET_UNIT, enabled=False)
         return f"{SOCKET_UNIT} would be disabled, and {SERVICE_UNIT} stopped" if is_change else ""
     _systemctl("disable", "--now", SOCKET_UNIT)
     _systemctl("stop", SERVICE_UNIT)

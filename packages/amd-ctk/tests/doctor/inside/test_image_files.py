@@ -50,7 +50,7 @@ def test_names_without_end_give_few_targets(tmp_path, monkeypatch, own_files):
         (tmp_path / f"x_gfx{1000 + number}").touch()
     monkeypatch.setattr(image_files, "LIBRARIES", (str(tmp_path),))
 
-    found = image_files.look_at_files(own_files, home=str(tmp_path), start=0)
+    found = image_files.read_image_files(own_files, home=str(tmp_path), start=0)
     assert len(found["targets"]) == 65
 
 
@@ -59,14 +59,14 @@ def test_a_rocminfo_that_calls_lsmod_has_its_name(tmp_path, monkeypatch, own_fil
     (tmp_path / "rocminfo").write_bytes(content)
     monkeypatch.setattr(image_files, "ROCMINFO", (f"{tmp_path}/rocminfo",))
 
-    assert image_files.look_at_files(own_files, home="/", start=0)["asks_lsmod"] is asks
+    assert image_files.read_image_files(own_files, home="/", start=0)["asks_lsmod"] is asks
 
 
 def test_rccl_is_found_in_the_directories_of_rocm(tmp_path, monkeypatch, own_files):
     (tmp_path / "librccl.so.1").touch()
     monkeypatch.setattr(image_files, "RCCL", (f"{tmp_path}/librccl.so*",))
 
-    assert image_files.look_at_files(own_files, home="/", start=0)["has_rccl"] is True
+    assert image_files.read_image_files(own_files, home="/", start=0)["has_rccl"] is True
 
 
 START = 1_800_000_000.0

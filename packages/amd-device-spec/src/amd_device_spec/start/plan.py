@@ -109,7 +109,7 @@ def plan_start(
         if request is not None and request.visible:
             refuse_old_numbers(host, [request.visible])
         raise
-    asked = _words_of_user(request, grant, settings)
+    asked = _user_request(request, grant, settings)
     if settings.drained_in_all == "skip" and grant.gpus and asked and ALL in asked[0].lower():
         grant = grant.replace(gpus=tuple(skip_drained(host, asked[0], grant.gpus)))
     return StartPlan(
@@ -157,7 +157,7 @@ def edit_spec(
     return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=is_changed, notes=(note,) if note else ())
 
 
-def _words_of_user(request: GpuRequest | None, grant: Grant, settings: Settings) -> tuple[str, ...]:
+def _user_request(request: GpuRequest | None, grant: Grant, settings: Settings) -> tuple[str, ...]:
     if request is None or request.visible is None or grant.kinds:
         return ()
     if grant.choice is None:

@@ -10,7 +10,7 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_GPUS_BY_CDI, FIRST_WITH_CDI, FIRST_WITH_GPUS
 
-INSTEAD_OF_GPUS = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
+USE_AMD_RUNTIME = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 
 
 @check(
@@ -42,8 +42,8 @@ def check_docker(facts: Facts) -> Finding | None:
     if not docker.is_installed or docker.is_broken or is_elsewhere:
         return None
     if docker.problem:
-        return _judge_silence(docker)
-    version, lost = docker.version_words, [name for name in docker.file_runtimes if name not in docker.runtimes]
+        return _judge_no_answer(docker)
+    version, lost = docker.version_text, [name for name in docker.file_runtimes if name not in docker.runtimes]
     if lost:
         words = f"{version} was started before daemon.json had the runtime {lost[0]}"
         return bad(words, fix=docker.restart_command)
@@ -52,7 +52,7 @@ def check_docker(facts: Facts) -> Finding | None:
     return ok(f"{version} has the runtime {', '.join(docker.file_runtimes) or 'amd'}")
 
 
-def _judge_silence(docker: DockerFacts) -> Finding:
+def _judge_no_answer(docker: DockerFacts) -> Finding:
     words, endpoint = f"the docker daemon does not answer: {docker.problem}", docker.endpoint
     if docker.silence == REFUSED:
         return not_checked(words, needs="root or group docker")
@@ -69,7 +69,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
     if not docker.version:
         return None
     if docker.version < FIRST_WITH_CDI:
-        return note(f"Docker {docker.version_words} has no CDI; Docker 25 and later have it", fix="use --runtime=amd")
+        return note(f"Docker {docker.version_text} has no CDI; Docker 25 and later have it", fix="use --runtime=amd")
     if not docker.has_cdi:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
     return judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
@@ -144,9 +144,9 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
         return None
     why = facts.ignored_gpus_option
     if why:
-        return bad(f"{facts.container_name} asks with --gpus, but {why}", fix=INSTEAD_OF_GPUS)
+        return bad(f"{facts.container_name} asks with --gpus, but {why}", fix=USE_AMD_RUNTIME)
     if docker.version < FIRST_WITH_GPUS:
-        return note(f"Docker {docker.version_words} has no --gpus for AMD", fix=INSTEAD_OF_GPUS)
+        return note(f"Docker {docker.version_text} has no --gpus for AMD", fix=USE_AMD_RUNTIME)
     if facts.takes_cdi or docker.default_runtime in (docker.file_runtimes or ("amd",)):
         return ok("--gpus works for AMD GPUs")
     words = "--gpus has no effect without --runtime=amd"

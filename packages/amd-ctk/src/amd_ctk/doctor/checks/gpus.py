@@ -213,9 +213,9 @@ def check_partition_mode(facts: Facts) -> Finding | None:
 def check_gpu_health(facts: Facts) -> Finding | None:
     """Are the GPUs well?"""
     if sick := _find(facts, GpuState.SICK):
-        return bad(_words(sick), fix="sudo dmesg | grep amdgpu, then reset the GPU or reboot")
+        return bad(_describe(sick), fix="sudo dmesg | grep amdgpu, then reset the GPU or reboot")
     if suspect := _find(facts, GpuState.SUSPECT):
-        return note(_words(suspect), fix=_command("drain", suspect))
+        return note(_describe(suspect), fix=_command("drain", suspect))
     return None
 
 
@@ -226,21 +226,21 @@ def check_gpu_health(facts: Facts) -> Finding | None:
 def check_gpu_lost(facts: Facts) -> Finding | None:
     """Are all tracked GPUs still present?"""
     lost = _find(facts, GpuState.LOST)
-    return bad(_words(lost), fix=_command("forget", lost)) if lost else None
+    return bad(_describe(lost), fix=_command("forget", lost)) if lost else None
 
 
 @check(why="a drained GPU is not given out until it is undrained", see="how-to/service-gpus.md#drain-a-gpu")
 def check_gpu_drained(facts: Facts) -> Finding | None:
     """Is a GPU drained?"""
     drained = _find(facts, GpuState.DRAINED, GpuState.DRAINING)
-    return note(_words(drained), fix=_command("undrain", drained)) if drained else None
+    return note(_describe(drained), fix=_command("undrain", drained)) if drained else None
 
 
 def _find(facts: Facts, *states: str) -> list[GpuCondition]:
     return [gpu for gpu in facts.conditions if gpu.state in states]
 
 
-def _words(gpus: list[GpuCondition]) -> str:
+def _describe(gpus: list[GpuCondition]) -> str:
     """Return a sentence that lists GPUs with the same state and reason together."""
     alike: dict[str, list[str]] = {}
     for gpu in gpus:

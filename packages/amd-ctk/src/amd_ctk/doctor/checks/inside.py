@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.explain.rocm_inside import FILTERS, closed_fix, closed_words, find_missing, look_inside, mode_allows
+from amd_ctk.explain.rocm_inside import FILTERS, apply_filters, closed_fix, describe_closed, find_missing, mode_allows
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.device_nodes import KFD_PATH
@@ -17,7 +17,7 @@ from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.targets import fits
 
 # Other checks report these errors.
-SAID_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
+REPORTED_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)
 WORDS = {errno.ENOMEM: "KFD refuses this card", errno.EBUSY: "the GPU is being reset"}
 CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
 
@@ -39,7 +39,7 @@ def check_inside_access(facts: Facts) -> Finding | None:
             f"SELinux or a mount with nodev closes {node.path} in {facts.container_name}: its mode would allow access"
         )
         return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
-    return bad(closed_words(node, process), fix=closed_fix(node))
+    return bad(describe_closed(node, process), fix=closed_fix(node))
 
 
 @check(
@@ -65,8 +65,8 @@ def check_inside_filters(facts: Facts) -> Finding | None:
     filters = {name: variables[name] for name in FILTERS if variables.get(name)}
     if not gpus or not filters:
         return None
-    inside = look_inside(gpus, filters)
-    name, words = list(inside.words_by_variable.items())[-1]
+    inside = apply_filters(gpus, filters)
+    name, words = list(inside.effect_by_variable.items())[-1]
     if not inside.hip_gpus:
         said = f"{name}={filters[name]} in {facts.container_name} {words}"
         return bad(said, fix=f"start it without {name}; AMD_VISIBLE_DEVICES chooses GPUs of the host")
@@ -81,7 +81,7 @@ def check_inside_filters(facts: Facts) -> Finding | None:
 )
 def check_inside_gpu(facts: Facts) -> Finding | None:
     """Does the driver answer for the GPUs that the container may open?"""
-    broken = [node for node in facts.container.nodes if node.errno and node.errno not in SAID_ELSEWHERE]
+    broken = [node for node in facts.container.nodes if node.errno and node.errno not in REPORTED_ELSEWHERE]
     if not broken:
         return None
     number = broken[0].errno or 0
@@ -101,7 +101,7 @@ def check_inside_integrated(facts: Facts) -> Finding | None:
     if not integrated or not facts.gpus.cards:
         return None
     filters = {name: value for name, value in facts.container.variables.items() if value}
-    seen = look_inside(facts.gpus_inside, filters).hip_gpus
+    seen = apply_filters(facts.gpus_inside, filters).hip_gpus
     used = next((integrated[gpu.number] for gpu in seen if gpu.number in integrated), None)
     if used is None:
         return None

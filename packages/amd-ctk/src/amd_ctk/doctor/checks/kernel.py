@@ -6,7 +6,7 @@ from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
 
 # The kernel shows this for an id that is not mapped (/proc/sys/kernel/overflowuid).
-NOBODY = 65534
+OVERFLOW_ID = 65534
 
 
 @check(why="WSL has /dev/dxg instead of /dev/kfd, which this toolkit needs", see="reference/support.md#systems")
@@ -128,7 +128,7 @@ def check_user_namespace(facts: Facts) -> Finding | None:
             f"this is a user namespace without the nodes: {facts.gpus.node_problems[0].message}",
             fix="pass /dev/kfd and the render nodes in: pct set ID -dev0 /dev/kfd,mode=0666 -dev1 ...",
         )
-    unmapped = [node for node in facts.gpus.closed_nodes if NOBODY in (node.uid, node.gid)]
+    unmapped = [node for node in facts.gpus.closed_nodes if OVERFLOW_ID in (node.uid, node.gid)]
     if unmapped:
         return bad(
             f"{unmapped[0].path} has no owner here: its group is not mapped into this user namespace",

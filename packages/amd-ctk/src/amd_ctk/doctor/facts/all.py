@@ -102,7 +102,7 @@ class Facts(Value):
         if not container.asks_gpus or not docker.version or any(node.major is not None for node in container.nodes):
             return ""
         if docker.version < FIRST_WITH_GPUS:
-            return f"Docker {docker.version_words} has no --gpus for AMD"
+            return f"Docker {docker.version_text} has no --gpus for AMD"
         if not self.takes_cdi and container.runtime not in (docker.file_runtimes or ("amd",)):
             return f"it runs under {container.runtime}"
         return ""
@@ -136,7 +136,7 @@ def read_facts(
     host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:
         docker = pool.submit(read_docker, host, user) if engine in ("", "docker") else None
-        told = pool.submit(ask_engines, container) if container else None
+        answering = pool.submit(ask_engines, container) if container else None
         gpus = read_gpus(host)
         containers = read_containers(host)
         facts = Facts(
@@ -155,11 +155,11 @@ def read_facts(
         )
         begin = time.monotonic()
         facts = facts.replace(docker=docker.result()) if docker else facts
-        said = told.result() if told else EngineAnswers()
+        answers = answering.result() if answering else EngineAnswers()
     seconds = seconds_left(time.monotonic() - begin)
     # The threads must have ended, because both functions fork.
     facts = facts.replace(conditions=read_conditions(host))
-    return add_inside(host, facts, read_inside(host, container, said, seconds=seconds)) if container else facts
+    return add_inside(host, facts, read_inside(host, container, answers, seconds=seconds)) if container else facts
 
 
 def add_inside(host: Host, facts: Facts, inside: InsideFacts) -> Facts:

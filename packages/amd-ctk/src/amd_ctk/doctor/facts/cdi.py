@@ -71,7 +71,7 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
         broken=tuple(_problem(file) for file in broken if _is_meant_for_amd(file)),
         broken_of_others=tuple(_problem(file) for file in broken if not _is_meant_for_amd(file)),
         has_refreshed=read_or(lambda: bool(read_all_generate_options(host)), False),
-        untrue=tuple(problem for path in counting for problem in _find_untruths(host, path)),
+        untrue=tuple(problem for path in counting for problem in _find_mismatches(host, path)),
         conflicts=tuple(offer.name for offer in conflicts),
         conflicting=tuple(path for offer in conflicts[:1] for path in offer.paths),
         shadowed=tuple(sorted(overridden)),
@@ -95,7 +95,7 @@ def _is_meant_for_amd(file: SpecFile) -> bool:
     return is_directory or name.startswith("amd")
 
 
-def _find_untruths(host: Host, path: str) -> list[SpecProblem]:
+def _find_mismatches(host: Host, path: str) -> list[SpecProblem]:
     here = host.path(path)
     try:
         wanted = find_generate_options(host, path)

@@ -10,7 +10,7 @@ from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
-from amd_ctk.doctor.facts.engine_files import LARGEST, find_missing, read_document, why_not
+from amd_ctk.doctor.facts.engine_files import LARGEST, describe_error, find_missing, read_document
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
 from amd_ctk.engine_address import EngineAddress, find_context, parse_address, read_context
@@ -115,7 +115,7 @@ class DockerFacts(Value):
         return has_cdi_on(self.version, self.file_cdi)
 
     @property
-    def version_words(self) -> str:
+    def version_text(self) -> str:
         """Return the version as people write it."""
         return ".".join(map(str, self.version))
 
@@ -150,7 +150,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     info = parse_object(answer.output)
     endpoint = find_endpoint()
     if not info.get("ServerVersion"):
-        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_silence(answer, info))
+        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_no_answer(answer, info))
     if endpoint.is_other_machine:
         # The engine's answers are about another machine.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
@@ -159,7 +159,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     return _add_info(facts, info).replace(is_rootless=is_rootless, endpoint=endpoint)
 
 
-def _read_silence(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
+def _read_no_answer(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
     """Return `problem` and `silence` of DockerFacts for an engine that did not answer."""
     # Docker 20.10 succeeds and prints nothing on standard error.
     listed = [str(each) for each in list_at(info, "ServerErrors") if each]
@@ -216,7 +216,7 @@ def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, la
     except FileNotFoundError:
         return facts
     except (OSError, ValueError, ToolkitError) as error:
-        return facts.replace(file_problem=why_not(error))
+        return facts.replace(file_problem=describe_error(error))
 
 
 def _judge(document: Document) -> DockerFacts:

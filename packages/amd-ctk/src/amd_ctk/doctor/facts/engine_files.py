@@ -52,7 +52,7 @@ class EngineFiles:
                 continue
             except (OSError, ValueError, ToolkitError) as error:
                 if not self._broken.problem:
-                    self._broken = EngineFileFacts(broken_file=path, problem=why_not(error))
+                    self._broken = EngineFileFacts(broken_file=path, problem=describe_error(error))
 
     def facts(self) -> EngineFileFacts:
         """Return what the files say about runtimes."""
@@ -84,11 +84,11 @@ def find_missing(programs: Iterable[str]) -> Iterator[str]:
 
 
 def read_document(host: Host, engine: Engine, path: str, *, largest: int = LARGEST) -> Document:
-    """Read a file of an engine; `why_not` describes the errors that this raises."""
+    """Read a file of an engine; `describe_error` describes the errors that this raises."""
     return engine.read(read_plain_file(host.path(path), largest=largest)[0].decode())
 
 
-def why_not(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return why a file cannot be read."""
     return reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
-from amd_ctk.doctor.inside.image_files import find_home, is_above_cache, look_at_files
+from amd_ctk.doctor.inside.image_files import find_home, is_above_cache, read_image_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
 from amd_ctk.explain.rocm_inside import FILTERS
@@ -23,8 +23,8 @@ from amdgpu_discovery.value import Value
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can have 100,000 mounts, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
-OF_SLURM = (JOB_ID, NODE, *GPUS)
-VARIABLES = ("HOME", OVERRIDE, *FILTERS, *OF_SLURM)
+SLURM_VARIABLES = (JOB_ID, NODE, *GPUS)
+VARIABLES = ("HOME", OVERRIDE, *FILTERS, *SLURM_VARIABLES)
 
 
 class NoContainer(ToolkitError):
@@ -40,27 +40,27 @@ class FoundContainer(Value):
     process: ProcessId | None
 
 
-def find_first_process(host: Host, name: str, asked: EngineAnswers) -> FoundContainer:
+def find_first_process(host: Host, name: str, answers: EngineAnswers) -> FoundContainer:
     """Return the id and the first process of a container by name, id or process id; NoContainer if not found.
 
-    `asked` holds what engines answered about the name.
+    `answers` holds the answers of engines about the name.
     """
     processes = Processes()
     process = processes.find(int(name[:10])) if name.isascii() and name.isdecimal() else None
     if process:
         return FoundContainer(container_id=name, process=process)
-    running = find_running(host, name, asked.told)
+    running = find_running(host, name, answers.containers)
     if running:
         return FoundContainer(container_id=running.container_id, process=running.init)
-    for one in asked.told:
+    for one in answers.containers:
         # An engine on another machine, or on a virtual one, has other process ids.
         process = processes.find(one.pid)
         if process and one.container_id in _read_cgroups(one.pid):
             return FoundContainer(container_id=one.container_id, process=process)
-    for one in asked.told:
+    for one in answers.containers:
         if one.pid == 0:
             return FoundContainer(container_id=one.container_id, process=None)
-    late = f"; {asked.late}" if asked.late else ""
+    late = f"; {answers.late}" if answers.late else ""
     raise NoContainer(f"no container {name} is running here{late}", hint="name it by its id or its process id, as root")
 
 
@@ -120,21 +120,21 @@ def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float
     """
     deadline = time.monotonic() + seconds
     found = find_first_process(host, name, engines)
-    asked = next((one for one in engines.told if one.container_id == found.container_id), None)
+    known = next((one for one in engines.containers if one.container_id == found.container_id), None)
     facts = InsideFacts(
         name=name,
         container_id=found.container_id,
         has_driver=host.is_this_machine,
         numa_nodes=sum(entry.startswith("node") for entry in host.names(NUMA_NODES)) or 1,
-        runtime=asked.runtime if asked else "",
-        asks_gpus=bool(asked and asked.asks_gpus),
+        runtime=known.runtime if known else "",
+        asks_gpus=bool(known and known.asks_gpus),
     )
     if found.process is None:
         return facts.replace(problem=f"container {name} is not running", needs="a running container")
     if os.geteuid() != 0:
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
-        return _look(facts, found.process, read_kfd_number(host), deadline)
+        return _read_container(facts, found.process, read_kfd_number(host), deadline)
     except (FileNotFoundError, ProcessLookupError) as error:
         return facts.replace(problem=f"container {name}: {reason(error)}", needs="a running container")
     except OSError as error:
@@ -143,7 +143,7 @@ def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float
         return facts.replace(problem=f"container {name}: {error.message}", needs="a container that can be entered")
 
 
-def _look(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, deadline: float) -> InsideFacts:
+def _read_container(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, deadline: float) -> InsideFacts:
     process = read_process(first)
     nodes = ask_inside(process, lambda own_files: {"nodes": try_nodes(kfd, own_files)}, deadline)["nodes"]
     variables = read_variables(first.pid)
@@ -168,15 +168,15 @@ def read_variables(pid: int, processes: Processes | None = None) -> dict[str, st
     processes = processes or Processes()
     variables = processes.variables(pid, VARIABLES)
     for above in processes.ancestors(pid, 2)[1:]:
-        if not any(variables[name] for name in OF_SLURM):
-            variables |= processes.variables(above.pid, OF_SLURM)
+        if not any(variables[name] for name in SLURM_VARIABLES):
+            variables |= processes.variables(above.pid, SLURM_VARIABLES)
     return variables
 
 
 def _read_image(process: ContainerProcess, home: str, deadline: float) -> ImageFacts:
     start = start_time(process.identity)
     try:
-        found = ask_inside(process, lambda own_files: look_at_files(own_files, home=home, start=start), deadline)
+        found = ask_inside(process, lambda own_files: read_image_files(own_files, home=home, start=start), deadline)
     except NoAnswer:
         return ImageFacts()
     return ImageFacts.from_json(found)

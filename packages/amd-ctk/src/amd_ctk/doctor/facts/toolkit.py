@@ -19,7 +19,7 @@ from amd_ctk.doctor.facts import read_or
 from amd_ctk.doctor.facts.users import find_departed
 from amd_ctk.programs import runs_systemd
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
-from amd_ctk.sharing.service import BY_HAND, SOCKET_UNIT
+from amd_ctk.sharing.service import SERVE_HINT, SOCKET_UNIT
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.service import Service
@@ -87,7 +87,7 @@ class ToolkitFacts(Value):
     def service_fix(self) -> str:
         """Return the command that makes the service that gives out GPUs answer."""
         if not self.has_systemd:
-            return BY_HAND
+            return SERVE_HINT
         # A restart makes systemd replace a socket that another program left, and forget one that was removed. It
         # restarts the service too.
         return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT}"

@@ -44,8 +44,8 @@ class User(Value):
 
 def find_user() -> User | None:
     """Return the user who called this program, also through sudo; None for root and for an unknown user."""
-    told = behind_sudo(os.environ)
-    uid = os.geteuid() if told is None else told
+    sudo_uid = behind_sudo(os.environ)
+    uid = os.geteuid() if sudo_uid is None else sudo_uid
     try:
         entry = pwd.getpwuid(uid)
     except (KeyError, OverflowError):

@@ -89,17 +89,17 @@ class NoAnswer(ToolkitError):
     """A container that could not be entered, or a device or file system that does not answer."""
 
 
-def ask_inside(process: ContainerProcess, look: Callable[[int], dict[str, Any]], deadline: float) -> dict[str, Any]:
-    """Return what `look` returns in a child that is like a process; NoAnswer. Call it while there are no threads.
+def ask_inside(process: ContainerProcess, probe: Callable[[int], dict[str, Any]], deadline: float) -> dict[str, Any]:
+    """Return what `probe` returns in a child that is like a process; NoAnswer. Call it while there are no threads.
 
-    `look` gets the result of `open_own_files`. `deadline` is a time of time.monotonic().
+    `probe` gets the result of `open_own_files`. `deadline` is a time of time.monotonic().
     """
     # Load libc before the fork, because the child cannot import: see become.
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _answer(lambda: _look(process, look, libc, parent), json.dumps, writer)
+        _answer(lambda: _enter(process, probe, libc, parent), json.dumps, writer)
     os.close(writer)
     try:
         answer = json.loads(_read_until(reader, deadline))
@@ -120,16 +120,16 @@ def _answer(ask: Callable[[], dict[str, Any]], write_json: Callable[[object], st
         os.dup2(writer, 1)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.closerange(2, 65536)
-        _say(write_json(ask()))
+        _write(write_json(ask()))
     except BaseException as error:
-        _say(write_json({"problem": f"{type(error).__name__}: {error}"}))
+        _write(write_json({"problem": f"{type(error).__name__}: {error}"}))
     finally:
         os._exit(0)
 
 
-def _look(process: ContainerProcess, look: Callable[[int], dict[str, Any]], libc: Any, parent: int) -> dict[str, Any]:
+def _enter(process: ContainerProcess, probe: Callable[[int], dict[str, Any]], libc: Any, parent: int) -> dict[str, Any]:
     own_files = open_own_files()
-    _be_ended_first()
+    _prefer_as_oom_victim()
     own = int(parse_status(read_file("/proc/self/status").decode())["CapPrm"], 16)
     try:
         become(process, libc, own_capabilities=own)
@@ -139,16 +139,16 @@ def _look(process: ContainerProcess, look: Callable[[int], dict[str, Any]], libc
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
-    return look(own_files)
+    return probe(own_files)
 
 
-def _be_ended_first() -> None:
+def _prefer_as_oom_victim() -> None:
     """Have the kernel kill this child first if memory runs out, also in the container's cgroup."""
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     rest = text.encode()
     while rest:
         rest = rest[os.write(1, rest) :]

@@ -52,7 +52,7 @@ CACHES = (".cache/miopen", ".cache/comgr", ".triton/cache")
 MOST_CACHES = 1000
 
 
-def look_at_files(own_files: int, *, home: str, start: float) -> dict[str, Any]:
+def read_image_files(own_files: int, *, home: str, start: float) -> dict[str, Any]:
     """Return what this process's root directory has of ROCm; MOST_TARGETS + 1 targets stand for any larger number.
 
     `own_files` is from `open_own_files`, `home` is that of the container's user, and `start` is the container's start.

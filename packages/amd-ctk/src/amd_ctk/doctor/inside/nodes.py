@@ -59,12 +59,12 @@ def _is_render_node(name: str) -> bool:
 def _try(path: str, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:
     try:
         with held(path) as handle:
-            return _look(path, handle, kfd, own_files)
+            return _open_node(path, handle, kfd, own_files)
     except OSError as error:
         return TriedNode(path=path, errno=error.errno)
 
 
-def _look(path: str, handle: int, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:
+def _open_node(path: str, handle: int, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:
     found = os.fstat(handle)
     if not stat.S_ISCHR(found.st_mode):
         return TriedNode(path=path)
