@@ -120,7 +120,7 @@ class SimulatedGpu(PciFunction):
     gpu_ids: tuple[int, ...] = ()
     compute_partition: str = ""
     memory_partition: str = ""
-    # "" if this driver has no such file.
+    # "": the first follows from the model's XCCs, and the second file does not exist.
     available_compute_partition: str = ""
     available_memory_partition: str = ""
     # Number of KFD nodes: None for what `compute_partition` makes, 0 for a GPU that KFD does not list.
