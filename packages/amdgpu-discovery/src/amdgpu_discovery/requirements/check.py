@@ -166,7 +166,7 @@ def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> 
 
 
 def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFacts) -> Judgement:
-    """Judge a ROCm release for a driver that is newer than the table: drivers are tested only with their neighbours."""
+    """Judge a ROCm release for a driver that is newer than the table: a driver is tested with releases near it."""
     newer = f"the amdgpu driver {facts.driver} is newer than this toolkit's table"
     oldest = leading_numbers(facts.oldest_rocm)
     is_older = wanted < oldest or (operator == "<" and wanted <= oldest)
