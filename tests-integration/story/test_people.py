@@ -88,8 +88,8 @@ def test_a_job_whose_time_is_over_is_warned_and_ended(shared):
     )
 
     shared.run("amd-ctk users deny alice")
-    over = "amd-ctk: the time of job short is over"
-    warning = r"amd-ctk: the time of job short ends in \d s; it then gets SIGTERM, then SIGKILL"
+    over = "amd-ctk: job short has reached its time limit"
+    warning = r"amd-ctk: job short reaches its time limit in \d s; it then gets SIGTERM, then SIGKILL"
     assert re.fullmatch(rf"GPU 0 for at most 8 s\n{warning}\n{over}\nKilled\n", said)
     assert shared.run("pgrep -x -U alice sleep", check=False) == ""
 

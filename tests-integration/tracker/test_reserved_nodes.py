@@ -148,7 +148,7 @@ def test_a_time_limit_goes_by_the_clock_of_the_machine_where_a_user_has_another(
     server.run("amd-ctk users deny alice")
     assert said.splitlines()[0] == "GPU 0 for at most 8 s"
     assert "train" in said.splitlines()[2]
-    assert "amd-ctk: the time of job train is over" in said
+    assert "amd-ctk: job train has reached its time limit" in said
     wait_until(lambda: server.run("pgrep -U alice -f '^sleep 607'", check=False) == "")
 
 

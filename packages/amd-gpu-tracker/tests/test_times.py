@@ -113,7 +113,7 @@ def test_a_day_is_a_day_also_where_clocks_are_changed_before_it(time_zone):
         ("Mon 25:00", "'Mon 25:00' is not a time"),
         ("2026-13-01", "'2026-13-01' is not a time"),
         ("99999-01-01", "'99999-01-01' is not a time"),
-        ("2026-11-24", "2026-11-24 is over"),
+        ("2026-11-24", "2026-11-24 is in the past"),
         ("12:00 Mon", "'12:00 Mon' is not a time"),
         ("x" * 100, f"'{'x' * 40}' is not a time"),
     ],

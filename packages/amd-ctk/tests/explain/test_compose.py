@@ -110,7 +110,7 @@ def test_a_file_of_variables_is_read_within_limits(compose, tmp_path, env_file, 
 def test_aliases_that_multiply_are_refused(compose):
     lines = "".join(f"x{i + 1}: &x{i + 1} [{', '.join([f'*x{i}'] * 9)}]\n" for i in range(30))
 
-    with pytest.raises(ExplainError, match="its aliases stand for too much"):
+    with pytest.raises(ExplainError, match="its aliases expand to too much"):
         read_service(compose(f"x0: &x0 [1]\n{lines}services: {{web: {{devices: *x30}}}}\n"), "web", {}, SIMULATED)
 
 

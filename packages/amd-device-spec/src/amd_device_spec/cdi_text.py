@@ -153,7 +153,7 @@ def _bound_size(text: str) -> None:
         raise BrokenText(f"YAML of more than {LARGEST_YAML // 1024} KiB is not read", line=1, column=1)
     # A merge is written "<<", or has the tag. Each alias in it costs at most as much as all keys.
     if ("<<" in text or "merge" in text) and text.count("*") * text.count(":") > MOST_PARTS:
-        raise BrokenText("its merges stand for too much", line=1, column=1)
+        raise BrokenText("its merge keys expand to too much", line=1, column=1)
 
 
 def _bound_nesting(text: str) -> None:
@@ -175,7 +175,7 @@ def _bound_aliases(tree: Any) -> None:
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
         parts += len(inner)
         if parts > MOST_PARTS:
-            raise BrokenText("its aliases stand for too much", line=1, column=1)
+            raise BrokenText("its aliases expand to too much", line=1, column=1)
         waiting += inner
 
 

@@ -45,7 +45,7 @@ in use       a program uses it without a reservation
 draining     drained, but still in use
 drained      not given out until 'sudo amd-ctk gpu-tracker undrain GPUS'
 suspect      errors, retired memory, heat, a narrow link: chosen last
-sick         its driver has given it up: not given out
+sick         its driver gave up on it: not given out
 lost         tracked, but no longer on this host
 """
 

@@ -99,7 +99,7 @@ def parse_moment(text: str, *, now: float) -> float:
         raise WaitRefused(f"{text[:40]!r} is not a time", hint=MOMENTS) from None
     moment = next((each for each in candidates if each > now), None)
     if moment is None:
-        raise WaitRefused(f"{text[:40]} is over", hint=MOMENTS)
+        raise WaitRefused(f"{text[:40]} is in the past", hint=MOMENTS)
     return moment
 
 

@@ -236,9 +236,9 @@ def test_processes_of_which_not_all_was_looked_at_are_named_up_to_a_number(used_
 
     lines = show(host, "--usage")[1].splitlines()
 
-    assert lines[0] == "process 100 has more open files or locks than are looked at, so its use may be incomplete"
+    assert lines[0] == "process 100 has more open files or locks than are read, so its use may be incomplete"
     assert lines[9:] == [
-        "3 more processes have more open files or locks than are looked at, so their use may be incomplete",
+        "3 more processes have more open files or locks than are read, so their use may be incomplete",
         "GPU Tracker is disabled, so reservations are not known",
     ]
 
@@ -475,7 +475,7 @@ def test_what_could_not_be_read_is_told_below_the_screen_and_beside_the_metrics(
     (directory / "fdinfo").mkdir(exist_ok=True)
     (directory / "fd/3").symlink_to("/dev/dri/renderD128")
     (directory / "fdinfo/3").write_bytes(b"lock:\n" * 50000)
-    sentence = "process 100 has more open files or locks than are looked at, so its use may be incomplete"
+    sentence = "process 100 has more open files or locks than are read, so its use may be incomplete"
 
     printed, complained = show(host, "--prometheus")
     with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=100) as terminal:

@@ -98,9 +98,9 @@ def test_a_refusal_names_the_variable_as_the_image_has_it_and_what_starts_it_any
         ("gfx", "'gfx' is not a property, an operator (= != <= >= < >) and a value"),
         ("gfx=", "'gfx=' is not a property, an operator (= != <= >= < >) and a value"),
         ("gfx>gfx90a", "gfx can be compared with = and != only"),
-        ("cpu=znver4", "'znver4' means nothing here: cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4"),
-        ("vram>=64G", "'64G' means nothing here: vram is a number of MiB, or has a unit: 65536, 64GiB"),
-        ("kernel>=six", "'six' means nothing here: kernel is compared with numbers, as in kernel>=6.8"),
+        ("cpu=znver4", "'znver4' is not valid here: cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4"),
+        ("vram>=64G", "'64G' is not valid here: vram is a number of MiB, or has a unit: 65536, 64GiB"),
+        ("kernel>=six", "'six' is not valid here: kernel is compared with numbers, as in kernel>=6.8"),
     ],
 )
 def test_a_requirement_that_cannot_be_judged_is_refused(value, words):

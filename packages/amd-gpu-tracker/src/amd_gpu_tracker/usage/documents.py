@@ -31,7 +31,7 @@ HELP = {
     "amd_gpu_container_peak_gtt_bytes": "The most system memory that the GPU was seen to use for a container.",
     "amd_gpu_container_processes": "Processes of a container that use the GPU.",
     "amd_gpu_container_tracked": "1 if the GPU Tracker has given the GPU to the container, else 0.",
-    "amd_gpu_processes_not_shown": "Processes of other users that could not be looked into.",
+    "amd_gpu_processes_not_shown": "Processes of other users that could not be read.",
     "amd_gpu_processes_incomplete": "Processes that could be read only in part, so their use may be incomplete.",
 }
 

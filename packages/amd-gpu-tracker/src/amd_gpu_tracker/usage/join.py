@@ -195,7 +195,7 @@ def _names_by_owner(uses: Mapping[Owner, Container]) -> dict[Owner, str]:
 def _cut_short(pids: Sequence[int]) -> list[str]:
     """Return sentences about processes that were read only in part; a user may have many thousands of them."""
     named = [
-        f"process {pid} has more open files or locks than are looked at, so its use may be incomplete"
+        f"process {pid} has more open files or locks than are read, so its use may be incomplete"
         for pid in pids[:MOST_CUT_SHORT]
     ]
     more = len(pids) - MOST_CUT_SHORT
@@ -204,7 +204,7 @@ def _cut_short(pids: Sequence[int]) -> list[str]:
     processes, their = ("process has", "its") if more == 1 else ("processes have", "their")
     return [
         *named,
-        f"{more} more {processes} more open files or locks than are looked at, so {their} use may be incomplete",
+        f"{more} more {processes} more open files or locks than are read, so {their} use may be incomplete",
     ]
 
 

@@ -48,7 +48,7 @@ def test_a_line_about_the_job_of_a_lease_has_the_numbers_of_its_gpus(journald, h
         person=1001,
     )
 
-    journal.log_of(journal.write_line, lease, host)("warned", "1001/train: its time ends in 10 min")
+    journal.log_of(journal.write_line, lease, host)("warned", "1001/train: reaches its time limit in 10 min")
 
     assert journald.recv(4096).decode().splitlines()[3:] == ["VERDICT=warned", "JOB=train", "USER=1001", "GPU=1"]
 

@@ -14,7 +14,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
-WARNING = r"amd-ctk: the time of job train ends in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
+WARNING = r"amd-ctk: job train reaches its time limit in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
 SLEEP = ("sleep", "600")
 
 
@@ -107,7 +107,7 @@ def test_a_job_that_root_keeps_is_warned_again_and_ended_later(broker, person):
     broker.pass_time(6600)
     assert re.fullmatch(WARNING, alice.line())
     broker.pass_time(600)
-    assert alice.line() == "amd-ctk: the time of job train is over"
+    assert alice.line() == "amd-ctk: job train has reached its time limit"
     assert alice.ended_by() == signal.SIGTERM
     assert len([line for line in broker.lines() if line.startswith("warned: 40001/train: ")]) == 2
 
@@ -180,6 +180,6 @@ def test_a_job_whose_time_is_over_is_not_kept(broker, person):
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
     alice.line()
     broker.pass_time(3600)
-    wait_until(lambda: any(line.startswith("time is over: 40001/train") for line in broker.lines()))
+    wait_until(lambda: any(line.startswith("time limit reached: 40001/train") for line in broker.lines()))
 
-    assert person(0, keep("train", 60)).line() == "11: the time of train is over (reserve GPUs again)"
+    assert person(0, keep("train", 60)).line() == "11: train has reached its time limit (reserve GPUs again)"

@@ -21,8 +21,8 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, run, users, wait_until
 
-WARNING = r"amd-ctk: the time of job train ends in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
-OVER = "amd-ctk: the time of job train is over"
+WARNING = r"amd-ctk: job train reaches its time limit in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
+OVER = "amd-ctk: job train has reached its time limit"
 SLEEP = ("sleep", "600")
 SHARE = Path(__file__).parents[5] / "docs/how-to/share.md"
 # Prints its id when TERM does nothing to it any more.

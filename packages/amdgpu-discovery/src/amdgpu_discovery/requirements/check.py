@@ -231,4 +231,4 @@ def _is_number(text: str) -> bool:
 
 
 def _meaningless(comparison: Comparison, words: str) -> Exception:
-    return not_judged(f"{shown(comparison.wanted, quoted=True)} means nothing here: {words}")
+    return not_judged(f"{shown(comparison.wanted, quoted=True)} is not valid here: {words}")

@@ -91,7 +91,7 @@ def check_settings(facts: Facts) -> Finding | None:
 
 
 @check(
-    why="a service gives GPUs to people; it also ends jobs whose time is over, and watches for idle GPUs",
+    why="a service gives GPUs to people; it also ends jobs at their time limit, and watches for idle GPUs",
     see="how-to/share.md",
 )
 def check_sharing(facts: Facts) -> Finding | None:

@@ -35,7 +35,7 @@ ROUND_SECONDS = 0.5
 # How much longer than the grace period an engine may take to stop a container.
 ENGINE_SECONDS = 30.0
 # The verdict in the journal.
-OVER = "time is over"
+OVER = "time limit reached"
 SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENGINES = ("docker", "podman")

@@ -93,9 +93,9 @@ class Endings:
             return
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
-        sentence = f"amd-ctk: the time of job {title} ends in {left}; it then gets SIGTERM, then SIGKILL"
+        sentence = f"amd-ctk: job {title} reaches its time limit in {left}; it then gets SIGTERM, then SIGKILL"
         say_to_job(lease, sentence, self._processes, self._children)
-        self._log_of(lease)("warned", f"{lease.container_id}: its time ends in {left}")
+        self._log_of(lease)("warned", f"{lease.container_id}: reaches its time limit in {left}")
 
     def _log_of(self, lease: Lease) -> Journal:
         return log_of(self._log, lease, self._state.host)
@@ -126,7 +126,7 @@ class Endings:
         if lease.container_id in self.asked:
             return f"amd-ctk: 'amd-ctk queue end' ends job {title}"
         if not lease.is_preempted:
-            return f"amd-ctk: the time of job {title} is over"
+            return f"amd-ctk: job {title} has reached its time limit"
         if lease.is_spare:
             return f"amd-ctk: job {title} ends because someone waits for its GPUs"
         unused = format_seconds(lease.limit - lease.idle_since)
