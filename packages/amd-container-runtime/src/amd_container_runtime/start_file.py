@@ -52,7 +52,7 @@ def write_start_file(directory: str) -> None:
 
 
 def use_start_file(directory: str) -> None:
-    """Import from the start file of a directory first, if there is one and this Python wrote it."""
+    """Import from the start file of a directory first, if there is one for this version of Python."""
     try:
         with open(f"{directory}/{NAME}", "rb") as file:
             content = file.read()

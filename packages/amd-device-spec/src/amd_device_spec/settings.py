@@ -167,8 +167,8 @@ def read_settings(host: Host) -> Settings:
     # Most hosts have no config.toml; their container starts do not get here.
     values = parse_compiled(compiled, stamp(source))
     if values is not None:
-        # Compiled settings were checked, so an unknown key comes from a later version, for example before a roll-back.
-        # Starts ignore it; 'amd-ctk config' and doctor name it.
+        # Compiled settings were checked, so an unknown key was written by a later version, as after a roll-back. Starts
+        # ignore it; 'amd-ctk config' and doctor name it.
         values = {key: value for key, value in values.items() if is_setting(key)}
     return check_settings(read_toml(host) if values is None else values, host.path(CONFIG_FILE))
 

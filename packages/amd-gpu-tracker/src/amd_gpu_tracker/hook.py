@@ -15,6 +15,6 @@ if __name__ == "__main__":
 
     from amd_gpu_tracker.hook_program import main
 
-    # Nothing is left to write, and a container waits. When it ends, Python goes through all modules once more, which
+    # Nothing is left to write, and a container waits. A normal exit of Python goes through all modules once more, which
     # takes a sixth of the time of a bare Python.
     posix._exit(main(sys.argv[1:]))

@@ -71,7 +71,7 @@ def grant_in_job(
     *,
     decide: Callable[[Sequence[GpuLocation]], Grant],
 ) -> Grant:
-    """Return what a request gets in a job: what `decide` grants of the job's GPUs, or all of them if it asks for none.
+    """Return what a request gets in a job: what `decide` grants of the job's GPUs, or all of them if it names none.
 
     Raises the errors of `decide`, and SlurmError if it is unknown which GPUs the job has. `gpus` are those that this
     process may use.

@@ -36,7 +36,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class Handler:
-    """Decides on requests. The files are the truth: the next start reads everything in this object from them again."""
+    """Decides on requests. The files are the truth: a new broker reads from them again what this object knows."""
 
     def __init__(self, book: Book, find_terms: people.FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
         """Decide on the host of `book`; a job that has to end gets `grace` seconds between TERM and KILL."""

@@ -27,7 +27,7 @@ from amdgpu_discovery.host import Host
 FIRST_DESCRIPTOR = 3
 # As in amd-gpu-tracker.socket.
 BACKLOG = 256
-# Masks of a socket's mode. All users may connect to the service at all times; it decides who gets GPUs.
+# Masks of a socket's mode. All users may connect to the service from the first moment; it decides who gets GPUs.
 EVERYBODY, ONLY_OWNER = 0o111, 0o177
 # Descriptors of this process, as in the systemd unit. Each waiting job needs two.
 DESCRIPTORS = 65_536

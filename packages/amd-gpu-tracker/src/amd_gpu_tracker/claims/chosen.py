@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
         @property
         def mib(self) -> int:
-            """Return the size."""
+            """Return the amount in MiB."""
 
     class Granted(Protocol):
         """What a request gets: `Grant` of amd-device-spec, on which this distribution does not depend."""

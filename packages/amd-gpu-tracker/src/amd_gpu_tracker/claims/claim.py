@@ -70,7 +70,7 @@ class Claim(LeaseTerms):
     holder: Holder
     wanted: Sequence[GpuLocation]
     ways: tuple[str, ...]
-    # The words of the request. A number in it is valid only while no GPU with a lower number is lost.
+    # The words of the request. A number in it is valid only while neither its GPU nor one before it is lost.
     asked: Sequence[str] = ()
     creators: Collection[ProcessId] = ()
     # The generic resources by which Docker Swarm promised this, and the MiB if it promised memory, not whole GPUs.

@@ -85,7 +85,7 @@ def read_current_policy(book: Book) -> tuple[bytes, Policy]:
 
 
 def withdraw(state: State, holder: Holder) -> None:
-    """Remove what this creator itself reserved. Needs no lock: nothing else changes the lease while it is alive."""
+    """Remove what this creator itself reserved. Needs no lock: while the creator lives, nothing else changes it."""
     path = state.lease_path(holder.key)
     lease = state.read_lease(path)
     if lease is not None and lease.creator == holder.creator:

@@ -60,7 +60,7 @@ def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
 
 def find_container_name(use: Container | Lease) -> str:
     """Return the name of one container, safe for a sentence, "" if it is unknown."""
-    # Only leases of root are passed; they have no `user`.
+    # A lease has no `user`: only leases of root are passed here.
     return printable(_find_name(use, _Reader(getattr(use, "user", None))))
 
 

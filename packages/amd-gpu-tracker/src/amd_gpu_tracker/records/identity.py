@@ -94,7 +94,7 @@ def _look_again(
 
     gpus = locate_gpus(state.host)
     match = match_wanted(state, policy, gpus, wanted, asked)
-    # Only if nothing is hidden: what is written is also valid for processes that may use more GPUs.
+    # Only if nothing is hidden, because what is written also counts for processes that may use more GPUs.
     if stamp and not hidden_numbers(gpus):
         _write_down(state, policy, match, stamp)
     return match.policy

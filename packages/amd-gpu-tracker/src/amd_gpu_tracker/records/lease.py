@@ -130,7 +130,7 @@ class Lease(Holder):
     # For a container with a job's GPUs, which may outlive the job: when the job began, in seconds since boot; else 0.
     begun: float = 0.0
     # When it ends without a process, in seconds since boot: a reservation by hand, or a lease kept for a container that
-    # will be restarted, whose `bundle` is then the engine's directory. 0 if processes decide.
+    # will be restarted, whose `bundle` then is a path that exists while that may happen. 0 if processes decide.
     until: float = 0.0
     # The systemd unit that restarts such a container under another id; "" if an engine does.
     unit: str = ""
@@ -217,7 +217,7 @@ def since_boot() -> float:
 
 
 def boot_offset() -> float:
-    """Return the difference between the wall clock and the time since boot, as of now."""
+    """Return the wall clock minus the time since boot, as of now."""
     return time.time() - since_boot()
 
 

@@ -69,7 +69,7 @@ def read_tracked_gpus(host: Host, gpus: Sequence[GpuLocation]) -> tuple[TrackedG
         [
             TrackedGpu(
                 key=key,
-                # The PCI function's id first: newer drivers give partitions ids of their own, but GPUs none.
+                # The PCI function's id first: a newer driver may change KFD's ids of partitions, but not the GPUs.
                 unique_id=f"0x{gpu.pci_unique_id or gpu.kfd_unique_id:x}",
                 partition=partitions[address],
                 partition_total=gpu.partition_total,

@@ -82,7 +82,7 @@ def refuse_old_numbers(host: Host, asked: Iterable[str]) -> None:
 
 
 def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
-    """Compare the policy of a host with its GPUs; None if nothing is tracked, or if either is invalid."""
+    """Compare a host's policy with its GPUs; None if nothing is tracked, if GPUs changed, or if it cannot be read."""
     try:
         policy = State(host).read_policy()
         if not policy.enabled:

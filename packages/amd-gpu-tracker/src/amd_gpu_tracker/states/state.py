@@ -49,7 +49,7 @@ class GpuState(GpuUse):
         what: The container, job or program that has it; "" if there is none.
         vram_used: Bytes of its memory in use.
         vram_total: Bytes of its memory.
-        busy_percent: Percentage of the last moments in which it worked.
+        busy_percent: How busy it was in the last moments, in percent.
         health: What the driver reports about it, with temperature, power and errors.
     """
 

@@ -139,7 +139,7 @@ class GpuUsage(GpuRow):
 
     @property
     def not_accounted_for(self) -> int | None:
-        """Return the bytes of video memory that are in use by no process; None if unknown."""
+        """Return the bytes of video memory in use that belong to no process; None if unknown."""
         if self.vram_used is None or self.partition_total > 1:
             return None
         return max(0, self.vram_used - sum(user.vram_bytes for user in self.users))

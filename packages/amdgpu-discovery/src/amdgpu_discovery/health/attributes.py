@@ -49,7 +49,7 @@ class Measured(Value):
         temperature_limit: The temperature from which it is too hot.
         watts: The power it draws.
         watts_limit: The power it may draw.
-        busy_percent: Percentage of the last moments in which it worked.
+        busy_percent: How busy it was in the last moments, in percent.
         vram_used: Bytes of its memory in use.
         vram_total: Bytes of its memory.
         link_width: Lanes of its PCI link.

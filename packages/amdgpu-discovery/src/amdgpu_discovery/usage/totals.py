@@ -34,7 +34,7 @@ class GpuTotals(Value):
         vram_used: Bytes of it in use.
         gtt_total: Bytes of system memory that the GPU may use.
         gtt_used: Bytes of those in use.
-        busy_percent: Percentage of the last moments in which it worked.
+        busy_percent: How busy it was in the last moments, in percent.
         is_hanging: Whether the driver did not answer.
     """
 

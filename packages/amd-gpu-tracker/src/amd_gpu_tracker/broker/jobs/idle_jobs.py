@@ -1,7 +1,7 @@
 """Warn owners of reservations and jobs whose GPUs are idle, and later end these for jobs that wait.
 
-The leases record how long the GPUs have been idle. A look that was missed or failed proves nothing: the idle time then
-starts again at the next look.
+The leases record since when the GPUs have been idle. If no look succeeds for more than three minutes, the idle time
+starts again at the next one.
 """
 
 from __future__ import annotations

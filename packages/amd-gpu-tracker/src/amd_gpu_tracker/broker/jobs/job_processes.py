@@ -36,7 +36,7 @@ class JobProcesses(Value):
 
     Attributes:
         inside: Its first process, or the container in which it continues; their descendants; and processes with its
-            token or in its scope in the same pid namespace. Helpers of an engine, which end with it, do not count.
+            token or in its scope in the same pid namespace. Helpers that end with their container do not count.
         contained: Processes with its token in another pid namespace, such as containers of a rootless engine.
     """
 

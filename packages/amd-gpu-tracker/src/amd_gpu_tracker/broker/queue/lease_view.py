@@ -133,7 +133,7 @@ def _holding(job: str, leases: Sequence[Lease], numbers: Mapping[str, int], amon
 
 
 def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:
-    """Count the GPUs of each person. A reservation and a job inside it count once; spare jobs do not count."""
+    """Count the GPUs of each person or group. A reservation and a job in it count once; spare jobs do not count."""
     keys: dict[int, set[str]] = {}
     for number, lease in leases:
         if number is not None and not lease.is_spare:

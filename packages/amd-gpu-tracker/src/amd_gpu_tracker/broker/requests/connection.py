@@ -89,7 +89,7 @@ class Connection:
         return parse_request(line)
 
     def say(self, answer: Answer) -> None:
-        """Send an answer, as far as the client reads it now."""
+        """Send an answer, as far as the socket takes it now; `write` sends the rest."""
         if self.is_closed:
             self.is_lost = True
         elif not self.is_last:
@@ -108,7 +108,7 @@ class Connection:
         return self.fileno(), unsent
 
     def write(self) -> None:
-        """Send what is left, as far as the client reads it now."""
+        """Send what is left, as far as the socket takes it now."""
         try:
             sent = self._socket.send(self._outgoing) if self._outgoing else 0
         except BlockingIOError:

@@ -159,7 +159,7 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
 def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
     """Return the limits for a request; NotAllowed. Spare jobs take GPUs from nobody, so they have no limits.
 
-    Root may reserve all GPUs, but a user who became root by sudo keeps the user's own limits.
+    Root has no limits, but a user who became root by sudo keeps the number of GPUs and the time of the user's own rule.
     """
     permission, person = require_permission(terms, peer), peer.person(request.behind)
     if person and not peer.uid:

@@ -74,7 +74,7 @@ class Request(Value):
         owner: Whose job or reservation is meant; only root may name another user.
         behind: The user who became root by sudo, as root's client reports; ignored from other users.
         rules: A program's own rules for choices, from `rules_as_told`; only the service's stand-in reads them.
-        spare: Whether it wants GPUs only until another job waits for them. None for no, for services before this field.
+        spare: Whether it wants GPUs only until another job waits for them; None for no, which older services accept.
     """
 
     verb: str = ""
