@@ -50,10 +50,10 @@ USAGE_ERROR = 2
 INTERRUPTED = 130
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the sessions and print their results; return 0 if nothing failed."""
-    end = words.index("--") if "--" in words else len(words)
-    names, passed_on = words[:end] or find_possible(), words[end:]
+    end = args.index("--") if "--" in args else len(args)
+    names, passed_on = args[:end] or find_possible(), args[end:]
     unknown = find_unknown(names)
     if unknown:
         print(f"check: {unknown}; './check --help' shows how to use it", file=sys.stderr)
@@ -70,8 +70,8 @@ def find_possible() -> list[str]:
 
 def find_unknown(names: list[str]) -> str:
     """Return nox's message if it does not know a session, else ""."""
-    words = [NOX, "--list", "--json", "--session", *names]
-    listed = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    command = [NOX, "--list", "--json", "--session", *names]
+    listed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     return listed.stderr.strip().rpartition("nox > ")[2] if listed.returncode else ""
 
 
@@ -126,9 +126,9 @@ def run(name: str, passed_on: list[str]) -> int:
     environment = {key: value for key, value in os.environ.items() if key != "FORCE_COLOR"}
     environment[REPORTS_VARIABLE] = str(reports_of(name))
     with log_of(name).open("wb") as log:
-        words = [NOX, "--session", name, *passed_on]
+        command = [NOX, "--session", name, *passed_on]
         process = subprocess.Popen(
-            words, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
         return follow(process, log_of(name))
 

@@ -24,7 +24,7 @@ from amd_ctk.engine_words import environment_of, without_prefixes
 def test_sudo_and_env_are_passed_over(line, environment):
     command = without_prefixes(line.split())
 
-    assert command.words == ("docker", "run", "image")
+    assert command.argv == ("docker", "run", "image")
     assert environment_of(command, {"A": "1"}) == environment
 
 
@@ -32,4 +32,4 @@ def test_sudo_and_env_are_passed_over(line, environment):
     "line", ["", "sudo", "sudo -E", "sudo -u", "env A=1", "env -i docker run", "sudo -i docker run"]
 )
 def test_words_that_are_not_understood_stay(line):
-    assert without_prefixes(line.split()).words == tuple(line.split())
+    assert without_prefixes(line.split()).argv == tuple(line.split())

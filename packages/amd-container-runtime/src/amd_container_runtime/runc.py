@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-# Options of runc 1.3 and crun 1.28 whose value is the next word.
+# Options of runc 1.3 and crun 1.28 whose value is the next argument.
 GLOBAL_VALUES = frozenset(("cgroup-manager", "criu", "log", "log-format", "log-level", "root", "rootless"))
 COMMAND_VALUES = frozenset(
     (
@@ -58,7 +58,7 @@ class Call(Value):
     systemd_cgroup: bool = False
     asks_for_help: bool = False
     asks_for_version: bool = False
-    # If the call starts nothing: the words after the command that may be the container's name.
+    # If the call starts nothing: the arguments after the command that may be the container's name.
     names: tuple[str, ...] = ()
 
     @property
@@ -73,11 +73,11 @@ class NoLowLevelRuntime(ToolkitError):
     exit_code = 7
 
 
-def parse_call(words: Sequence[str]) -> Call:
-    """Parse the words after the program's name."""
-    options, position = _global_options(words)
-    command = words[position] if position < len(words) else ""
-    behind = words[position + 1 :]
+def parse_call(args: Sequence[str]) -> Call:
+    """Parse the arguments after the program's name."""
+    options, position = _global_options(args)
+    command = args[position] if position < len(args) else ""
+    behind = args[position + 1 :]
     own: dict[str, str] = {}
     operands: list[str] = []
     if command in STARTING:
@@ -95,7 +95,7 @@ def parse_call(words: Sequence[str]) -> Call:
         systemd_cgroup=options.get("systemd-cgroup", "false") != "false",
         asks_for_help=not {"help", "h"}.isdisjoint({*options, *own}),
         asks_for_version=not command and not {"version", "v"}.isdisjoint(options),
-        names=() if command in STARTING else tuple(word for word in behind if _may_be_container(word)),
+        names=() if command in STARTING else tuple(arg for arg in behind if _may_be_container(arg)),
     )
 
 
@@ -149,27 +149,27 @@ def maker_for(spec: dict[str, Any]) -> str:
     return "crun" if (spec.get("annotations") or {}).get(KEEP_GROUPS) == "1" else ""
 
 
-def hand_over(program: str, words: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:
+def hand_over(program: str, args: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:
     """Become the low-level runtime: same process, descriptors and signals and, in the end, its exit code."""
     # Python ignores these two, and an executed program inherits ignored signals.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
     try:
-        posix.execve(program, [program, *words], _as_given(environment))
+        posix.execve(program, [program, *args], _as_given(environment))
     except OSError as error:
         raise NoLowLevelRuntime(f"the low-level runtime {program} cannot be run: {reason(error)}") from error
 
 
-def _may_be_container(word: str) -> bool:
-    return bool(word) and not word.startswith("-") and "/" not in word
+def _may_be_container(arg: str) -> bool:
+    return bool(arg) and not arg.startswith("-") and "/" not in arg
 
 
-def _global_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
+def _global_options(args: Sequence[str]) -> tuple[dict[str, str], int]:
     """Return the options before the command, and the position of the command."""
     options: dict[str, str] = {}
     position = 0
-    while position < len(words) and words[position].startswith("-") and words[position] != "-":
-        name, value, taken = _option(words, position, GLOBAL_VALUES)
+    while position < len(args) and args[position].startswith("-") and args[position] != "-":
+        name, value, taken = _option(args, position, GLOBAL_VALUES)
         position += taken
         if not name:  # "--" ends the options
             break
@@ -177,37 +177,37 @@ def _global_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
     return options, position
 
 
-def _command_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _command_options(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the options of a command and its operands, in any order."""
     options: dict[str, str] = {}
     operands: list[str] = []
     position = 0
-    while position < len(words):
-        if not words[position].startswith("-") or words[position] == "-":
-            operands.append(words[position])
+    while position < len(args):
+        if not args[position].startswith("-") or args[position] == "-":
+            operands.append(args[position])
             position += 1
             continue
-        name, value, taken = _option(words, position, COMMAND_VALUES)
+        name, value, taken = _option(args, position, COMMAND_VALUES)
         position += taken
         if not name:
-            return options, [*operands, *words[position:]]
+            return options, [*operands, *args[position:]]
         options[name] = value
     return options, operands
 
 
-def _option(words: Sequence[str], position: int, with_value: frozenset[str]) -> tuple[str, str, int]:
-    """Return an option's name and value and how many words it takes; the name of `--` is ""."""
-    word = words[position]
-    if word == "--":
+def _option(args: Sequence[str], position: int, with_value: frozenset[str]) -> tuple[str, str, int]:
+    """Return an option's name and value and how many arguments it takes; the name of `--` is ""."""
+    arg = args[position]
+    if arg == "--":
         return "", "", 1
-    name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+    name, equals, value = arg.removeprefix("-").removeprefix("-").partition("=")
     if equals:
         return name or "=", value, 1
     if name in with_value:
-        return name, words[position + 1] if position + 1 < len(words) else "", 2
-    # crun's -b/bundle. Any other word could be a long option after a single dash.
-    if word[:3] in ("-b/", "-b.", "-f/", "-f.") and word[1] in with_value:
-        return word[1], word[2:], 1
+        return name, args[position + 1] if position + 1 < len(args) else "", 2
+    # crun's -b/bundle. Any other argument could be a long option after a single dash.
+    if arg[:3] in ("-b/", "-b.", "-f/", "-f.") and arg[1] in with_value:
+        return arg[1], arg[2:], 1
     return name, "true", 1
 
 

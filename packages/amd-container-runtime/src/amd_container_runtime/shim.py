@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Serve one call; end as the low-level runtime, or with one sentence and a non-zero exit code."""
-    words = sys.argv[1:]
-    call = parse_call(words)
+    args = sys.argv[1:]
+    call = parse_call(args)
     try:
-        _serve(call, words)
+        _serve(call, args)
     except ToolkitError as error:
         from amd_container_runtime.report import report_failure
 
@@ -46,7 +46,7 @@ def main() -> NoReturn:
         raise
 
 
-def _serve(call: Call, words: list[str]) -> NoReturn:
+def _serve(call: Call, args: list[str]) -> NoReturn:
     environment = read_environment()
     if call.starts_container and not call.asks_for_help:
         program = _prepare_start(call, environment)
@@ -54,10 +54,10 @@ def _serve(call: Call, words: list[str]) -> NoReturn:
         maker = maker_of(call.names, call.root, environment)
         program = _find_program(_settings_or_defaults(environment), environment, maker)
     if call.asks_for_version:
-        _show_versions(program, words)
+        _show_versions(program, args)
     if call.asks_for_help and not call.command:
         print("\nAMD Container Runtime is a wrapper over runc. Below is the help for runc.\n", flush=True)
-    hand_over(program, words, posix.environ)
+    hand_over(program, args, posix.environ)
 
 
 def _find_program(settings: Settings, environment: Mapping[str, str], maker: str = "") -> str:
@@ -65,14 +65,14 @@ def _find_program(settings: Settings, environment: Mapping[str, str], maker: str
     return find_low_level_runtime(settings.low_level_runtime, path, own_path=absolute(sys.argv[0]), maker=maker)
 
 
-def _show_versions(program: str, words: list[str]) -> NoReturn:
+def _show_versions(program: str, args: list[str]) -> NoReturn:
     """Print the version of the low-level runtime, then ours in a line of the same form.
 
     containerd's go-runc wants "runc version" in the first line. dockerd takes the last line that contains "version".
     """
     from importlib.metadata import version
 
-    pid = posix.posix_spawn(program, [program, *words], posix.environ)
+    pid = posix.posix_spawn(program, [program, *args], posix.environ)
     status = posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1])
     print(f"amd-container-runtime: {version('amd-container-runtime')}")
     sys.exit(status)

@@ -56,19 +56,19 @@ class EngineOptions(Value):
         return (*self.fixed, *(f"--device={KIND}={number}" for number in numbers if self.has_cdi))
 
 
-def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str]) -> EngineOptions:
+def find_options(argv: Sequence[str], host: Host, environment: Mapping[str, str]) -> EngineOptions:
     """Return the options that a command lacks to get the GPUs; NoGpusByEngine if its engine cannot provide any.
 
     A command that asks for GPUs itself, or that leads to an engine elsewhere, gets no options.
     """
-    prefix, words = words[: find_engine(words)], words[find_engine(words) :]
-    position = find_run(words)
+    prefix, argv = argv[: find_engine(argv)], argv[find_engine(argv) :]
+    position = find_run(argv)
     if position is None:
         return EngineOptions()
-    environment = environment_of(without_prefixes([*prefix, words[0]]), environment)
-    engine, before = engine_of(words[0]), without_group([*words[1:position]])
+    environment = environment_of(without_prefixes([*prefix, argv[0]]), environment)
+    engine, before = engine_of(argv[0]), without_group([*argv[1:position]])
     try:
-        options = read_options(words)
+        options = read_options(argv)
     except ExplainError:
         # The engine will refuse the command with its own message.
         return EngineOptions()
@@ -85,7 +85,7 @@ def find_options(words: Sequence[str], host: Host, environment: Mapping[str, str
         raise NoGpusByEngine(f"the container runs under {chosen}, which gives it no GPU", hint=f"write {RUNTIME}")
     if chosen:
         return EngineOptions()
-    command = [*prefix, words[0], *before]
+    command = [*prefix, argv[0], *before]
     refusal = without_runtime(engine, find_own_settings(environment, engine, before))
     return _of_podman(command, host) if engine == PODMAN else _of_docker(command, host, refusal)
 

@@ -18,8 +18,8 @@ COMMANDS = ("run", "create")
 DOCKER_VALUES = (
     *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey"),
 )
-# Options of Docker 20 to 28, Podman 4 to 5 and nerdctl that take the next word as their value. `-c` is Docker's context
-# and Podman's connection.
+# Options of Docker 20 to 28, Podman 4 to 5 and nerdctl that take the next argument as their value. `-c` is Docker's
+# context and Podman's connection.
 ENGINE_VALUES = frozenset(
     (
         *DOCKER_VALUES,
@@ -55,23 +55,23 @@ KEEPS = ("-E", "--preserve-env")
 # Options of sudo without a value. Those that start a shell or change the directory are missing, as are those of env: a
 # command with them is not parsed.
 SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
-# Options of sudo that take the next word as their value.
+# Options of sudo that take the next argument as their value.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
 PREFIXES = (SUDO, "env")
 
 
-def engine_of(word: str) -> str:
+def engine_of(program: str) -> str:
     """Return the engine that a command calls. The `docker` of the package podman-docker is Podman."""
-    name = os.path.basename(word)
-    return PODMAN if name == DOCKER and _is_podman(word) else name
+    name = os.path.basename(program)
+    return PODMAN if name == DOCKER and _is_podman(program) else name
 
 
-def _is_podman(word: str) -> bool:
+def _is_podman(command: str) -> bool:
     """Return whether a command is a link to Podman, or a script that calls it."""
     # Imported here because most commands call no engine.
     from shutil import which
 
-    program = which(word)
+    program = which(command)
     if program is None:
         return False
     try:
@@ -85,19 +85,19 @@ def _is_podman(word: str) -> bool:
     return content.startswith(b"#!") and PODMAN_DOCKER_SCRIPT in content
 
 
-def takes_next_word(word: str) -> bool:
-    """Return whether an option takes the next word as its value. It may be the last of joined letters, as in -Dl."""
-    return word in ENGINE_VALUES or (len(word) > 2 and word[1] != "-" and "=" not in word and _ends_open(word[1:]))
+def takes_next_arg(arg: str) -> bool:
+    """Return whether an option takes the next argument as its value. It may end joined letters, as in -Dl."""
+    return arg in ENGINE_VALUES or (len(arg) > 2 and arg[1] != "-" and "=" not in arg and _ends_open(arg[1:]))
 
 
-def unknown_option(engine: str, word: str) -> str:
+def unknown_option(engine: str, arg: str) -> str:
     """Return why an engine does not know an option in front of its command; "" if it knows the option."""
     known = BY_ENGINE.get(engine)
-    if known is None or word == "--" or word.partition("=")[0] in known:
+    if known is None or arg == "--" or arg.partition("=")[0] in known:
         return ""
-    if word.startswith("--"):
-        return f"unknown flag: {word.partition('=')[0]}"
-    return "" if f"-{word[1:2]}" in known else f"unknown shorthand flag: {word[1:2]!r} in {word}"
+    if arg.startswith("--"):
+        return f"unknown flag: {arg.partition('=')[0]}"
+    return "" if f"-{arg[1:2]}" in known else f"unknown shorthand flag: {arg[1:2]!r} in {arg}"
 
 
 def _ends_open(letters: str) -> bool:
@@ -105,17 +105,17 @@ def _ends_open(letters: str) -> bool:
     return f"-{letters[-1]}" in ENGINE_VALUES and all(f"-{letter}" not in ENGINE_VALUES for letter in letters[:-1])
 
 
-def own_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def own_options(args: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield options in front of an engine's command with their values ("" for none). Joined letters are split."""
     position = 0
-    while position < len(words):
-        word, following = words[position], " ".join(words[position + 1 : position + 2])
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            yield name, value if equals or not takes_next_word(word) else following
-        elif word.startswith("-"):
-            yield from _own_letters(word[1:], following)
-        position += 2 if takes_next_word(word) else 1
+    while position < len(args):
+        arg, following = args[position], " ".join(args[position + 1 : position + 2])
+        if arg.startswith("--"):
+            name, equals, value = arg.partition("=")
+            yield name, value if equals or not takes_next_arg(arg) else following
+        elif arg.startswith("-"):
+            yield from _own_letters(arg[1:], following)
+        position += 2 if takes_next_arg(arg) else 1
 
 
 def _own_letters(letters: str, following: str) -> Iterator[tuple[str, str]]:
@@ -127,9 +127,9 @@ def _own_letters(letters: str, following: str) -> Iterator[tuple[str, str]]:
         yield f"-{letter}", ""
 
 
-def values_before(words: Sequence[str], option: str) -> list[str]:
+def values_before(args: Sequence[str], option: str) -> list[str]:
     """Return the values of an option in front of an engine's command."""
-    return [value for name, value in own_options(words) if name == option]
+    return [value for name, value in own_options(args) if name == option]
 
 
 def without_group(before: Sequence[str]) -> Sequence[str]:
@@ -138,52 +138,52 @@ def without_group(before: Sequence[str]) -> Sequence[str]:
     return before[:-1] if is_group else before
 
 
-def find_engine(words: Sequence[str]) -> int:
+def find_engine(argv: Sequence[str]) -> int:
     """Return the index of the command behind `env X=1` or `sudo -E`; 0 also if a prefix drops the environment."""
-    if os.path.basename(words[0]) not in PREFIXES:
+    if os.path.basename(argv[0]) not in PREFIXES:
         return 0
-    command = without_prefixes(words)
-    return len(words) - len(command.words) if command.keeps_environment else 0
+    command = without_prefixes(argv)
+    return len(argv) - len(command.argv) if command.keeps_environment else 0
 
 
-def find_run(words: Sequence[str]) -> int | None:
+def find_run(argv: Sequence[str]) -> int | None:
     """Return the index of `run` or `create` in an engine's command line; None if this is no such command."""
-    start = find_engine(words)
-    if os.path.basename(words[start]) not in ENGINES:
+    start = find_engine(argv)
+    if os.path.basename(argv[start]) not in ENGINES:
         return None
-    _, position = options_before_run(words[start + 1 :])
+    _, position = options_before_run(argv[start + 1 :])
     return None if position is None else start + 1 + position
 
 
-def options_before_run(words: Sequence[str]) -> tuple[list[str], int | None]:
+def options_before_run(args: Sequence[str]) -> tuple[list[str], int | None]:
     """Return the options behind an engine's name and the index of `run` or `create`, None if there is neither."""
     options: list[str] = []
     position = 0
-    while position < len(words) and words[position] not in COMMANDS:
-        word = words[position]
-        if word.startswith("-"):
-            options.append(word)
-            position += 2 if takes_next_word(word) else 1
-        elif word == "container":
+    while position < len(args) and args[position] not in COMMANDS:
+        arg = args[position]
+        if arg.startswith("-"):
+            options.append(arg)
+            position += 2 if takes_next_arg(arg) else 1
+        elif arg == "container":
             position += 1
         else:
             return options, None
-    return options, position if position < len(words) else None
+    return options, position if position < len(args) else None
 
 
 class Prefixed(Value):
     """A command without its prefixes such as sudo, and what these do to the caller's environment."""
 
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
     variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     keeps_environment: bool = True
     is_sudo: bool = False
 
 
-def without_prefixes(words: Sequence[str]) -> Prefixed:
+def without_prefixes(argv: Sequence[str]) -> Prefixed:
     """Return a command without the `sudo` and `env` in front of it. Prefixes that cannot be parsed stay."""
-    found = Prefixed(words=tuple(words))
-    while found.words and os.path.basename(found.words[0]) in PREFIXES:
+    found = Prefixed(argv=tuple(argv))
+    while found.argv and os.path.basename(found.argv[0]) in PREFIXES:
         behind = _without_one(found)
         if behind is None:
             break
@@ -197,31 +197,31 @@ def environment_of(command: Prefixed, environment: Mapping[str, str]) -> dict[st
 
 
 def _without_one(found: Prefixed) -> Prefixed | None:
-    is_sudo = os.path.basename(found.words[0]) == SUDO
-    start = _end_of_options(found.words) if is_sudo else 1
+    is_sudo = os.path.basename(found.argv[0]) == SUDO
+    start = _end_of_options(found.argv) if is_sudo else 1
     end = start
-    while end < len(found.words) and _is_assignment(found.words[end]):
+    while end < len(found.argv) and _is_assignment(found.argv[end]):
         end += 1
-    if end >= len(found.words) or found.words[end].startswith("-"):
+    if end >= len(found.argv) or found.argv[end].startswith("-"):
         return None
-    keeps = not is_sudo or any(word in KEEPS for word in found.words[1:start])
+    keeps = not is_sudo or any(arg in KEEPS for arg in found.argv[1:start])
     kept = found.variables if keeps else {}
-    assigned = (word.partition("=") for word in found.words[start:end])
+    assigned = (arg.partition("=") for arg in found.argv[start:end])
     return Prefixed(
-        words=found.words[end:],
+        argv=found.argv[end:],
         variables={**kept, **{name: value for name, _, value in assigned}},
         keeps_environment=found.keeps_environment and keeps,
         is_sudo=found.is_sudo or is_sudo,
     )
 
 
-def _end_of_options(words: Sequence[str]) -> int:
+def _end_of_options(argv: Sequence[str]) -> int:
     position = 1
-    while position < len(words) and words[position] in (*SUDO_FLAGS, *WITH_VALUE):
-        position += 2 if words[position] in WITH_VALUE else 1
-    return position + 1 if words[position : position + 1] == ("--",) else position
+    while position < len(argv) and argv[position] in (*SUDO_FLAGS, *WITH_VALUE):
+        position += 2 if argv[position] in WITH_VALUE else 1
+    return position + 1 if argv[position : position + 1] == ("--",) else position
 
 
-def _is_assignment(word: str) -> bool:
-    name, equals, _ = word.partition("=")
+def _is_assignment(arg: str) -> bool:
+    name, equals, _ = arg.partition("=")
     return bool(equals) and name.isidentifier()

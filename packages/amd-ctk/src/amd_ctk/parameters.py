@@ -21,17 +21,17 @@ class ParametersError(ToolkitError):
 
 
 class ParameterLine(Value):
-    """A line of parameters: its number from 1, its stripped text, and the words into which a shell splits it."""
+    """A line of parameters: its number from 1, its stripped text, and the arguments into which a shell splits it."""
 
     number: int
     text: str
-    words: tuple[str, ...]
+    args: tuple[str, ...]
 
-    def fill(self, words: Sequence[str]) -> list[str]:
-        """Return a command with the line in place of each {}. Without any {}, the line's words go to the end."""
-        if any(PLACE in word for word in words):
-            return [word.replace(PLACE, self.text) for word in words]
-        return [*words, *self.words]
+    def fill(self, command: Sequence[str]) -> list[str]:
+        """Return a command with the line in place of each {}. Without any {}, the line's arguments go to the end."""
+        if any(PLACE in word for word in command):
+            return [word.replace(PLACE, self.text) for word in command]
+        return [*command, *self.args]
 
 
 def read_parameters(path: str) -> str:
@@ -61,7 +61,7 @@ def read_input(path: str, largest: int) -> bytes:
 def parse_lines(text: str, where: str) -> list[ParameterLine]:
     """Parse the lines that are neither empty nor a comment (#); ParametersError."""
     lines = [
-        ParameterLine(number=number, text=line.strip(), words=_split(line, number, where))
+        ParameterLine(number=number, text=line.strip(), args=_split(line, number, where))
         for number, line in enumerate(text.split("\n"), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
@@ -82,9 +82,9 @@ def lines_from(lines: Sequence[ParameterLine], first: int, where: str) -> list[P
 
 def _split(line: str, number: int, where: str) -> tuple[str, ...]:
     try:
-        words = tuple(shlex.split(line))
+        args = tuple(shlex.split(line))
     except ValueError as error:
         raise ParametersError(f"line {number} of {where} cannot be split into words: {str(error).lower()}") from error
-    if any("\0" in word for word in words):
+    if any("\0" in word for word in args):
         raise ParametersError(f"line {number} of {where} has a NUL byte")
-    return words
+    return args

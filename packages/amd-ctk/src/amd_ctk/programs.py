@@ -49,29 +49,29 @@ class Answer(Value):
         return not self.problem and self.exit_code == 0
 
 
-def ask(words: Sequence[str], *, seconds: float = SECONDS) -> Answer:
+def ask(argv: Sequence[str], *, seconds: float = SECONDS) -> Answer:
     """Run a program and return its output. This never raises and never takes longer than `seconds`."""
-    program = shutil.which(words[0])
+    program = shutil.which(argv[0])
     if program is None:
-        return Answer(problem=f"{words[0]} is not installed", is_installed=False)
+        return Answer(problem=f"{argv[0]} is not installed", is_installed=False)
     try:
         # A session of its own, so that the program has no terminal and its children can be killed with it.
         process = subprocess.Popen(
-            [program, *words[1:]],
+            [program, *argv[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
     except OSError as error:
-        return Answer(problem=f"{words[0]} cannot be run: {error.strerror}")
+        return Answer(problem=f"{argv[0]} cannot be run: {error.strerror}")
     with process:
         try:
             output, errors = _read(process, seconds)
         except subprocess.TimeoutExpired:
-            return Answer(problem=f"{words[0]} gave no answer within {seconds:g} seconds", is_late=True)
+            return Answer(problem=f"{argv[0]} gave no answer within {seconds:g} seconds", is_late=True)
         except _TooLong:
-            return Answer(problem=f"{words[0]} printed more than {LARGEST // 1024**2} MiB")
+            return Answer(problem=f"{argv[0]} printed more than {LARGEST // 1024**2} MiB")
         finally:
             _end(process)
     return Answer(output=output, errors=errors, exit_code=process.returncode)
@@ -139,9 +139,9 @@ def runs_systemd(host: Host) -> bool:
     return host.stat(RUNNING) is not None
 
 
-def ask_systemctl(*words: str) -> Answer:
+def ask_systemctl(*args: str) -> Answer:
     """Run `systemctl` on this machine and return its answer."""
-    return ask(("systemctl", *words), seconds=SYSTEMCTL_SECONDS)
+    return ask(("systemctl", *args), seconds=SYSTEMCTL_SECONDS)
 
 
 def would_change(host: Host, unit: str, *, enabled: bool) -> bool:

@@ -30,10 +30,10 @@ PLAIN = "; its device nodes are plain files"
 NO_ENGINES = ", and engines need 'podman unshare' in front, or root"
 
 
-def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
+def run_simulated(profile: str, argv: Sequence[str], *, name: str) -> NoReturn:
     """Run a command on the host of a profile, remove the host when the command ends, and exit with its status."""
-    words = words[1:] if words[0] == "--" else words
-    require_program(words[0] if words else "")
+    argv = argv[1:] if argv[0] == "--" else argv
+    require_program(argv[0] if argv else "")
     loaded = load_profile(profile)
     numbers = numbers_of_nodes(loaded)
     with running_simulation(name or loaded.name) as (called, root, lock):
@@ -41,7 +41,7 @@ def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
         pid = os.fork()
         if pid == 0:
             os.set_inheritable(lock, True)
-            _become(host, numbers, called, words)
+            _become(host, numbers, called, argv)
         status = _wait(pid)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
@@ -49,7 +49,7 @@ def run_simulated(profile: str, words: Sequence[str], *, name: str) -> NoReturn:
     sys.exit(code)
 
 
-def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words: Sequence[str]) -> NoReturn:
+def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, argv: Sequence[str]) -> NoReturn:
     try:
         enter_namespace()
         plain = lay_over(host, numbers)
@@ -58,7 +58,7 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, words
         # The path of the working directory may now lead to the simulated host's directory.
         with suppress(OSError):
             os.chdir(os.getcwd())
-        become(words, {})
+        become(argv, {})
     except ToolkitError as error:
         print_error(str(error))
         os._exit(error.exit_code)

@@ -24,7 +24,7 @@ def write(host: Host, path: str, text: str) -> None:
 
 
 def words(host: Host) -> tuple[str, ...]:
-    return read_command_line(host, "docker.service").words
+    return read_command_line(host, "docker.service").argv
 
 
 def test_a_host_without_the_unit_starts_nothing(host: Host) -> None:
@@ -67,7 +67,7 @@ def test_quotes_that_nobody_closed_are_letters(host: Host) -> None:
 
 
 def test_options_are_read_in_both_spellings() -> None:
-    line = CommandLine(unit="docker.service", words=("dockerd", "--a=1", "--a", "2", "--live-restore", "--ab=3"))
+    line = CommandLine(unit="docker.service", argv=("dockerd", "--a=1", "--a", "2", "--live-restore", "--ab=3"))
 
     assert line.values_of("--a") == ["1", "2"]
     assert line.values_of("--b") == []

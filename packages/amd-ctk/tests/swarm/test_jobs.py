@@ -14,8 +14,8 @@ def test_each_line_is_a_job_and_its_words_are_those_of_a_shell():
     text = "--seed 1\n\n# a comment\n  --name 'two words' --seed=2\n"
 
     assert parse_jobs("sweep", text, "params.txt") == [
-        SwarmJob(name="sweep-1", line=1, words=("--seed", "1")),
-        SwarmJob(name="sweep-4", line=4, words=("--name", "two words", "--seed=2")),
+        SwarmJob(name="sweep-1", line=1, args=("--seed", "1")),
+        SwarmJob(name="sweep-4", line=4, args=("--name", "two words", "--seed=2")),
     ]
 
 
@@ -82,7 +82,7 @@ def test_the_service_of_a_job_runs_once_and_may_be_pruned():
         command=("python3", "train.py"),
     )
 
-    assert service_command(SwarmJob(name="sweep-3", line=3, words=("--seed", "3")), template) == [
+    assert service_command(SwarmJob(name="sweep-3", line=3, args=("--seed", "3")), template) == [
         *("docker", "service", "create", "--name=sweep-3", "--detach", "--restart-condition=none"),
         *("--label=com.amd.container-toolkit.one-shot=true", "--generic-resource=VRAM=4000"),
         "--constraint=node.labels.amd.gpu.gfx==gfx90a",

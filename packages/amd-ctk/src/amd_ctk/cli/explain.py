@@ -37,7 +37,7 @@ EACH_OPTIONS = ("each", "output", "at_once", "from_line")
 )
 def explain(
     context: typer.Context,
-    words: Annotated[
+    args: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[-- COMMAND | FILE NAME]",
@@ -72,7 +72,7 @@ def explain(
     code of the refusal if the container would not start, and with 1 if it would start without a GPU
     that it asks for. An `amd-ctk run` after -- shows whether its command would start now, and what it waits for.
     """
-    if job := _find_job(words or []):
+    if job := _find_job(args or []):
         chosen = {"--env": env, "--device": device, "--privileged": privileged, "--user": user}
         chosen |= {"--container": container, "--bundle": bundle}
         if option := next((option for option, value in chosen.items() if value), ""):
@@ -83,7 +83,7 @@ def explain(
     from amd_ctk.explain.text import format_explanation, format_json
 
     described = Container(environment=tuple(env or ()), devices=tuple(device or ()), privileged=privileged, user=user)
-    explanation = _explain(host_of(context), words or [], described, container=container, bundle=bundle)
+    explanation = _explain(host_of(context), args or [], described, container=container, bundle=bundle)
     if as_json:
         print(format_json(explanation))
     else:
@@ -94,14 +94,14 @@ def explain(
         raise typer.Exit(1)
 
 
-def _find_job(words: Sequence[str]) -> Prefixed | None:
-    """Return the `amd-ctk run` in these words, perhaps after `sudo` or `env`; None if it is another command."""
-    if not words:
+def _find_job(args: Sequence[str]) -> Prefixed | None:
+    """Return the `amd-ctk run` of a command line, perhaps after `sudo` or `env`; None if it is another command."""
+    if not args:
         return None
     from amd_ctk.engine_words import without_prefixes
 
-    command = without_prefixes(words)
-    program, *rest = command.words
+    command = without_prefixes(args)
+    program, *rest = command.argv
     return command if os.path.basename(program) == "amd-ctk" and rest[:1] == ["run"] else None
 
 
@@ -116,11 +116,11 @@ def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
         raise typer.BadParameter(
             "with sudo it is a job of root; explain it as root: sudo amd-ctk explain -- amd-ctk run"
         )
-    options = Commands()["run"].make_context("amd-ctk run", [*job.words[2:]]).params
+    options = Commands()["run"].make_context("amd-ctk run", [*job.argv[2:]]).params
     if any(options.pop(name) for name in EACH_OPTIONS):
         raise typer.BadParameter("--each is many jobs; give the words of one")
     try:
-        planned = plan_job(options.pop("words"), **options)
+        planned = plan_job(options.pop("command"), **options)
         explanation = explain_job(host, planned, environment_of(job, os.environ))
     except CannotRun as error:
         if not as_json:
@@ -131,7 +131,7 @@ def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
         raise typer.Exit(explanation.refusal.exit_code)
 
 
-def _explain(host: Host, words: list[str], described: Container, *, container: str, bundle: str) -> Explanation:
+def _explain(host: Host, args: list[str], described: Container, *, container: str, bundle: str) -> Explanation:
     from amd_ctk.explain.explanation import explain_container, explain_spec
     from amd_ctk.explain.running import add_image, read_bundle, read_running
 
@@ -140,25 +140,25 @@ def _explain(host: Host, words: list[str], described: Container, *, container: s
         return explain_spec(spec, host, container_id=running.container_id, root=running.root)
     if bundle:
         return explain_spec(read_bundle(bundle), host)
-    return explain_container(add_image(_read_words(host, words) if words else described), host)
+    return explain_container(add_image(_read_args(host, args) if args else described), host)
 
 
-def _read_words(host: Host, words: list[str]) -> Container:
+def _read_args(host: Host, args: list[str]) -> Container:
     """Return the container of an engine's command, a Compose file or a pod; each reader is loaded only if needed."""
     from amd_ctk.engine_words import environment_of, without_prefixes
     from amd_ctk.explain.run_words import is_engine_command, parse_run
 
-    command = without_prefixes(words)
-    if is_engine_command(command.words):
-        return parse_run(command.words, environment_of(command, os.environ), is_sudo=command.is_sudo)
-    if len(words) != 2:
+    command = without_prefixes(args)
+    if is_engine_command(command.argv):
+        return parse_run(command.argv, environment_of(command, os.environ), is_sudo=command.is_sudo)
+    if len(args) != 2:
         raise typer.BadParameter(
             "expected docker run ARGS..., podman run ARGS..., amd-ctk run ARGS..., COMPOSE.yaml SERVICE,"
             " or POD.yaml CONTAINER"
         )
     from amd_ctk.explain.kube import is_kube_file, read_pod
 
-    path, name = words
+    path, name = args
     if is_kube_file(path):
         return read_pod(path, name, host)
     from amd_ctk.explain.compose import read_service

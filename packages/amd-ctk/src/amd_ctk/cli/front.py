@@ -24,23 +24,23 @@ VALUE_OPTIONS = ("--gpus", COUNT, "--name", "--reservation")
 RUN_OPTIONS = (*VALUE_OPTIONS, "--wait", UNIT)
 
 
-def find_answer(words: list[str]) -> Callable[[], object] | None:
+def find_answer(args: list[str]) -> Callable[[], object] | None:
     """Return the function that runs a command line, or None if Typer must read it."""
-    if list(words) == ["--version"]:
+    if list(args) == ["--version"]:
         return lambda: report_failures(_print_version)
-    answer = PRINTER_BY_COMMAND.get(tuple(words)) or _find_run(words)
+    answer = PRINTER_BY_COMMAND.get(tuple(args)) or _find_run(args)
     return None if answer is None else lambda: report_failures(lambda: answer(host_from_environment(os.environ)))
 
 
-def parse_run(words: Sequence[str]) -> tuple[dict[str, str | int], list[str]] | None:
+def parse_run(args: Sequence[str]) -> tuple[dict[str, str | int], list[str]] | None:
     """Return the options of `amd-ctk run` and the command after them. Return None if any of it is unclear."""
-    rest = list(words)
+    rest = list(args)
     options: dict[str, str | int] = {}
     while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        if word == "--":
+        arg = rest.pop(0)
+        if arg == "--":
             break
-        name, equals, value = word.partition("=")
+        name, equals, value = arg.partition("=")
         if name in VALUE_OPTIONS and not equals:
             value = rest.pop(0) if rest else ""
         if name not in RUN_OPTIONS or value.startswith("-") or (name == UNIT and equals):
@@ -55,8 +55,8 @@ def _is_count(value: str) -> bool:
     return value.isascii() and value.isdecimal() and len(value) < 10 and not value.startswith("0")
 
 
-def _find_run(words: list[str]) -> Callable[[Host], object] | None:
-    parsed = parse_run(words[1:]) if words[:1] == ["run"] else None
+def _find_run(args: list[str]) -> Callable[[Host], object] | None:
+    parsed = parse_run(args[1:]) if args[:1] == ["run"] else None
     if parsed is None:
         return None
     options: Any = parsed[0]

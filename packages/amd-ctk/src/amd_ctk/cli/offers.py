@@ -62,5 +62,5 @@ def containers(incomplete: str) -> list[str]:
     return _beginning(sorted(names), incomplete)
 
 
-def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
-    return [word for word in words if word.startswith(incomplete)]
+def _beginning(candidates: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in candidates if word.startswith(incomplete)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cli.context import host_of, whole_number
-from amd_ctk.cli.words import takes_next
+from amd_ctk.cli.words import takes_value
 from amd_gpu_tracker.plain_help import PlainCommand, examples
 from amdgpu_discovery.errors import ToolkitError
 
@@ -33,7 +33,7 @@ class RunCommand(PlainCommand):
         """Read the command line; `--wait` alone is `--wait=`, and what follows it is not its value."""
         own = 0
         while own < len(args) and args[own].startswith("-") and args[own] != "--":
-            own += 2 if takes_next(self, args[own]) else 1
+            own += 2 if takes_value(self, args[own]) else 1
         spelt = [f"{word}=" if word == WAIT else word for word in args[:own]]
         return super().parse_args(ctx, [*spelt, *args[own:]])
 
@@ -50,7 +50,7 @@ COMMAND = RunCommand
 )
 def run(
     context: typer.Context,
-    words: Annotated[
+    command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run, with its arguments.")
     ],
     *,
@@ -107,9 +107,9 @@ def run(
         from amd_ctk.job.each import run_each
         from amd_ctk.job.start import default_name
 
-        options |= {"name": name or default_name(words, os.environ, os.getpid()), "wait": wait or ""}
-        run_each(host, words, file=each, output=output, at_once=at_once, first=from_line or 1, **options)
-    run_job(host, plan_job(words, name=name, wait=wait, **options))
+        options |= {"name": name or default_name(command, os.environ, os.getpid()), "wait": wait or ""}
+        run_each(host, command, file=each, output=output, at_once=at_once, first=from_line or 1, **options)
+    run_job(host, plan_job(command, name=name, wait=wait, **options))
 
 
 def _require_each(file: str, output: str) -> None:

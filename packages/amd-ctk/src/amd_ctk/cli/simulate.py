@@ -56,7 +56,7 @@ def run(
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE", autocompletion=profiles, help="Name or file of a profile.")
     ],
-    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")],
     *,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="Name for `simulate break --of`. Default: that of the profile.")
@@ -71,7 +71,7 @@ def run(
     """
     from amd_ctk.simulation import run_simulated
 
-    run_simulated(profile, words, name=name)
+    run_simulated(profile, command, name=name)
 
 
 @app.command("break")

@@ -44,9 +44,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be don
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
-def _amount(metavar: str, words: str) -> Any:
+def _amount(metavar: str, help_text: str) -> Any:
     """Return an option that takes a whole number; 0 means none."""
-    return typer.Option(parser=whole_number(0), metavar=metavar, show_default=False, help=words)
+    return typer.Option(parser=whole_number(0), metavar=metavar, show_default=False, help=help_text)
 
 
 class NamedBy(str, Enum):
@@ -239,7 +239,7 @@ def submit(
         return
     jobs.require_new_names(chosen)
     for job in jobs.submit(chosen, template, each):
-        print(f"Submitted {job.name}: {printable(shlex.join(job.words))}", flush=True)
+        print(f"Submitted {job.name}: {printable(shlex.join(job.args))}", flush=True)
 
 
 @app.command("constraint")

@@ -7,42 +7,42 @@ from typing import Any
 HELP_ALIASES = ("help", "h")
 
 
-def respell(command: Any, words: list[str]) -> list[str]:
+def respell(command: Any, args: list[str]) -> list[str]:
     """Return the command line as Typer reads it: with two dashes for long options, and --help for `help`.
 
     `command` is the root of the command tree. Words that are not understood stay as they are.
     """
-    rest = list(words)
+    rest = list(args)
     spelt: list[str] = []
     while rest:
-        word = rest.pop(0)
-        if word == "--":
-            return [*spelt, word, *rest]
+        arg = rest.pop(0)
+        if arg == "--":
+            return [*spelt, arg, *rest]
         subcommands = getattr(command, "commands", {})
-        if not word.startswith("-") and not subcommands and _is_followed_by_a_command(command):
-            return [*spelt, word, *rest]
-        if word.startswith("-"):
-            spelt.append(_with_two_dashes(command, word))
+        if not arg.startswith("-") and not subcommands and _is_followed_by_a_command(command):
+            return [*spelt, arg, *rest]
+        if arg.startswith("-"):
+            spelt.append(_with_two_dashes(command, arg))
             # The next word is the option's value, even if it looks like an option.
-            spelt += [rest.pop(0)] if takes_next(command, spelt[-1]) and rest else []
-        elif word in HELP_ALIASES and subcommands and word not in subcommands:
+            spelt += [rest.pop(0)] if takes_value(command, spelt[-1]) and rest else []
+        elif arg in HELP_ALIASES and subcommands and arg not in subcommands:
             return [*spelt, *rest, "--help"]
         else:
-            spelt.append(word)
-            command = subcommands.get(word, command)
+            spelt.append(arg)
+            command = subcommands.get(arg, command)
     return spelt
 
 
-def _with_two_dashes(command: Any, word: str) -> str:
-    name, equals, value = word.partition("=")
+def _with_two_dashes(command: Any, arg: str) -> str:
+    name, equals, value = arg.partition("=")
     long = f"-{name}"
-    return f"{long}{equals}{value}" if not word.startswith("--") and long in _options(command) else word
+    return f"{long}{equals}{value}" if not arg.startswith("--") and long in _options(command) else arg
 
 
-def takes_next(command: Any, word: str) -> bool:
+def takes_value(command: Any, arg: str) -> bool:
     """Return whether the next word is the value of this option."""
-    option = _options(command).get(word)
-    if word in getattr(command, "optional_values", ()):
+    option = _options(command).get(arg)
+    if arg in getattr(command, "optional_values", ()):
         return False
     return option is not None and not option.is_flag
 

@@ -52,12 +52,12 @@ def ask_engine(engine: Engine, text: str, path: str) -> tuple[str, str | None]:
         file = os.path.join(directory, os.path.basename(path))
         with open(file, "w", encoding="utf-8", newline="") as copy:
             copy.write(engine.checked_text(text))
-        accepted, words = _run(engine.check_command(file))
+        accepted, output = _run(engine.check_command(file))
     if accepted:
-        return "", words
-    if engine.check_unknown and engine.check_unknown in words:
+        return "", output
+    if engine.check_unknown and engine.check_unknown in output:
         return "", None
-    return words.strip().splitlines()[-1].replace(file, path), None
+    return output.strip().splitlines()[-1].replace(file, path), None
 
 
 def _run(command: tuple[str, ...]) -> tuple[bool, str]:

@@ -29,17 +29,17 @@ class CommandLine(Value):
 
     # The name of the unit, "" if the host has none.
     unit: str = ""
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
 
     def values_of(self, option: str) -> list[str]:
         """Return the values of an option, given as `--option=value` or `--option value`."""
-        values = [word.removeprefix(f"{option}=") for word in self.words if word.startswith(f"{option}=")]
-        pairs = zip(self.words, self.words[1:], strict=False)
+        values = [word.removeprefix(f"{option}=") for word in self.argv if word.startswith(f"{option}=")]
+        pairs = zip(self.argv, self.argv[1:], strict=False)
         return values + [value for word, value in pairs if word == option]
 
     def has_flag(self, option: str) -> bool:
         """Return whether an option without a value is given; `=true` counts, `=false` does not."""
-        return option in self.words or f"{option}=true" in self.words
+        return option in self.argv or f"{option}=true" in self.argv
 
 
 def read_command_line(host: Host, unit: str) -> CommandLine:
@@ -50,8 +50,8 @@ def read_command_line(host: Host, unit: str) -> CommandLine:
         return CommandLine()
     environment = _read_environment(host, lines)
     commands = _last_after_reset(lines, "ExecStart")
-    words = [word for command in commands for word in _split(command.lstrip("@-:+!"))]
-    return CommandLine(unit=unit, words=tuple(expanded for word in words for expanded in _expand(word, environment)))
+    argv = [word for command in commands for word in _split(command.lstrip("@-:+!"))]
+    return CommandLine(unit=unit, argv=tuple(expanded for word in argv for expanded in _expand(word, environment)))
 
 
 def _read_unit(host: Host, unit: str) -> Iterator[str]:

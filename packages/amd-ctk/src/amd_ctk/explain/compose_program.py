@@ -110,8 +110,8 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
 
 
-def _ask(*words: str) -> Answer:
-    return ask(["env", *WITHOUT_REMOTES, "docker", "compose", *words], seconds=SECONDS)
+def _ask(*args: str) -> Answer:
+    return ask(["env", *WITHOUT_REMOTES, "docker", "compose", *args], seconds=SECONDS)
 
 
 def _overrides(path: str) -> list[str]:

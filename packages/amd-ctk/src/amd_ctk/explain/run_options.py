@@ -1,4 +1,4 @@
-"""Options of `docker run` and `podman run`, and how both engines read them from words.
+"""Options of `docker run` and `podman run`, and how both engines parse them.
 
 Also the value of Docker's `--gpus`, a request for devices of a driver, as Docker's client reads it.
 """
@@ -98,16 +98,16 @@ class GpusRequest(Value):
     capabilities: tuple[str, ...] = ()
 
 
-def read_run_options(engine: str, words: Sequence[str]) -> tuple[dict[str, list[str]], str]:
+def read_run_options(engine: str, args: Sequence[str]) -> tuple[dict[str, list[str]], str]:
     """Return the values of each option by its long name, and the image; ExplainError if the engine refuses them."""
     options: dict[str, list[str]] = {}
-    rest = list(words)
+    rest = list(args)
     while rest:
-        word = rest.pop(0)
-        if word == "--" or not word.startswith("-") or word == "-":
-            image = (rest[:1] or [""])[0] if word == "--" else word
+        arg = rest.pop(0)
+        if arg == "--" or not arg.startswith("-") or arg == "-":
+            image = (rest[:1] or [""])[0] if arg == "--" else arg
             return options, image
-        for name, value in _read_word(engine, word, rest):
+        for name, value in _read_arg(engine, arg, rest):
             options.setdefault(name, []).append(value)
     raise ExplainError("the command names no image", hint="put the image after the options")
 
@@ -153,20 +153,20 @@ def parse_gpus(text: str) -> GpusRequest:
     return GpusRequest(driver=found.get("driver", ""), count=count, devices=devices, capabilities=capabilities)
 
 
-def _read_word(engine: str, word: str, rest: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options of one word, such as the two of `-it`; a value may be the first of the remaining words."""
-    if word.startswith("--"):
-        name, equals, value = word[2:].partition("=")
+def _read_arg(engine: str, arg: str, rest: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of one argument, such as the two of `-it`. A value may be the first of `rest`."""
+    if arg.startswith("--"):
+        name, equals, value = arg[2:].partition("=")
         _require_known(engine, name, f"unknown flag: --{name}")
         yield name, _checked(name, value) if equals else "true" if name in FLAGS else _take(rest, f"--{name}")
         return
-    letters = word[1:]
+    letters = arg[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
         name = LONG_BY_SHORT.get(letter, letter)
-        _require_known(engine, name, f"unknown shorthand flag: {letter!r} in {word}")
+        _require_known(engine, name, f"unknown shorthand flag: {letter!r} in {arg}")
         if letters.startswith("=") or name not in FLAGS:
-            value = letters.removeprefix("=") if letters else _take(rest, f"'{letter}' in {word}")
+            value = letters.removeprefix("=") if letters else _take(rest, f"'{letter}' in {arg}")
             yield name, _checked(name, value)
             return
         yield name, "true"
@@ -190,12 +190,12 @@ def _take(rest: list[str], option: str) -> str:
     return rest.pop(0)
 
 
-def _parse_count(text: str, word: str) -> int:
-    if word == "all":
+def _parse_count(text: str, value: str) -> int:
+    if value == "all":
         return ALL_DEVICES
-    if not COUNT.fullmatch(word):
+    if not COUNT.fullmatch(value):
         raise _refused(text, "count must be an integer")
-    return int(word)
+    return int(value)
 
 
 def _refused(text: str, why: str) -> ToolkitError:

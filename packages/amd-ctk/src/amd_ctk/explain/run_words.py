@@ -1,4 +1,4 @@
-"""Read the words of `docker run` and `podman run` that decide about GPUs, or that the engine refuses.
+"""Read the arguments of `docker run` and `podman run` that decide about GPUs, or that the engine refuses.
 
 The engine checks the values of options that have nothing to do with GPUs.
 """
@@ -73,18 +73,18 @@ IMAGE = re.compile(
 )
 
 
-def is_engine_command(words: Sequence[str]) -> bool:
-    """Return whether words are a command of a container engine."""
-    return os.path.basename(next(iter(words), "")) in ENGINES
+def is_engine_command(argv: Sequence[str]) -> bool:
+    """Return whether a command line is one of a container engine."""
+    return os.path.basename(next(iter(argv), "")) in ENGINES
 
 
-def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: bool = False) -> Container:
+def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: bool = False) -> Container:
     """Return the container of `docker run ...`; `-e NAME` takes its value from `environment`. ExplainError.
 
     With `is_sudo`, root calls the engine, with the variables that sudo keeps.
     """
-    engine = engine_of(words[0])
-    before, behind = _split_command(engine, words[1:])
+    engine = engine_of(argv[0])
+    before, behind = _split_command(engine, argv[1:])
     options, image = read_run_options(engine, behind)
     is_rootfs = is_on(options, "rootfs")
     is_podman = engine == PODMAN
@@ -128,20 +128,20 @@ def parse_run(words: Sequence[str], environment: Mapping[str, str], *, is_sudo: 
     )
 
 
-def read_options(words: Sequence[str]) -> dict[str, list[str]]:
+def read_options(argv: Sequence[str]) -> dict[str, list[str]]:
     """Return the options of `docker run ...` by their long names, without reading any file; ExplainError."""
-    engine = engine_of(words[0])
-    return read_run_options(engine, _split_command(engine, words[1:])[1])[0]
+    engine = engine_of(argv[0])
+    return read_run_options(engine, _split_command(engine, argv[1:])[1])[0]
 
 
-def _split_command(engine: str, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words in front of `run` and those after it."""
-    options, position = options_before_run(words)
+def _split_command(engine: str, args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the arguments in front of `run` and those after it."""
+    options, position = options_before_run(args)
     if problem := next(filter(None, (unknown_option(engine, option) for option in options)), ""):
         raise ExplainError(f"{engine}: {problem}", hint=f"'{engine} --help' lists the options")
     if position is None:
         raise ExplainError("this is not a 'docker run' or 'podman run' command", hint="as in -- docker run IMAGE")
-    return words[:position], words[position + 1 :]
+    return args[:position], args[position + 1 :]
 
 
 def _separate(options: Mapping[str, list[str]]) -> dict[str, list[str]]:
@@ -185,7 +185,7 @@ def _find_shared(options: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> Iterator[ToolkitError]:
-    """Yield the reasons for which an engine refuses words of `run`."""
+    """Yield the reasons for which an engine refuses arguments of `run`."""
     for name, (pattern, why) in VALUES.get(engine, {}).items():
         for value in options.get(name, ()):
             if not pattern.fullmatch(value):
@@ -235,5 +235,5 @@ def _may_be_id(word: str) -> bool:
     return not NUMBER.fullmatch(word) or 0 <= int(word[:12]) <= LARGEST_ID
 
 
-def _refusal(engine: str, words: str, why: str) -> ToolkitError:
-    return ToolkitError(f"{engine} refuses {words}: {why}", hint=f"'{engine} run --help' lists what it takes")
+def _refusal(engine: str, subject: str, why: str) -> ToolkitError:
+    return ToolkitError(f"{engine} refuses {subject}: {why}", hint=f"'{engine} run --help' lists what it takes")

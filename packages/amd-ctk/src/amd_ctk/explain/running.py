@@ -50,19 +50,19 @@ def ask_engines(name: str) -> EngineAnswers:
     if name.startswith("-"):
         return EngineAnswers()
     with ThreadPoolExecutor(max_workers=len(ENGINES)) as pool:
-        words = ("inspect", "--type", "container", "--format")
-        answers = list(pool.map(lambda engine: ask_engine(engine, *words, FORMATS[engine], name), ENGINES))
+        args = ("inspect", "--type", "container", "--format")
+        answers = list(pool.map(lambda engine: ask_engine(engine, *args, FORMATS[engine], name), ENGINES))
     return EngineAnswers(
         containers=tuple(filter(None, map(_parse_inspected, answers))),
         late=", ".join(answer.problem for answer in answers if answer.is_late),
     )
 
 
-def ask_engine(engine: str, *words: str, seconds: float | None = None) -> Answer:
+def ask_engine(engine: str, *args: str, seconds: float | None = None) -> Answer:
     """Return an engine's answer within `seconds`, by default SECONDS, without making the engine set itself up."""
     if not is_set_up(engine):
         return Answer(problem="podman has no containers and no images")
-    return ask([engine, *words], seconds=seconds or SECONDS)
+    return ask([engine, *args], seconds=seconds or SECONDS)
 
 
 def is_set_up(engine: str) -> bool:
@@ -84,12 +84,12 @@ def find_running(host: Host, name: str, containers: Iterable[InspectedContainer]
 
 
 def _parse_inspected(answer: Answer) -> InspectedContainer | None:
-    words = answer.output.split()
-    if not answer.succeeded or len(words) < 2 or not words[1].isdecimal():
+    fields = answer.output.split()
+    if not answer.succeeded or len(fields) < 2 or not fields[1].isdecimal():
         return None
-    runtime, *drivers = words[2:] or [""]
+    runtime, *drivers = fields[2:] or [""]
     asks_gpus = any(driver != CDI_REQUEST for driver in drivers)
-    return InspectedContainer(container_id=words[0], pid=int(words[1]), runtime=runtime, asks_gpus=asks_gpus)
+    return InspectedContainer(container_id=fields[0], pid=int(fields[1]), runtime=runtime, asks_gpus=asks_gpus)
 
 
 def _podman_storage() -> Iterator[str]:
@@ -107,8 +107,8 @@ def add_image(container: Container) -> Container:
     is_asked = container.engine in ENGINES and not container.is_engine_silent
     if not is_asked or not container.image or container.image.startswith("-"):
         return container
-    words = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
-    answer = ask_engine(container.engine, *container.engine_options, *words)
+    args = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
+    answer = ask_engine(container.engine, *container.engine_options, *args)
     if not answer.succeeded:
         return container.replace(is_engine_silent=answer.is_late)
     return container.replace(image_environment=tuple(_parse(answer.output)), is_image_known=True)

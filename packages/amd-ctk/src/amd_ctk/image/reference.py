@@ -84,9 +84,9 @@ def read_image(reference: Reference, reading: Reading, *, with_layers: bool = Tr
 def _has(engine: str, name: str) -> bool:
     answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS)
     if not answer.succeeded and answer.is_installed:
-        words = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
-        if not any(missing in words.lower() for missing in MISSING):
-            print_note(f"{engine} could not be asked for {name}: {words}")
+        line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
+        if not any(missing in line.lower() for missing in MISSING):
+            print_note(f"{engine} could not be asked for {name}: {line}")
     return answer.succeeded
 
 

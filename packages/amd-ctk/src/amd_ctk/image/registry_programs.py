@@ -87,12 +87,12 @@ def _require_podman_5() -> None:
         raise ImageError(f"{found} drops the annotations of an index", hint=INSTALL)
 
 
-def _failure(words: Sequence[str], answer: Answer) -> str:
+def _failure(argv: Sequence[str], answer: Answer) -> str:
     """Describe the failure of a command by its first line of errors that is not a warning."""
     every = answer.errors.strip().splitlines()
     lines = [line for line in every if WARNING not in line and not line.startswith(DOCKER_WARNING)]
     how = answer.problem or one_line(next(iter(lines), "")) or f"exit code {answer.exit_code}"
-    return f"'{' '.join(words)}' failed: {how}"
+    return f"'{' '.join(argv)}' failed: {how}"
 
 
 class Manifest(Value):
@@ -130,12 +130,12 @@ class Questions:
             return {}
         return parse_document(self._ask(self.program.configuration, name).encode(), f"the configuration of {name}")
 
-    def _ask(self, words: tuple[str, ...], name: RegistryName) -> str:
+    def _ask(self, argv: tuple[str, ...], name: RegistryName) -> str:
         self._asked += 1
         left = self._end - time.monotonic()
         if self._asked > MOST_QUESTIONS or left <= 0:
             raise ImageError(f"reading {name} takes more than {TIMEOUT:g} seconds, or {MOST_QUESTIONS} questions")
-        answer = ask([word.replace(NAME, str(name)) for word in words], seconds=left)
+        answer = ask([word.replace(NAME, str(name)) for word in argv], seconds=left)
         if not answer.succeeded:
             raise refusal(answer, name, self.program)
         return answer.output
@@ -145,10 +145,10 @@ def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str
     """Return the error for a program that failed to read an image, or to do what `failed` names."""
     if answer.problem:
         return ImageError(f"{name} cannot be {failed}: {answer.problem}")
-    words = last_line(answer.errors)
-    hint = f"{program.name}: {words or f'exit code {answer.exit_code}'}"
-    kind = _without_names(words, name).lower()
-    if failed == "read" and REFUSED_BY_PROXY in words:
+    line = last_line(answer.errors)
+    hint = f"{program.name}: {line or f'exit code {answer.exit_code}'}"
+    kind = _without_names(line, name).lower()
+    if failed == "read" and REFUSED_BY_PROXY in line:
         return ImageError(f"the image proxy of this host refuses {name}", hint=f"{NAME_THE_INDEX}; {hint}")
     if any(word in kind for word in OFFLINE):
         return ImageError(f"the registry of {name} cannot be reached", hint=hint)
@@ -160,9 +160,9 @@ def refusal(answer: Answer, name: RegistryName, program: Program, *, failed: str
     return ImageError(f"{name} cannot be {failed}", hint=hint)
 
 
-def _without_names(words: str, name: RegistryName) -> str:
+def _without_names(line: str, name: RegistryName) -> str:
     """Remove words that may be the image's name, or a part of it, from a message."""
-    text = WITH_SLASH.sub("", words)
+    text = WITH_SLASH.sub("", line)
     for part in (str(name), name.digest, name.registry, f"manifest {name.tag} in", f"{name.repository}:"):
         text = text.replace(part, "") if part else text
     return text

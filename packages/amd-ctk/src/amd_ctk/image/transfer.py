@@ -91,38 +91,38 @@ def read_saved(engine: str, name: str, reading: Reading) -> Image:
 
 
 def read_printed(
-    words: Sequence[str], name: str, reading: Reading, *, largest_file: int = resource.RLIM_INFINITY
+    argv: Sequence[str], name: str, reading: Reading, *, largest_file: int = resource.RLIM_INFINITY
 ) -> Image:
     """Return the image in an archive that a program prints; `name` is its name in an ImageError.
 
     The program can write no file larger than `largest_file`.
     """
     # A file, because a full pipe would block the engine.
-    with TemporaryFile() as errors, _print(words, errors, largest_file) as printing:
+    with TemporaryFile() as errors, _print(argv, errors, largest_file) as printing:
         try:
             return read_archive(io.BufferedReader(Watched(printing)), name, reading)
         except ImageError as error:
             printing.terminate()
-            raise _refusal(last_line(_read_errors(errors)), words[0], name, largest_file) or error from error
+            raise _refusal(last_line(_read_errors(errors)), argv[0], name, largest_file) or error from error
         except BaseException:
             printing.terminate()
             raise
 
 
-def run_while_it_moves(words: Sequence[str]) -> Answer:
+def run_while_it_moves(argv: Sequence[str]) -> Answer:
     """Run a program for as long as it moves bytes, and return how it ended."""
     with TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                list(words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+                list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
             )
         except OSError as error:
-            return Answer(problem=f"{words[0]} cannot be run: {reason(error)}")
+            return Answer(problem=f"{argv[0]} cannot be run: {reason(error)}")
         with process:
             try:
                 _wait(process)
             except subprocess.TimeoutExpired:
-                return Answer(problem=stuck(words[0], SECONDS_OF_COPY), is_late=True)
+                return Answer(problem=stuck(argv[0], SECONDS_OF_COPY), is_late=True)
             finally:
                 if process.returncode is None:
                     process.kill()
@@ -155,11 +155,11 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
                 raise
 
 
-def _print(words: Sequence[str], errors: IO[bytes], largest_file: int) -> subprocess.Popen[bytes]:
+def _print(argv: Sequence[str], errors: IO[bytes], largest_file: int) -> subprocess.Popen[bytes]:
     try:
-        printing = subprocess.Popen(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        printing = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
     except OSError as error:
-        raise ImageError(f"{words[0]} cannot be run: {reason(error)}") from error
+        raise ImageError(f"{argv[0]} cannot be run: {reason(error)}") from error
     # The program may have ended. If not, this is still early enough: it connects to a registry before it writes.
     with suppress(ProcessLookupError):
         resource.prlimit(printing.pid, resource.RLIMIT_FSIZE, (largest_file, largest_file))
@@ -171,12 +171,12 @@ def _read_errors(errors: IO[bytes]) -> str:
     return errors.read(MOST_WORDS).decode("utf-8", "replace")
 
 
-def _refusal(words: str, program: str, name: str, largest_file: int) -> ImageError | None:
+def _refusal(line: str, program: str, name: str, largest_file: int) -> ImageError | None:
     """Return the error for a program that printed these words; None if it printed nothing."""
-    if words.endswith(TOO_LARGE):
+    if line.endswith(TOO_LARGE):
         size = f"{largest_file / GIBIBYTE:.1f} GiB, half of the free space in /var/tmp"
         return ImageError(
             f"a layer of {name} takes more than {size}",
             hint="free some space there, or pull the image and name docker:NAME or podman:NAME",
         )
-    return ImageError(f"{program} cannot save it: {words}") if words else None
+    return ImageError(f"{program} cannot save it: {line}") if line else None

@@ -64,12 +64,12 @@ class EngineConnection(BaseHTTPRequestHandler):
 
     do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - names of http.server
 
-    def log_error(self, format: str, *words: object) -> None:  # noqa: A002 - as http.server has it
+    def log_error(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server has it
         """Log nothing for invalid requests, because engines try TLS first."""
 
-    def log_message(self, format: str, *words: object) -> None:  # noqa: A002 - as http.server has it
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server has it
         """Write a line to the journal."""
-        print(one_line(format % words), file=sys.stderr, flush=True)
+        print(one_line(format % args), file=sys.stderr, flush=True)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log nothing for requests that are answered."""

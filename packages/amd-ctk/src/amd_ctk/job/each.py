@@ -39,7 +39,7 @@ NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def run_each(
     host: Host,
-    words: Sequence[str],
+    command: Sequence[str],
     *,
     file: str,
     output: str,
@@ -55,8 +55,8 @@ def run_each(
     those of `plan_job`. ParametersError, CannotRun and FileError before the first job starts.
     """
     lines = lines_from(parse_lines(read_parameters(file), file), first, file)
-    if PLACE not in words[0]:
-        require_command(words, options["wait"])
+    if PLACE not in command[0]:
+        require_command(command, options["wait"])
     try:
         os.makedirs(output, exist_ok=True)
     except OSError as error:
@@ -67,7 +67,7 @@ def run_each(
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
                 line = waiting.popleft()
-                plan = partial(plan_job, line.fill(words), name=f"{name}-{line.number}", **options)
+                plan = partial(plan_job, line.fill(command), name=f"{name}-{line.number}", **options)
                 jobs.start(line.number, plan)
             else:
                 jobs.wait_for_one()

@@ -42,7 +42,7 @@ def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os
     """Return what would happen to a job that a caller with this environment starts."""
     try:
         # Asking a Podman that was never used would make it set itself up.
-        if is_set_up(job.words[find_engine(job.words)]):
+        if is_set_up(job.argv[find_engine(job.argv)]):
             find_engine_options(job, host, environment)
         Service(host).require_name(job.name)
         parse_duration(job.wait or "")

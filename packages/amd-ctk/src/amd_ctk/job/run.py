@@ -43,7 +43,7 @@ NOW = "now"
 
 
 def plan_job(
-    words: Sequence[str],
+    argv: Sequence[str],
     *,
     gpus: str | None = None,
     count: int | None = None,
@@ -63,14 +63,14 @@ def plan_job(
     request = _request_of(gpus, count)
     if unit and os.geteuid():
         raise NotPermitted("only root may limit the devices of a unit", hint="run the command with sudo")
-    require_command(words, wait)
+    require_command(argv, wait)
     if unit:
         require_program(SYSTEMD_RUN)
-    if warning := find_gpu_warning(words):
+    if warning := find_gpu_warning(argv):
         print_note(warning)
     return PlannedJob(
-        words=tuple(words),
-        name=name or default_name(words, os.environ, os.getpid()),
+        argv=tuple(argv),
+        name=name or default_name(argv, os.environ, os.getpid()),
         request=request,
         wait=wait,
         reservation=reservation,
@@ -86,7 +86,7 @@ def run_job(host: Host, job: PlannedJob) -> None:
         held = _reserve(host, job)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
-    command = with_token(job.words, options.for_gpus(held.numbers) if options else ())
+    command = with_token(job.argv, options.for_gpus(held.numbers) if options else ())
     # When this process ends, the service takes its GPUs back.
     with held if isinstance(held, Reservation) else nullcontext():
         if job.is_unit:
@@ -97,12 +97,12 @@ def run_job(host: Host, job: PlannedJob) -> None:
 
 def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, str]) -> EngineOptions | None:
     """Return the options that an engine's command lacks to get the GPUs; call this before reserving. NoGpusByEngine."""
-    if find_run(job.words) is None or asks_for_nothing(job.request):
+    if find_run(job.argv) is None or asks_for_nothing(job.request):
         return None
     # The parser of engines' words is a third of the imports of this program.
     from amd_ctk.engine_options import find_options
 
-    return find_options(job.words, host, environment)
+    return find_options(job.argv, host, environment)
 
 
 def _request_of(gpus: str | None, count: int | None) -> str:

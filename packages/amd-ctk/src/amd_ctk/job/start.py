@@ -1,4 +1,4 @@
-"""Start a command with GPUs: complete its words, also for engines, and replace this process by it.
+"""Start a command with GPUs: complete its arguments, also for engines, and replace this process by it.
 
 The parent of this process notices no difference.
 """
@@ -33,13 +33,13 @@ PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
 LONGEST_DEFAULT_NAME = 40
 # Variables that name a job, and a prefix for their value. All users of a JupyterHub run the same program.
 NAMING = (("AMD_CTK_JOB_NAME", ""), ("JUPYTERHUB_USER", "jupyter-"), ("SLURM_JOB_NAME", ""))
-# The limit for an engine's options in front of its command; a job may have a hundred thousand words.
-MOST_ENGINE_WORDS = 64
+# The limit for an engine's options in front of its command; a job may have a hundred thousand arguments.
+MOST_ENGINE_ARGS = 64
 # Engines whose options are not read.
 OTHER_ENGINES = ("nerdctl", "ctr", "buildah", "podman-remote")
 COMPOSE_PROGRAMS = ("docker-compose", "podman-compose")
 COMPOSE_ENGINES = ("docker", "podman", "nerdctl")
-# Options in front of Compose's command whose value is the next word.
+# Options in front of Compose's command whose value is the next argument.
 COMPOSE_VALUES = frozenset(
     (
         *("-f", "--file", "-p", "--project-name", "--profile", "--env-file"),
@@ -62,9 +62,9 @@ class CommandNotFound(CannotRun):
     exit_code = 127
 
 
-def require_command(words: Sequence[str], wait: str | None) -> None:
+def require_command(argv: Sequence[str], wait: str | None) -> None:
     """Raise if waiting for GPUs would be in vain: the program is missing, or the time to `wait` is in its place."""
-    program = words[0]
+    program = argv[0]
     try:
         require_program(program)
     except CannotRun:
@@ -73,11 +73,11 @@ def require_command(words: Sequence[str], wait: str | None) -> None:
         raise
 
 
-def require_program(word: str) -> None:
+def require_program(program: str) -> None:
     """Raise CannotRun if `become` would not find a program by this name, searching as `execvp` does."""
-    if not word:
+    if not program:
         raise CommandNotFound("'' cannot be run: it does not exist")
-    paths = [word] if "/" in word else [os.path.join(directory, word) for directory in os.get_exec_path()]
+    paths = [program] if "/" in program else [os.path.join(directory, program) for directory in os.get_exec_path()]
     obstacles: list[OSError] = []
     for path in paths:
         obstacle = _obstacle(path)
@@ -86,10 +86,10 @@ def require_program(word: str) -> None:
         obstacles.append(obstacle)
     # A file that may not be run explains more than the directories without one.
     refused = [error for error in obstacles if not isinstance(error, MISSING_ERRORS)]
-    raise _cannot_run(word, next(iter(refused or reversed(obstacles)), FileNotFoundError(errno.ENOENT, "")))
+    raise _cannot_run(program, next(iter(refused or reversed(obstacles)), FileNotFoundError(errno.ENOENT, "")))
 
 
-def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by a command, which keeps the process id and with it the reservation; CannotRun.
 
     Signals, job control and the exit code are then the command's own. The caller's filters would choose again among the
@@ -108,9 +108,9 @@ def become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     inherited = {name: value for name, value in os.environ.items() if name not in (*FILTERS, Reservation.VARIABLE)}
     try:
-        os.execvpe(words[0], list(words), {**inherited, **environment})
+        os.execvpe(argv[0], list(argv), {**inherited, **environment})
     except OSError as error:
-        raise _cannot_run(words[0], error) from error
+        raise _cannot_run(argv[0], error) from error
 
 
 def end_by(number: int) -> NoReturn:
@@ -129,10 +129,10 @@ def _obstacle(path: str) -> OSError | None:
     return None if is_program else PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def _cannot_run(word: str, error: OSError) -> CannotRun:
+def _cannot_run(program: str, error: OSError) -> CannotRun:
     if isinstance(error, FileNotFoundError):
-        return CommandNotFound(f"{word} cannot be run: {reason(error)}")
-    return CannotRun(f"{word} cannot be run: {reason(error)}")
+        return CommandNotFound(f"{program} cannot be run: {reason(error)}")
+    return CannotRun(f"{program} cannot be run: {reason(error)}")
 
 
 class PlannedJob(Value):
@@ -142,7 +142,7 @@ class PlannedJob(Value):
     job ends as soon as somebody waits for its GPUs.
     """
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     name: str
     request: str
     wait: str | None
@@ -151,81 +151,81 @@ class PlannedJob(Value):
     is_unit: bool
 
 
-def with_token(words: Sequence[str], options: Sequence[str] = ()) -> list[str]:
-    """Return a command's words; those of `docker run` and the like also pass on the GPUs, and get `options`."""
-    position = find_run(words)
+def with_token(argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+    """Return the command line. `docker run` and the like also pass on the GPUs, and get `options`."""
+    position = find_run(argv)
     if position is None:
-        return list(words)
+        return list(argv)
     # In front of the caller's own options, because engines use the last value of a variable.
-    return [*words[: position + 1], *PASSED_ON, *options, *words[position + 1 :]]
+    return [*argv[: position + 1], *PASSED_ON, *options, *argv[position + 1 :]]
 
 
-def find_gpu_warning(words: Sequence[str]) -> str:
+def find_gpu_warning(argv: Sequence[str]) -> str:
     """Return a warning if an engine does not get the GPUs: it follows a program such as `sudo`, or is unknown."""
-    if find_run(words) is not None or Reservation.VARIABLE in " ".join(words):
+    if find_run(argv) is not None or Reservation.VARIABLE in " ".join(argv):
         return ""
-    # A script may be one word: sh -c 'exec docker run ...'.
-    inner = [part for word in words for part in word.split()]
-    engines = [start for start, word in enumerate(inner) if start and os.path.basename(word) in ENGINES]
+    # A script may be one argument: sh -c 'exec docker run ...'.
+    inner = [part for arg in argv for part in arg.split()]
+    engines = [start for start, arg in enumerate(inner) if start and os.path.basename(arg) in ENGINES]
     for start in engines:
-        position = find_run(inner[start : start + MOST_ENGINE_WORDS])
+        position = find_run(inner[start : start + MOST_ENGINE_ARGS])
         if position is not None:
             command = f"{os.path.basename(inner[start])} {inner[start + position]}"
             return (
                 f"'{command}' is not the first word of the command, so its container is not given the GPUs"
                 f" (write '{command} {' '.join(PASSED_ON)}')"
             )
-    return _find_other_warning(without_prefixes(words).words[:MOST_ENGINE_WORDS])
+    return _find_other_warning(without_prefixes(argv).argv[:MOST_ENGINE_ARGS])
 
 
-def _find_other_warning(words: Sequence[str]) -> str:
+def _find_other_warning(argv: Sequence[str]) -> str:
     """Return a warning for a command of an engine whose options are not read, "" for any other command."""
-    name = os.path.basename(next(iter(words), ""))
+    name = os.path.basename(next(iter(argv), ""))
     variables = f"{VISIBLE_DEVICES} and {Reservation.VARIABLE}"
-    if name in COMPOSE_PROGRAMS or (name in COMPOSE_ENGINES and "compose" in words):
+    if name in COMPOSE_PROGRAMS or (name in COMPOSE_ENGINES and "compose" in argv):
         # Few jobs use Compose.
         from amd_ctk.explain.compose_program import DEFAULT_FILES, OVERRIDES
 
         chosen = os.environ.get("COMPOSE_FILE", "").split(os.pathsep)
-        files = (*words, *chosen, *DEFAULT_FILES, *OVERRIDES)
-        if _command_of_compose(words) not in START or any(map(_names_token, files)):
+        files = (*argv, *chosen, *DEFAULT_FILES, *OVERRIDES)
+        if _command_of_compose(argv) not in START or any(map(_names_token, files)):
             return ""
         return f"the Compose file does not pass the GPUs on (list {variables} under 'environment:')"
-    if name not in OTHER_ENGINES or options_before_run(words[1:])[1] is None:
+    if name not in OTHER_ENGINES or options_before_run(argv[1:])[1] is None:
         return ""
     return f"{name} is not told about the GPUs, so its container has none (pass on {variables}, with the AMD runtime)"
 
 
-def _command_of_compose(words: Sequence[str]) -> str:
-    behind = words[words.index("compose") :] if "compose" in words else words
+def _command_of_compose(argv: Sequence[str]) -> str:
+    behind = argv[argv.index("compose") :] if "compose" in argv else argv
     pairs = itertools.pairwise(behind)
-    return next((word for before, word in pairs if word[:1] != "-" and before not in COMPOSE_VALUES), "")
+    return next((arg for before, arg in pairs if arg[:1] != "-" and before not in COMPOSE_VALUES), "")
 
 
-def _names_token(word: str) -> bool:
-    """Return whether a word is a file, perhaps after `--file=`, that passes the token on."""
+def _names_token(arg: str) -> bool:
+    """Return whether an argument is a file, perhaps after `--file=`, that passes the token on."""
     try:
-        content = read_plain_file(word.partition("=")[2] or word)[0]
+        content = read_plain_file(arg.partition("=")[2] or arg)[0]
     except (OSError, ValueError):
         return False
     return Reservation.VARIABLE.encode() in content
 
 
-def in_unit(words: Sequence[str], properties: Sequence[str]) -> list[str]:
-    """Return the words that run a command in a scope of systemd with these properties.
+def in_unit(argv: Sequence[str], properties: Sequence[str]) -> list[str]:
+    """Return the command line that runs a command in a scope of systemd with these properties.
 
     A scope runs the command in the calling process, so signals, exit code and environment stay.
     """
-    options = [word for each in properties for word in ("-p", each)]
-    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", *options, "--", *words]
+    options = [arg for each in properties for arg in ("-p", each)]
+    return [SYSTEMD_RUN, "--scope", "--quiet", "--collect", *options, "--", *argv]
 
 
-def default_name(words: Sequence[str], environment: Mapping[str, str], pid: int) -> str:
+def default_name(argv: Sequence[str], environment: Mapping[str, str], pid: int) -> str:
     """Return the name of a job that was given none: what it is part of, or its program, with the process id.
 
     Programs that start many jobs name each of them in the environment.
     """
     named = (prefix + environment[variable] for variable, prefix in NAMING if environment.get(variable))
-    name = next(named, os.path.basename(words[0]))[:LONGEST_DEFAULT_NAME]
+    name = next(named, os.path.basename(argv[0]))[:LONGEST_DEFAULT_NAME]
     letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
     return f"{letters.strip('-') or 'job'}-{pid}"

@@ -37,7 +37,7 @@ class ProofEngine(Value):
 
     name: str
     version: str
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -59,9 +59,9 @@ def _find_docker(facts: Facts) -> ProofEngine | None:
     run = ("docker", "run", "--rm", "--network=none")
     runtime = next((name for name in docker.runtimes if name in (*docker.file_runtimes, "amd")), "")
     if runtime:
-        return engine.replace(words=(*run, f"--runtime={runtime}", "-e", VARIABLE, IMAGE))
+        return engine.replace(argv=(*run, f"--runtime={runtime}", "-e", VARIABLE, IMAGE))
     if docker.has_cdi and facts.cdi.paths:
-        return engine.replace(words=(*run, f"--device={KIND}={GPU}", IMAGE))
+        return engine.replace(argv=(*run, f"--device={KIND}={GPU}", IMAGE))
     return engine.replace(problem=f"it has no runtime amd: {docker.configure_and_restart}")
 
 
@@ -74,10 +74,10 @@ def _find_podman(facts: Facts) -> ProofEngine | None:
     rights = "--cap-add=MKNOD" if os.geteuid() == 0 else "--group-add=keep-groups"
     run = ("run", "--rm", "--network=none", rights)
     if facts.cdi.paths:
-        return engine.replace(words=("podman", *run, f"--device={KIND}={GPU}", IMAGE))
+        return engine.replace(argv=("podman", *run, f"--device={KIND}={GPU}", IMAGE))
     if facts.podman.files.runtimes:
         runtime = f"--runtime={facts.podman.files.runtimes[-1]}"
-        return engine.replace(words=("podman", runtime, *run, "-e", VARIABLE, IMAGE))
+        return engine.replace(argv=("podman", runtime, *run, "-e", VARIABLE, IMAGE))
     return engine.replace(problem="no CDI spec offers its devices: sudo amd-ctk cdi generate")
 
 
@@ -90,8 +90,8 @@ def _find_containerd() -> ProofEngine | None:
     if not (answer.succeeded and version):
         return None
     run = ("ctr", "--namespace", NAMESPACE, "run", "--rm", f"--runc-binary={runtime}")
-    words = (*run, "--env", VARIABLE, "--rootfs", ROOTFS, f"proof-{GPU}")
-    return ProofEngine(name="containerd", version=version[0], words=words)
+    argv = (*run, "--env", VARIABLE, "--rootfs", ROOTFS, f"proof-{GPU}")
+    return ProofEngine(name="containerd", version=version[0], argv=argv)
 
 
 @contextmanager
@@ -113,15 +113,15 @@ def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Run]:
 
 
 def _run(engine: ProofEngine, directory: str, gpu: int, command: list[str]) -> Answer:
-    words = (word.replace(GPU, str(gpu)).replace(ROOTFS, directory) for word in engine.words)
-    return ask([*words, *command], seconds=SECONDS)
+    argv = (word.replace(GPU, str(gpu)).replace(ROOTFS, directory) for word in engine.argv)
+    return ask([*argv, *command], seconds=SECONDS)
 
 
-def _feed(words: list[str], packed: bytes) -> None:
+def _feed(argv: list[str], packed: bytes) -> None:
     try:
-        done = subprocess.run(words, input=packed, capture_output=True, check=False, timeout=SECONDS)
+        done = subprocess.run(argv, input=packed, capture_output=True, check=False, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineProblem(f"{words[0]} cannot load the image: {type(error).__name__}") from error
+        raise EngineProblem(f"{argv[0]} cannot load the image: {type(error).__name__}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-        raise EngineProblem(f"{words[0]} cannot load the image: {said[-1]}")
+        raise EngineProblem(f"{argv[0]} cannot load the image: {said[-1]}")

@@ -43,8 +43,8 @@ def disable(host: Host, *, dry_run: bool = False) -> str:
     return ""
 
 
-def _systemctl(*words: str) -> None:
-    answer = ask_systemctl(*words)
+def _systemctl(*args: str) -> None:
+    answer = ask_systemctl(*args)
     if not answer.succeeded:
         why = answer.problem or answer.errors.strip().rpartition("\n")[2]
-        raise ServiceError(f"'systemctl {' '.join(words)}' failed: {why}", hint=f"see 'systemctl status {words[-1]}'")
+        raise ServiceError(f"'systemctl {' '.join(args)}' failed: {why}", hint=f"see 'systemctl status {args[-1]}'")

@@ -33,18 +33,18 @@ class TaskName(Value):
     task: str
 
 
-def docker(*words: str) -> str:
+def docker(*args: str) -> str:
     """Run a docker command and return its output; SwarmError with docker's own message if it fails."""
     program = shutil.which("docker")
     if program is None:
         raise SwarmError("docker is not installed", hint="run this on a node of the swarm")
     try:
-        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run([program, *args], capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise SwarmError(f"docker {words[0]} gave no answer within {SECONDS} seconds") from error
+        raise SwarmError(f"docker {args[0]} gave no answer within {SECONDS} seconds") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise SwarmError(f"docker {words[0]} failed: {lines[-1]}")
+        raise SwarmError(f"docker {args[0]} failed: {lines[-1]}")
     return done.stdout
 
 

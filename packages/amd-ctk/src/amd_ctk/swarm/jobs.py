@@ -97,11 +97,11 @@ def _wanted(mode: dict[str, Any]) -> int:
 
 
 class SwarmJob(Value):
-    """One job: the name of its service, its line in the file, from 1, and the words that line adds to the command."""
+    """One job: the name of its service, its line in the file, from 1, and the arguments that it adds to the command."""
 
     name: str
     line: int
-    words: tuple[str, ...]
+    args: tuple[str, ...]
 
 
 class Template(Value):
@@ -112,7 +112,7 @@ class Template(Value):
     # Which nodes may run the jobs, as in `docker service create --constraint`.
     constraints: tuple[str, ...]
     image: str
-    # Precedes the words of a line.
+    # Precedes the arguments of a line.
     command: tuple[str, ...]
 
 
@@ -125,7 +125,7 @@ def parse_jobs(name: str, text: str, where: str, *, first: int = 1) -> list[Swar
         )
     _require_name(f"{name}-{lines[-1].number}")
     chosen = lines_from(lines, first, where)
-    return [SwarmJob(name=f"{name}-{line.number}", line=line.number, words=line.words) for line in chosen]
+    return [SwarmJob(name=f"{name}-{line.number}", line=line.number, args=line.args) for line in chosen]
 
 
 def require_new_names(jobs: Sequence[SwarmJob]) -> None:
@@ -156,7 +156,7 @@ def service_command(job: SwarmJob, template: Template) -> list[str]:
     options = [f"--name={job.name}", "--detach", "--restart-condition=none", f"--label={LABEL}=true"]
     options += [f"--generic-resource={resource}" for resource in template.resources]
     options += [f"--constraint={constraint}" for constraint in template.constraints]
-    return ["docker", "service", "create", *options, template.image, *template.command, *job.words]
+    return ["docker", "service", "create", *options, template.image, *template.command, *job.args]
 
 
 def _require_name(longest: str) -> None:
