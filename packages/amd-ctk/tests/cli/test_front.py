@@ -200,7 +200,7 @@ def test_what_is_read_without_typer_is_what_typer_reads(words):
 
     defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": ""}
     defaults |= {"each": "", "output": "", "at_once": None, "from_line": None, "preempt": None}
-    read = {**context.params, "command": list(context.params["words"])}
+    read = {**context.params, "command": list(context.params["command"])}
     assert read == {**defaults, **parsed[0], "command": parsed[1]}
 
 
