@@ -1,7 +1,7 @@
 """Find circles among the imports of the five distributions. Example: python checks/import_circles.py packages/*/src
 
-It finds circles of modules. If there are none, it finds circles of folders, which exist if modules of two folders
-import from the other folder, even without a circle of modules.
+It finds circles of modules. If there are none, it finds circles of folders, which import from one another even though
+none of their modules are in a circle.
 
 Imports inside functions and for types count as well, because a reader of the module has to know the other one anyway.
 """

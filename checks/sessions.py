@@ -64,7 +64,7 @@ def main(args: list[str]) -> int:
 
 
 def find_possible() -> list[str]:
-    """Return the default sessions. Some need engines, which a user without root cannot start."""
+    """Return the default sessions. For users other than root, omit those whose engines only root can start."""
     return [name for name in EVERY_CHECK if os.geteuid() == 0 or name not in AS_ROOT]
 
 
@@ -76,7 +76,7 @@ def find_unknown(names: list[str]) -> str:
 
 
 def format_expected(names: list[str], seconds: dict[str, float]) -> str:
-    """Describe how long these sessions take together, if all of them have run before."""
+    """Describe how long these sessions take together, if the time of each is known."""
     counted = f"{len(names)} session{'s' if len(names) > 1 else ''}"
     if not set(names) <= seconds.keys():
         return counted

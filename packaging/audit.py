@@ -17,7 +17,7 @@ from bundle import normal_name, read_lock
 from packaging.version import InvalidVersion, Version
 
 Record = dict[str, Any]
-# OSV's events of a range, and whether versions from the event on are affected.
+# OSV's events of a range, and whether versions after the event are affected.
 LATER = {"introduced": True, "fixed": False, "last_affected": False}
 
 

@@ -23,8 +23,8 @@ SOCKET, SERVICE = "amd-gpu-tracker.socket", "amd-gpu-tracker.service"
 # Exists if the original toolkit is installed, by deb and by rpm.
 ORIGINAL_DEB = "/usr/local/bin/amd-ctk"
 ORIGINAL_RPM = "/usr/share/amd-container-toolkit/cleanup.sh"
-# dpkg runs the original's prerm before any script of the deb that replaces it, so earlier packages must save. apt
-# unpacks dependencies first; `dpkg -i *.deb` goes by name, and only the runtime comes earlier.
+# dpkg runs the original's prerm before any script of the deb that replaces it, so packages unpacked before that deb
+# must save. apt unpacks dependencies first; `dpkg -i *.deb` goes by name, and only the runtime comes earlier.
 SAVE_BY_DEB = ("amd-container-runtime", "amd-ctk")
 
 

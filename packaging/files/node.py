@@ -1,7 +1,7 @@
 """Put the toolkit of this container onto the host whose root is mounted at /host, or remove it from there.
 
-install   copies the toolkit to /opt/amd-container-toolkit of the host, configures engines, writes the CDI spec remove
-undoes that, and leaves nothing
+- install: copy the toolkit to /opt/amd-container-toolkit of the host, configure engines, and write the CDI spec
+- remove: undo that, and leave nothing
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ DNF = ("podman", "crun", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
 
 
 def debian_root(suite: str) -> Path:
-    """Return a root file system of a release with container engines. Making one takes half a minute and 700 MB."""
+    """Return a release's root file system with container engines, made once: half a minute and 700 MB each."""
     newer = () if suite in OLDER_SUITES else NEWER_PACKAGES
     return make_root(suite, suite, *PACKAGES, *newer, *(NEWEST if suite == EXPERIMENTAL else ()))
 

@@ -17,7 +17,7 @@ PODMAN = ("podman", "conmon", "crun", "netavark")
 
 
 def slurm_root(suite: str, *, podman: bool = False) -> Path:
-    """Return a root file system of a release with Slurm. Making one takes a minute and 600 MB."""
+    """Return a root file system of a release with Slurm, made once: a minute and 600 MB each."""
     if podman:
         return make_root(f"slurm-podman-{suite}", suite, *PACKAGES, *PODMAN)
     return make_root(f"slurm-{suite}", suite, *PACKAGES)

@@ -1,7 +1,7 @@
 """Read the commands that the documentation shows from its pages.
 
-A page shows commands in fences of the language `console`: a line `$ COMMAND` (continued by a backslash or by lines `>
-MORE`), followed by all its output. Two comments add the rest:
+A page shows commands in fences of the language `console`: a line `$ COMMAND`, continued by a backslash or by lines that
+begin with `> `, and below it all its output. Two comments add the rest:
 
     <!-- commands run on: mi210-4 -->           from here on, on a new simulated host; `with docker` runs the section
                                                 where there is an engine, `in a clone` in a copy of the checkout

@@ -11,7 +11,7 @@ from typing import Any
 from amdgpu_discovery.simulate import build_host
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
-# Two orders for dpkg: dependencies first, and by name.
+# Two orders for dpkg: dependencies first, and by name, which puts some packages before their dependencies.
 NEEDED_FIRST = (
     *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
     *("amd-container-runtime", "amd-ctk", "amd-container-toolkit"),

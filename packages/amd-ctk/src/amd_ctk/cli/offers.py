@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# The shell waits for the answer for at most this long.
+# Time limit for each engine, because the shell waits for the answer.
 SECONDS = 2
 
 

@@ -157,7 +157,7 @@ def read_text(file: ConfigFile) -> str | None:
 
 
 def _save(edited: FileEdit, ledger: Ledger) -> None:
-    """Write the record, then replace or delete the file if it has not changed since it was read; ConfigFileError."""
+    """If the file has not changed since it was read, write its record, then replace or delete it; ConfigFileError."""
     file, target = edited.file, os.path.realpath(edited.file.path)
     try:
         if edited.old is None:

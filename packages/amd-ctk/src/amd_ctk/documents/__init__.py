@@ -1,1 +1,1 @@
-"""JSON, TOML and oci.conf files that keep every byte an edit does not change."""
+"""JSON and TOML files that keep every byte, and oci.conf that keeps every line, that an edit does not change."""

@@ -1,8 +1,8 @@
 """containerd: config.toml of version 2, 3 or 4, or a drop-in if that is safe.
 
 containerd 1 replaces the whole section of a plugin by that of an imported file, so a drop-in with one runtime would
-drop all settings of the CRI plugin in the main file. containerd 2, which reads configurations of version 3, and since
-2.3 of version 4, merges key by key. So a drop-in is used only for those versions.
+drop all settings of the CRI plugin in the main file. containerd 2 merges key by key, and only it reads configurations
+of version 3 (since 2.3 also of 4). So only a main file of these versions gets a drop-in.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def find_layout(document: Document) -> EngineLayout:
 
 
 def find_drop_in_layout(main: Document, _: Document) -> EngineLayout:
-    """Return the layout of a drop-in. It must have the version of the main file."""
+    """Return the layout of a drop-in. It needs the version of the main file, because versions cannot be mixed."""
     version = main.get(("version",))
     version = version if version in MERGING else MERGING[0]
     runc = main.get((*_runtimes(version), "runc"))

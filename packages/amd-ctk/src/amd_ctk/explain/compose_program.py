@@ -23,7 +23,7 @@ from amdgpu_discovery.value import Value
 SECONDS = 5.0
 # The first version that is written in Go and prints JSON.
 FIRST = (2,)
-# Compose may name files on other machines, but must not fetch them.
+# A Compose file may name files on other machines. Compose must not fetch them.
 WITHOUT_REMOTES = ("COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTAL_OCI_REMOTE=false")
 # What Compose merges if it is given no file (DefaultFileNames and DefaultOverrideFileNames of compose-go).
 DEFAULT_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
@@ -49,7 +49,7 @@ class AsRead(Value):
 
 
 def resolve(path: str, host: Host) -> Resolved | None:
-    """Return what Compose makes of a file; None if it cannot be asked. ExplainError if it refuses the file.
+    """Return what Compose 2 makes of a file; None if it is not asked or does not answer; ExplainError if it refuses.
 
     Root does not ask Compose about another user's file. Run as root, it would read whatever that user chose; run as
     that user, it would be the user's program on root's terminal.

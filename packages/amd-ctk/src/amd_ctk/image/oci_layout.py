@@ -134,7 +134,7 @@ def parse_layout(name: str) -> Layout:
 class Layout:
     """The files of a layout, and the tag and digest of an image in it ("" for none).
 
-    No link is followed, and no file outside the layout is opened.
+    A file that is a link is refused, and a digest cannot name a file outside the layout.
     """
 
     def __init__(self, directory: str, tag: str = "", digest: str = "") -> None:
@@ -192,7 +192,7 @@ def _find(layout: Layout, name: str) -> dict[str, Any]:
 
 
 def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
-    """Return the index entry with this tag; without a tag, the only entry."""
+    """Return the only index entry, with `tag` if that is given; of several, the only one for amd64."""
     entries = objects_at(index, "manifests")
     if tag:
         entries = [entry for entry in entries if texts_at(entry, "annotations").get(TAG) == tag]

@@ -103,7 +103,7 @@ class TarLayer:
         return len(rest) >= BLOCK
 
     def _read_ordinary(self) -> None:
-        """Read the headers in the buffer up to the first with an extension or prefix; most have short names.
+        """Read the headers in the buffer up to the first that is special, such as one with a prefix; most are not.
 
         A layer may have a million headers, so this does as little as possible for each.
         """

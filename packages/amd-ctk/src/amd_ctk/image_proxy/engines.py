@@ -65,7 +65,7 @@ def _plan(host: Host, engine: Engine, path: str, keys: Keys) -> tuple[Target, Ed
 
 
 def _edit(document: Document, changes: Changes, *, keys: Keys) -> tuple[Document, Changes]:
-    """Set these keys and restore all others."""
+    """Set these keys, and undo the toolkit's earlier changes of other keys."""
     for change in reversed(changes.keys):
         if change.path not in dict(keys):
             document, changes = take_back(document, change.path, changes)

@@ -20,7 +20,7 @@ REGISTRY = re.compile(r"(?P<scheme>https?://)?(?P<address>[A-Za-z0-9][A-Za-z0-9.
 
 
 class UpstreamError(ToolkitError):
-    """The file of registries is missing or invalid, or a port has no registry."""
+    """The file of registries is missing or invalid, a port is unknown or in use, or an engine cannot use the proxy."""
 
     exit_code = 2
 

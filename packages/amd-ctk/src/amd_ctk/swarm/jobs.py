@@ -139,7 +139,7 @@ def require_new_names(jobs: Sequence[SwarmJob]) -> None:
 
 
 def submit(jobs: Sequence[SwarmJob], template: Template, where: str) -> Iterator[SwarmJob]:
-    """Create the services, and yield each job whose service exists; a SwarmError names those created before it."""
+    """Create the services, and yield each job after its service; a SwarmError names those created before it."""
     for position, job in enumerate(jobs):
         try:
             docker(*service_command(job, template)[1:])

@@ -39,7 +39,7 @@ README = "README"
 REPORT = "doctor.json"
 PROFILE = "profile.json"
 LOG = "amd-container-runtime.log"
-# Files of the host, by their path there.
+# In the bundle, files of the host are below this, at their paths on the host.
 FILES = "files"
 LOG_FILE = "/var/log/amd-container-runtime.log"
 MOST_LINES = 200

@@ -55,11 +55,11 @@ class NodeProblem(Value):
 
 
 class GpuFacts(Value):
-    """The GPUs that discovery finds; `problem` is why it failed, "" if it found some or there is no driver."""
+    """The GPUs that discovery finds; `problem` is why it failed, "" if it did not fail or if there is no driver."""
 
     gpus: tuple[Gpu, ...] = ()
     unnumbered: tuple[UnnumberedGpu, ...] = ()
-    # How many GPUs the device cgroup of this process hides.
+    # How many GPUs the device cgroup of this process hides; 1 if it hides all.
     hidden: int = 0
     problem: str = ""
     # A file or directory of KFD that this user may not read; a denial by the device cgroup does not count.
@@ -72,7 +72,7 @@ class GpuFacts(Value):
     broken_attributes: tuple[str, ...] = ()
     # Bytes of video memory by GPU number, from the PCI function; on an APU, what the firmware has set aside.
     carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
-    # The directory of the render nodes if only root may enter it.
+    # The directory of the render nodes if not every user may enter it.
     closed_directory: str = ""
     # Names of the nodes' groups by number.
     group_names: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed

@@ -71,7 +71,7 @@ class ToolkitFacts(Value):
     has_systemd: bool = False
     # Arguments of `amd-ctk` that remove each rule, job and reservation of a deleted user or group.
     departed: tuple[str, ...] = ()
-    # The containers that have each reserved GPU, as text.
+    # The containers and jobs that have each GPU in use, as text.
     users_by_gpu: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # "" if it is not installed.
     runtime_program: str = ""
