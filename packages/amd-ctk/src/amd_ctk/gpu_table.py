@@ -126,7 +126,7 @@ def _name_of(use: ContainerUse, names: Mapping[str, str]) -> str:
 
 
 def _find_users(host: Host) -> tuple[Users | None, dict[str, str], list[str]]:
-    """Return the use of each GPU, names of containers, and notes; no use without a tracker that can be read."""
+    """Return the use of each GPU (None unless an enabled tracker can be read), names of containers, and notes."""
     tracker = Tracker(host)
     try:
         status = tracker.status()

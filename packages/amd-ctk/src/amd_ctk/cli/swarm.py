@@ -398,7 +398,7 @@ def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> Non
 
 
 def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource, ...]:
-    """Return what a job reserves, by the kinds of this node's settings; SwarmError unless that is memory or GPUs."""
+    """Return what a job reserves (either memory or whole GPUs, or SwarmError), by the kinds of this node's settings."""
     from amd_device_spec.settings import read_settings
 
     if bool(vram_mib) == bool(gpus):

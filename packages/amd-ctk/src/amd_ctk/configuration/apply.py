@@ -74,7 +74,7 @@ def _run(command: tuple[str, ...]) -> tuple[bool, str]:
 
 
 class Target(Value):
-    """A configuration file of a host, and the engine with the layout that it has on that host."""
+    """A configuration file of a host, and the engine that reads this file."""
 
     host: Host
     engine: Engine

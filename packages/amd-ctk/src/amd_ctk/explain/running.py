@@ -74,7 +74,7 @@ def is_set_up(engine: str) -> bool:
 
 
 def find_running(host: Host, name: str, containers: Iterable[InspectedContainer]) -> RunningContainer | None:
-    """Return root's running container of this id, start of an id, or id from an engine; None if there is none."""
+    """Return root's running container of this id, its start, or an engine's id; None unless exactly one fits."""
     running = find_running_containers(host, Processes())
     for known in (name, *(engine.container_id for engine in containers)):
         found = [one for one in running if one.container_id == known or _abbreviates(known, one.container_id)]

@@ -9,7 +9,7 @@ from amd_ctk.image.bounds import ImageError
 from amd_ctk.image.contents import Image
 from amd_ctk.json_parts import list_at, object_at, texts_at
 
-# OCI distribution specification: registries accept manifests up to this size, and engines refuse larger ones.
+# OCI distribution specification: registries accept manifests of at least this size. Engines refuse larger ones.
 LARGEST_DOCUMENT = 4 * 1024 * 1024
 
 
