@@ -44,7 +44,7 @@ class Demo:
     def __init__(self, directory: Path, interrupts: Interrupts) -> None:
         self._directory = directory
         self._interrupts = interrupts
-        self._say = interrupts.say
+        self._print = interrupts.print
         self._host = self._choose_host()
         self._gpus = find_gpus(self._host)
 
@@ -59,7 +59,7 @@ class Demo:
                 return 0 if all(self._show(docker, request) for request in requests) else 1
             return self._show_both_answers(docker)
         finally:
-            self._say("\nStopping the engine and removing what it has written ...")
+            self._print("\nStopping the engine and removing what it has written ...")
             docker.stop()
 
     def _choose_host(self) -> Host:
@@ -67,19 +67,19 @@ class Demo:
         machine = Host("/")
         gpus = _gpus_of(machine)
         if gpus:
-            self._say(f"This machine has AMD GPUs: {gpus}.")
+            self._print(f"This machine has AMD GPUs: {gpus}.")
             return machine
         simulated = build_host(self._directory / "host", PROFILE)
-        self._say(
+        self._print(
             f"This machine has no AMD GPU. A SIMULATED host stands in for the driver: {_gpus_of(simulated)}.\n"
             "The engine, runc, the device cgroup and the container are real; the GPUs behind the nodes are not."
         )
         return simulated
 
     def _start(self, docker: Docker) -> None:
-        self._say("Starting a Docker engine: own socket, own data, no part of the machine's network ...")
+        self._print("Starting a Docker engine: own socket, own data, no part of the machine's network ...")
         docker.start(meanwhile=self._interrupts.check)
-        self._say("Making an image of this machine's busybox ...")
+        self._print("Making an image of this machine's busybox ...")
         docker.import_image(pack(build_rootfs(self._directory / "rootfs"), self._directory / "busybox.tar"))
 
     def _show_both_answers(self, docker: Docker) -> int:
@@ -88,7 +88,7 @@ class Demo:
         granted = self._show(docker, few)
         if few != "all":
             last = self._gpus[-1]
-            self._say(
+            self._print(
                 f"\nRoot in a container makes a node of GPU {last.number} for itself, and the device cgroup says no:"
             )
             granted &= self._show(docker, few, f"try-numbers 226:{last.render_minor}", user="root")
@@ -99,9 +99,9 @@ class Demo:
         """Run a container that asks for these GPUs, print what it sees or why it was refused; return whether it ran."""
         self._interrupts.check()
         words = ("run", "--rm", "--runtime=amd", f"--env=AMD_VISIBLE_DEVICES={request}", f"--user={user}", IMAGE)
-        self._say(f"\n$ docker {' '.join(words)} {command}")
+        self._print(f"\n$ docker {' '.join(words)} {command}")
         ended = docker(*words, *command.split(), check=False)
-        self._say((ended.stdout + ended.stderr.partition("\n\nRun 'docker")[0]).rstrip())
+        self._print((ended.stdout + ended.stderr.partition("\n\nRun 'docker")[0]).rstrip())
         return ended.returncode == 0
 
 

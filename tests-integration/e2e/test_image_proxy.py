@@ -254,7 +254,7 @@ def test_a_layer_of_two_gibibytes_and_hostile_documents_need_less_than_64_mib(st
 
     registry.answers["/v2/app/blobs/layer"] = send_layer
     # Of what fits into a document, this is what Python makes most of.
-    registry.say("/v2/app/manifests/1", b"[" + b"[],[]," * 85_000 + b"[]]", f"Content-Type: {INDEX}")
+    registry.put_content("/v2/app/manifests/1", b"[" + b"[],[]," * 85_000 + b"[]]", f"Content-Type: {INDEX}")
 
     with ThreadPoolExecutor(24) as pulls:
         layers = [pulls.submit(read_from, here, "/v2/app/blobs/layer") for _ in range(2)]

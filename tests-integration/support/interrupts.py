@@ -37,7 +37,7 @@ class Interrupts:
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
 
-    def say(self, sentence: str) -> None:
+    def print(self, sentence: str) -> None:
         """Print a sentence; a closed terminal or pipe interrupts the program."""
         try:
             print(sentence, flush=True)

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
     asked: list[Any]
     spec: dict[str, Any] | None
-    said: str
+    reason: str
 
 
 def answer_of(asked: object, spec: dict[str, Any] | None, printed: str) -> Answer:

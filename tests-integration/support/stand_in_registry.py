@@ -33,7 +33,7 @@ class StandInRegistry:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def say(self, path: str, content: bytes = b"", *headers: str, status: str = "200 OK") -> None:
+    def put_content(self, path: str, content: bytes = b"", *headers: str, status: str = "200 OK") -> None:
         """Store an answer."""
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(content)}", *headers]
         self.answers[path] = "\r\n".join([*lines, "", ""]).encode() + content
@@ -43,7 +43,7 @@ class StandInRegistry:
         content = json.dumps(document).encode()
         digest = digest_of(content)
         for place in (path, f"{path.rpartition('/')[0]}/{digest}"):
-            self.say(place, content, f"Content-Type: {media_type}")
+            self.put_content(place, content, f"Content-Type: {media_type}")
         return {"mediaType": media_type, "digest": digest, "size": len(content), "platform": AMD64}
 
     def put_index(self, path: str, *entries: dict[str, Any]) -> dict[str, Any]:

@@ -55,17 +55,17 @@ def parse_address(text: str) -> EngineAddress:
     return EngineAddress(text=f"{scheme}://{address}", is_other_machine=machine not in THIS_MACHINE)
 
 
-def is_elsewhere(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
+def is_elsewhere(engine: str, options: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Return whether options, variables or files lead an engine to another machine, or to an unknown place."""
     if engine == DOCKER:
-        return _is_elsewhere_for_docker(before, environment)
-    service = find_service(before, environment) if engine == PODMAN else None
+        return _is_elsewhere_for_docker(options, environment)
+    service = find_service(options, environment) if engine == PODMAN else None
     return service is not None and service.is_other_machine
 
 
-def find_service(before: Sequence[str], environment: Mapping[str, str]) -> EngineAddress | None:
+def find_service(options: Sequence[str], environment: Mapping[str, str]) -> EngineAddress | None:
     """Return the address of the service that starts Podman's containers; None if Podman starts them itself."""
-    given = dict(own_options(before))
+    given = dict(own_options(options))
     if any(name in given for name in CONNECTION):
         return UNKNOWN
     if "--url" in given:
@@ -80,63 +80,63 @@ def find_service(before: Sequence[str], environment: Mapping[str, str]) -> Engin
     return None if remote is None else UNKNOWN
 
 
-def find_context(before: Sequence[str], environment: Mapping[str, str]) -> str:
+def find_context(options: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the context that `docker` uses; "" for the default one, or if an address overrides the context."""
-    chosen = _last(before, "--context", "-c")
-    if not chosen and _find_docker_host(before, environment) is None:
-        written = texts_at(_read(before, environment, "config.json")).get("currentContext", "")
+    chosen = _last(options, "--context", "-c")
+    if not chosen and _find_docker_host(options, environment) is None:
+        written = texts_at(_read(options, environment, "config.json")).get("currentContext", "")
         chosen = environment.get("DOCKER_CONTEXT") or written
     return "" if chosen in (None, USUAL_CONTEXT) else chosen
 
 
-def read_context(name: str, before: Sequence[str], environment: Mapping[str, str]) -> EngineAddress | None:
+def read_context(name: str, options: Sequence[str], environment: Mapping[str, str]) -> EngineAddress | None:
     """Return the address in a Docker context; None if the context cannot be read or has none."""
     # Imported here because few users have contexts.
     from hashlib import sha256
 
     # A word of the command line may have bytes that are not UTF-8.
     digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
-    found = _read(before, environment, f"contexts/meta/{digest}/meta.json")
+    found = _read(options, environment, f"contexts/meta/{digest}/meta.json")
     host = texts_at(found, "Endpoints", "docker").get("Host", "")
     return parse_address(host) if host else None
 
 
-def leads_to_rootless(engine: str, before: Sequence[str], environment: Mapping[str, str]) -> bool:
+def leads_to_rootless(engine: str, options: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Return whether a command leads to a rootless engine. For Docker and Podman's service, the socket decides."""
     if engine == PODMAN:
-        service = find_service(before, environment)
+        service = find_service(options, environment)
         return service is None or not PODMAN_ROOT_SOCKET.match(service.text)
     if engine != DOCKER:
         return False
-    address = _find_docker_address(before, environment).text
+    address = _find_docker_address(options, environment).text
     own = environment.get("XDG_RUNTIME_DIR")
     return bool(ROOTLESS_SOCKET.fullmatch(address)) or (bool(own) and address == f"unix://{own}/docker.sock")
 
 
-def _is_elsewhere_for_docker(before: Sequence[str], environment: Mapping[str, str]) -> bool:
-    return _find_docker_address(before, environment).is_other_machine
+def _is_elsewhere_for_docker(options: Sequence[str], environment: Mapping[str, str]) -> bool:
+    return _find_docker_address(options, environment).is_other_machine
 
 
-def _find_docker_address(before: Sequence[str], environment: Mapping[str, str]) -> EngineAddress:
-    if context := find_context(before, environment):
-        return read_context(context, before, environment) or UNKNOWN
-    return parse_address(_find_docker_host(before, environment) or "")
+def _find_docker_address(options: Sequence[str], environment: Mapping[str, str]) -> EngineAddress:
+    if context := find_context(options, environment):
+        return read_context(context, options, environment) or UNKNOWN
+    return parse_address(_find_docker_host(options, environment) or "")
 
 
-def _find_docker_host(before: Sequence[str], environment: Mapping[str, str]) -> str | None:
+def _find_docker_host(options: Sequence[str], environment: Mapping[str, str]) -> str | None:
     # The option overrides the variable even if it is empty, which means the default socket.
-    host = _last(before, "--host", "-H")
+    host = _last(options, "--host", "-H")
     return environment.get("DOCKER_HOST") or None if host is None else host
 
 
-def _last(before: Sequence[str], *names: str) -> str | None:
-    return next((value for name, value in reversed([*own_options(before)]) if name in names), None)
+def _last(options: Sequence[str], *names: str) -> str | None:
+    return next((value for name, value in reversed([*own_options(options)]) if name in names), None)
 
 
-def _read(before: Sequence[str], environment: Mapping[str, str], name: str) -> dict[str, Any]:
+def _read(options: Sequence[str], environment: Mapping[str, str], name: str) -> dict[str, Any]:
     """Return a JSON file of the `docker` client's configuration directory; {} if it cannot be read."""
     home = environment.get("HOME", "")
-    directory = _last(before, "--config") or environment.get("DOCKER_CONFIG") or (f"{home}/.docker" if home else "")
+    directory = _last(options, "--config") or environment.get("DOCKER_CONFIG") or (f"{home}/.docker" if home else "")
     try:
         return parse_object(read_plain_file(os.path.join(directory, name))[0].decode()) if directory else {}
     except (OSError, ValueError):

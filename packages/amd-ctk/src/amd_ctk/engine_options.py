@@ -16,7 +16,7 @@ from amd_ctk.engine_words import (
     environment_of,
     find_engine,
     find_run,
-    values_before,
+    own_values,
     without_group,
     without_prefixes,
 )
@@ -72,9 +72,9 @@ def find_options(argv: Sequence[str], host: Host, environment: Mapping[str, str]
     except ExplainError:
         # The engine will refuse the command with its own message.
         return EngineOptions()
-    if _asks_itself(options):
+    if _requests_gpus(options):
         return EngineOptions()
-    chosen = (options.get("runtime") or values_before(before, "--runtime") or [""])[-1]
+    chosen = (options.get("runtime") or own_values(before, "--runtime") or [""])[-1]
     if is_elsewhere(engine, before, environment):
         if chosen in ("", *PLAIN_RUNTIMES):
             # Podman's service takes no --runtime.
@@ -90,7 +90,7 @@ def find_options(argv: Sequence[str], host: Host, environment: Mapping[str, str]
     return _of_podman(command, host) if engine == PODMAN else _of_docker(command, host, refusal)
 
 
-def _asks_itself(options: dict[str, list[str]]) -> bool:
+def _requests_gpus(options: dict[str, list[str]]) -> bool:
     nodes = [value for name in NODE_OPTIONS for value in options.get(name, ())]
     nodes += [value for value in options.get("device", ()) if value.startswith("/")]
     has_names = any(value.startswith(f"{KIND}=") for value in options.get("device", ()))
@@ -105,8 +105,8 @@ def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> Eng
         return _of_podman(command, host)
     runtimes = engine_info.get("Runtimes")
     if not isinstance(runtimes, dict):
-        return _not_known(answer, command)
-    ours = [name for name, entry in runtimes.items() if name == "amd" or _is_ours(entry)]
+        return _without_answer(answer, command)
+    ours = [name for name, entry in runtimes.items() if name == "amd" or _is_amd_entry(entry)]
     if engine_info.get("DefaultRuntime") in ours:
         return EngineOptions()
     if ours:
@@ -121,10 +121,10 @@ def _of_podman(command: Sequence[str], host: Host) -> EngineOptions:
     if with_ours.succeeded:
         return EngineOptions(fixed=(RUNTIME,))
     if with_ours.is_late:
-        return _not_known(with_ours, command)
+        return _without_answer(with_ours, command)
     default = ask([*command, *program], seconds=SECONDS)
     if not default.succeeded:
-        return _not_known(default, command)
+        return _without_answer(default, command)
     path, _, is_service = default.output.strip().partition(" ")
     if is_amd_runtime(path):
         return EngineOptions()
@@ -139,7 +139,7 @@ def _by_cdi(host: Host, refusal: ToolkitError, *, reads_specs: bool = True) -> E
     raise NoGpusByEngine(refusal.message, hint=refusal.hint)
 
 
-def _not_known(answer: Answer, command: Sequence[str]) -> EngineOptions:
+def _without_answer(answer: Answer, command: Sequence[str]) -> EngineOptions:
     """Return no options if the engine does not answer. Its own error follows, unless it is only slow or behind sudo."""
     if answer.is_late:
         print_note(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
@@ -154,5 +154,5 @@ def _is_of_podman(engine_info: Mapping[str, object]) -> bool:
     return isinstance(host, dict) and "ociRuntime" in host
 
 
-def _is_ours(entry: object) -> bool:
+def _is_amd_entry(entry: object) -> bool:
     return isinstance(entry, dict) and is_amd_runtime(str(entry.get("path", "")))

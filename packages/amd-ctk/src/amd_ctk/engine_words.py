@@ -127,15 +127,15 @@ def _own_letters(letters: str, following: str) -> Iterator[tuple[str, str]]:
         yield f"-{letter}", ""
 
 
-def values_before(args: Sequence[str], option: str) -> list[str]:
+def own_values(args: Sequence[str], option: str) -> list[str]:
     """Return the values of an option in front of an engine's command."""
     return [value for name, value in own_options(args) if name == option]
 
 
-def without_group(before: Sequence[str]) -> Sequence[str]:
+def without_group(options: Sequence[str]) -> Sequence[str]:
     """Return an engine's own options without the `container` of `docker container run`, unless it is a value."""
-    is_group = before[-1:] == ["container"] and not ENGINE_VALUES.intersection(before[-2:-1])
-    return before[:-1] if is_group else before
+    is_group = options[-1:] == ["container"] and not ENGINE_VALUES.intersection(options[-2:-1])
+    return options[:-1] if is_group else options
 
 
 def find_engine(argv: Sequence[str]) -> int:
@@ -184,7 +184,7 @@ def without_prefixes(argv: Sequence[str]) -> Prefixed:
     """Return a command without the `sudo` and `env` in front of it. Prefixes that cannot be parsed stay."""
     found = Prefixed(argv=tuple(argv))
     while found.argv and os.path.basename(found.argv[0]) in PREFIXES:
-        behind = _without_one(found)
+        behind = _strip_prefix(found)
         if behind is None:
             break
         found = behind
@@ -196,7 +196,7 @@ def environment_of(command: Prefixed, environment: Mapping[str, str]) -> dict[st
     return {**(environment if command.keeps_environment else {}), **command.variables}
 
 
-def _without_one(found: Prefixed) -> Prefixed | None:
+def _strip_prefix(found: Prefixed) -> Prefixed | None:
     is_sudo = os.path.basename(found.argv[0]) == SUDO
     start = _end_of_options(found.argv) if is_sudo else 1
     end = start

@@ -53,7 +53,7 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, argv:
     try:
         enter_namespace()
         plain = lay_over(host, numbers)
-        print(f"Simulating {name} until the command ends{_how(plain)}", file=sys.stderr, flush=True)
+        print(f"Simulating {name} until the command ends{_describe_nodes(plain)}", file=sys.stderr, flush=True)
         os.environ.pop(ROOT_VARIABLE, None)
         # The path of the working directory may now lead to the simulated host's directory.
         with suppress(OSError):
@@ -71,7 +71,7 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, argv:
     os._exit(1)
 
 
-def _how(plain: Sequence[str] | None) -> str:
+def _describe_nodes(plain: Sequence[str] | None) -> str:
     if plain is None:
         return PLAIN + (NO_ENGINES if os.geteuid() else "")
     return f"; plain files, because this machine has devices with the same numbers: {', '.join(plain)}" if plain else ""

@@ -121,7 +121,7 @@ def noted(engine, ask):
     """Return the differences of an engine by the number of their note, 0 for those without one."""
     numbered = {}
     for answer, found, refusal in find_differences(engine, ask):
-        text = answer.said if answer.spec is None else " ".join(map(str, words_of(answer.asked)))
+        text = answer.reason if answer.spec is None else " ".join(map(str, words_of(answer.asked)))
         notes = (number for number, note in enumerate(NOTES, 1) if applies(note, engine, text))
         numbered.setdefault(next(notes, 0), []).append((answer, found, refusal))
     return numbered
@@ -149,7 +149,7 @@ def test_explain_answers_as_the_engine_does(ask, engine):
 
 
 def test_notes_have_the_words_of_an_engine():
-    answers = [(engine, answer.said) for engine in VERSIONS for answer in read_answers(engine)]
+    answers = [(engine, answer.reason) for engine in VERSIONS for answer in read_answers(engine)]
     for number, note in enumerate(NOTES, 1):
         said = [text for engine, text in answers if text and applies(note, engine, text)]
         # Some patterns find words, too, that explain refuses as the engine does.

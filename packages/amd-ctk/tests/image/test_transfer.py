@@ -9,7 +9,7 @@ import pytest
 
 from amd_ctk.image import transfer
 from amd_ctk.image.bounds import ImageError, Reading
-from amd_ctk.image.transfer import Stall, Watched, read_printed, run_while_it_moves
+from amd_ctk.image.transfer import Stall, Watched, read_printed, run_until_stalled
 
 
 def test_a_program_that_moves_is_not_idle_however_long_it_takes():
@@ -31,15 +31,15 @@ def test_a_program_that_prints_nothing_and_moves_nothing_is_ended(monkeypatch):
 def test_a_copy_that_moves_nothing_is_ended(monkeypatch):
     monkeypatch.setattr(transfer, "SECONDS_OF_COPY", 0.1)
 
-    assert run_while_it_moves(["sleep", "1000"]).problem == "sleep moved no byte for 0.1 seconds"
+    assert run_until_stalled(["sleep", "1000"]).problem == "sleep moved no byte for 0.1 seconds"
 
 
 def test_a_copy_that_fails_has_its_words_and_its_exit_code():
-    answer = run_while_it_moves(["sh", "-c", "echo no room >&2; exit 3"])
+    answer = run_until_stalled(["sh", "-c", "echo no room >&2; exit 3"])
 
     assert (answer.succeeded, answer.errors, answer.exit_code) == (False, "no room\n", 3)
-    assert run_while_it_moves(["true"]).succeeded
-    assert run_while_it_moves(["no-such-program"]).problem == "no-such-program cannot be run: it does not exist"
+    assert run_until_stalled(["true"]).succeeded
+    assert run_until_stalled(["no-such-program"]).problem == "no-such-program cannot be run: it does not exist"
 
 
 def test_everything_that_a_program_prints_is_read():

@@ -69,7 +69,7 @@ def test_an_index_of_too_many_images_is_refused(registry, proxy):
 
 @pytest.mark.parametrize("content", [b"{", b"[" * 500_000, b"[]", b"\xff", b""])
 def test_an_index_that_is_none_is_refused(registry, proxy, content):
-    registry.say(TAG, content, f"Content-Type: {INDEX}")
+    registry.put_content(TAG, content, f"Content-Type: {INDEX}")
 
     status, message = proxy.message(TAG)
 
@@ -81,7 +81,7 @@ def test_an_index_that_is_none_is_refused(registry, proxy, content):
 
 
 def test_an_index_that_is_compressed_all_the_same_is_refused(registry, proxy):
-    registry.say(TAG, b"x", f"Content-Type: {INDEX}", "Content-Encoding: gzip")
+    registry.put_content(TAG, b"x", f"Content-Type: {INDEX}", "Content-Encoding: gzip")
 
     assert proxy.message(TAG) == (404, TOO_LARGE)
 
@@ -115,7 +115,7 @@ def test_an_image_that_is_an_index_when_it_comes_is_not_passed_on(registry, prox
 
 def test_a_tag_is_not_looked_for_on_another_server(registry, proxy):
     for location in ("https://other.example/v2/app/manifests/1", "//other.example/v2/x", "/elsewhere"):
-        registry.say(TAG, b"", f"Location: {location}", status="307 Temporary Redirect")
+        registry.put_content(TAG, b"", f"Location: {location}", status="307 Temporary Redirect")
 
         assert proxy.message(TAG) == (502, f"{registry.address} has its manifests on another server")
 
@@ -129,7 +129,7 @@ def test_an_engine_notices_a_layer_that_breaks_off(registry, proxy, head):
 
 
 def test_a_header_stays_one_header(registry, proxy):
-    registry.say("/v2/", b"{}", "X-A: 1\r\n 2", "X-B: 1\rX-C: 2", "Connection: keep-alive")
+    registry.put_content("/v2/", b"{}", "X-A: 1\r\n 2", "X-B: 1\rX-C: 2", "Connection: keep-alive")
 
     answer = proxy.raw("GET /v2/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 

@@ -114,7 +114,7 @@ def test_a_tag_is_never_asked_for_in_parts_or_compressed(registry, proxy):
 def test_what_the_registry_refuses_is_the_answer(registry, proxy):
     challenge = 'Bearer realm="https://login.example/token",service="x"'
     refusal = b'{"errors":[{"code":"UNAUTHORIZED"}]}'
-    registry.say(TAG, refusal, f"WWW-Authenticate: {challenge}", status="401 Unauthorized")
+    registry.put_content(TAG, refusal, f"WWW-Authenticate: {challenge}", status="401 Unauthorized")
 
     status, headers, content = proxy(TAG)
 
@@ -139,8 +139,8 @@ def test_a_request_names_no_other_server(registry, proxy, target):
 
 
 def test_a_place_at_the_registry_becomes_one_here(registry, proxy):
-    registry.say("/v2/a", b"", f"Location: http://{registry.address}/v2/b", status="307 Temporary Redirect")
-    registry.say("/v2/c", b"", "Location: https://cdn.example/d", status="307 Temporary Redirect")
+    registry.put_content("/v2/a", b"", f"Location: http://{registry.address}/v2/b", status="307 Temporary Redirect")
+    registry.put_content("/v2/c", b"", "Location: https://cdn.example/d", status="307 Temporary Redirect")
 
     assert proxy("/v2/a")[1]["Location"] == "/v2/b"
     assert proxy("/v2/c")[1]["Location"] == "https://cdn.example/d"

@@ -109,8 +109,8 @@ def _read_directory(host: Host, directory: str) -> list[SpecFile]:
     return files
 
 
-def _count(number: int, what: str) -> str:
-    return f"Found {number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"Found {number} {noun}{'' if number == 1 else 's'}"
 
 
 def _read(path: str) -> SpecFile:

@@ -53,7 +53,7 @@ def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
     """Return the spec for the current state of a host; CdiError if it has no GPU or lacks a device node."""
     try:
         check_options(options)
-        gpus = _find_asked(host, options)
+        gpus = _find_requested(host, options)
         return build_cdi_spec(
             gpus,
             find_device_nodes(host, gpus),
@@ -193,7 +193,7 @@ def _is_abandoned(host: Host, wanted: GenerateOptions) -> bool:
     return not os.path.isdir(os.path.dirname(wanted.path(host)))
 
 
-def _find_asked(host: Host, options: CdiOptions) -> list[Gpu]:
+def _find_requested(host: Host, options: CdiOptions) -> list[Gpu]:
     try:
         gpus = find_gpus(host)
         # Engines use a spec for the whole host.

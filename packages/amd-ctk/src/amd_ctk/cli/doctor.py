@@ -96,7 +96,7 @@ def _apply(repair: Repair, *, ask: bool) -> bool:
     print(f"{repair.check}: {repair.words}", file=sys.stderr)
     if repair.difference:
         print(repair.difference, file=sys.stderr)
-    if ask and not _agrees():
+    if ask and not _confirm():
         return False
     try:
         repair.apply()
@@ -107,7 +107,7 @@ def _apply(repair: Repair, *, ask: bool) -> bool:
     return True
 
 
-def _agrees() -> bool:
+def _confirm() -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         print("Not changed: add --yes", file=sys.stderr)
         return False

@@ -85,11 +85,11 @@ def check_runtime_path(path: str, *, must_exist: bool) -> str:
     return path
 
 
-def _require_safe(what: str, path: str, error: type[ToolkitError]) -> None:
+def _require_safe(subject: str, path: str, error: type[ToolkitError]) -> None:
     """Raise an error if users other than root can replace part of a program's path or of its link targets."""
     if replaceable := writable_by_others(path):
         raise error(
-            f"{what} can be replaced by users other than root, who may write to {replaceable}",
+            f"{subject} can be replaced by users other than root, who may write to {replaceable}",
             hint=f"make it writable by root only; 'ls -ld {replaceable}' shows its owner and mode",
         )
 

@@ -112,9 +112,9 @@ def _lines(result: Result, width: int, *, verbose: bool) -> list[str]:
 
 def _sums(results: Sequence[Result]) -> str:
     counts = Counter(result.finding.state for result in results)
-    known = f"{counts[OK]} ok, {counts[BAD]} bad, {_many(counts[NOTE], 'note')}"
-    return f"{_many(len(results), 'check')}: {known}, {counts[NOT_CHECKED]} not checked"
+    known = f"{counts[OK]} ok, {counts[BAD]} bad, {_plural(counts[NOTE], 'note')}"
+    return f"{_plural(len(results), 'check')}: {known}, {counts[NOT_CHECKED]} not checked"
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

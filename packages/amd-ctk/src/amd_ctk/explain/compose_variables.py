@@ -106,8 +106,8 @@ def _value_of(match: re.Match[str], find: Callable[[str], str | None]) -> str:
     return words if sign == "-" and not is_given else value
 
 
-def _skip(what: re.Pattern[str], text: str, place: int) -> int:
-    match = what.match(text, place)
+def _skip(pattern: re.Pattern[str], text: str, place: int) -> int:
+    match = pattern.match(text, place)
     # Past the end of the text, a pattern matches at the end.
     return max(place, match.end()) if match else place
 

@@ -69,12 +69,12 @@ class Container(Value):
         return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
 
 
-def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, before: Sequence[str] = ()) -> str:
+def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, options: Sequence[str] = ()) -> str:
     """Return where a rootless engine has its caller's settings; "" for an engine of root, or if that is unknown.
 
-    `before` are the words in front of the command.
+    `options` are the words in front of the command.
     """
-    return settings_of(environment) if os.geteuid() and leads_to_rootless(engine, before, environment) else ""
+    return settings_of(environment) if os.geteuid() and leads_to_rootless(engine, options, environment) else ""
 
 
 def settings_of(environment: Mapping[str, str]) -> str:

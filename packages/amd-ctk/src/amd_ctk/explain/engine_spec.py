@@ -130,19 +130,19 @@ def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) 
     nodes: list[Tree] = []
     rules: list[Tree] = []
     mapped = () if container.privileged else asked
-    for found, access in _tried(lambda device: _find_device(device, engine, host), mapped, refusals):
+    for found, access in _collect(lambda device: _find_device(device, engine, host), mapped, refusals):
         paths = {node["path"] for node in found} if engine == PODMAN else set()
         nodes = [*(node for node in nodes if node["path"] not in paths), *found]
         rules += [_rule(node, access) for node in found]
-    rules += _tried(lambda rule: _parse_rule(rule, engine), container.device_rules, refusals)
+    rules += _collect(lambda rule: _parse_rule(rule, engine), container.device_rules, refusals)
     return (_find_every_node(asked, container, host), []) if container.privileged else (nodes, rules)
 
 
-def _tried(act: Callable[[str], Made], words: Iterable[str], refusals: list[ToolkitError]) -> Iterator[Made]:
+def _collect(parse: Callable[[str], Made], texts: Iterable[str], refusals: list[ToolkitError]) -> Iterator[Made]:
     """Yield the result for each word, and collect the refusals."""
-    for word in words:
+    for text in texts:
         try:
-            yield act(word)
+            yield parse(text)
         except ToolkitError as error:
             refusals.append(error)
 
@@ -199,7 +199,7 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
         refusals.append(refusal)
         return []
     latest = latest_version(container.engine.capitalize(), version) if version else ""
-    return list(_tried(lambda name: _find_edits(name, host, latest), names, refusals))
+    return list(_collect(lambda name: _find_edits(name, host, latest), names, refusals))
 
 
 def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Made], str]) -> list[Made]:

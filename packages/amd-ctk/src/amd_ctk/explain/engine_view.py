@@ -189,9 +189,9 @@ def _translate_for_podman(container: Container, asked: str, version: tuple[int, 
             f"--gpus {asked} is --device amd.com/gpu={asked} since Podman 6.1; Podman 5 looks for"
             " GPUs of NVIDIA, and Podman 4 ignores it: use --device amd.com/gpu=0"
         )
-        return _noted(container, note)
+        return _with_notes(container, note)
     if version < (5,):
-        return _noted(container, f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0")
+        return _with_notes(container, f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0")
     kind = "nvidia.com/gpu" if version < (6, 1) else KIND
     devices = [f"{kind}={name}" for name in split_values(asked, "gpus")]
     return _with_devices(container, asked, devices, f"in Podman {_dotted(version)}") if devices else container
@@ -215,15 +215,15 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
     # Docker adds this after it has merged image and command line, so the image's own variable stays too.
     environment = (*container.variables, f"AMD_VISIBLE_DEVICES={devices}")
-    return _noted(container, *notes).replace(environment=environment, image_environment=())
+    return _with_notes(container, *notes).replace(environment=environment, image_environment=())
 
 
 def _with_devices(container: Container, asked: str, names: Sequence[str], since: str) -> Container:
     note = f"--gpus {asked} is --device {' --device '.join(names)} {since}"
-    return _noted(container, note).replace(devices=(*container.devices, *names))
+    return _with_notes(container, note).replace(devices=(*container.devices, *names))
 
 
-def _noted(container: Container, *notes: str) -> Container:
+def _with_notes(container: Container, *notes: str) -> Container:
     return container.replace(notes=tuple(dict.fromkeys((*container.notes, *notes))))
 
 

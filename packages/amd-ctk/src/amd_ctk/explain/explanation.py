@@ -61,7 +61,9 @@ def explain_container(container: Container, host: Host) -> Explanation:
         explanation = explain_spec(built.spec, host, container=container)
     else:
         explanation = _explain_without_runtime(built, host, view, container)
-        problems += [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _asks(container) else []
+        problems += (
+            [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _requests_gpus(container) else []
+        )
     # The engine looks at devices before it calls the runtime.
     plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))
     listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
@@ -69,7 +71,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     if container.engine == DOCKER and hidden_numbers(find_located(host)):
         # The daemon is not in the cgroup of its caller.
         notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
-    asks = _asks(container) or bool(container.gpus) or bool(container.problems)
+    asks = _requests_gpus(container) or bool(container.gpus) or bool(container.problems)
     lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus or explanation.problems))
     return explanation.replace(
         plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems), lacks_gpus=lacks_gpus
@@ -139,7 +141,7 @@ def _check_image(plan: Plan, host: Host) -> Plan:
     return plan.replace(notes=(*plan.notes, *notes))
 
 
-def _asks(container: Container) -> bool:
+def _requests_gpus(container: Container) -> bool:
     variables = dict(entry.partition("=")[::2] for entry in container.variables)
     if VISIBLE_DEVICES in variables:
         return not asks_for_nothing(variables[VISIBLE_DEVICES])

@@ -15,8 +15,8 @@ from amd_ctk.engine_words import (
     PODMAN,
     engine_of,
     options_before_run,
+    own_values,
     unknown_option,
-    values_before,
     without_group,
 )
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
@@ -89,7 +89,7 @@ def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: b
     is_rootfs = is_on(options, "rootfs")
     is_podman = engine == PODMAN
     # For Podman, this is an option of the program: `podman --runtime=crun run`.
-    runtime = options.get("runtime", values_before(before, "--runtime") or [""])[-1]
+    runtime = options.get("runtime", own_values(before, "--runtime") or [""])[-1]
     if is_podman:
         options = _separate(options)
         if runtime and find_service(before, environment) is not None:

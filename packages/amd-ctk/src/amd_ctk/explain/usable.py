@@ -60,9 +60,9 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
         return UsableGpus(gpus=())
     missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
     problems = [f"{missing}: {fix}"] if missing else []
-    if gone := _find_gone(devices, host):
+    if missing_nodes := _find_missing_nodes(devices, host):
         fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"
-        problems.append(f"{gone[0]} leads nowhere, because its GPU is gone: {fix}")
+        problems.append(f"{missing_nodes[0]} leads nowhere, because its GPU is gone: {fix}")
     is_bound = _binds_nodes(container, plan.spec)
     closed = _find_closed_on_host(devices, container, host) if is_bound else _find_closed(devices, container, plan)
     unknown = _names_of_image(container) if closed and not is_bound else []
@@ -87,7 +87,7 @@ def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]
     return [gpu for gpu, node in zip(located, nodes, strict=True) if _may_use(node, plan.spec)]
 
 
-def _find_gone(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
+def _find_missing_nodes(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
     """Return the render nodes that the host lacks. Engines make the nodes of a CDI spec by the numbers in it."""
     renders = [device for device in devices if device["major"] == DRM_MAJOR]
     return [device["path"] for device in renders if host.stat(f"{DRI}/renderD{device['minor']}") is None]

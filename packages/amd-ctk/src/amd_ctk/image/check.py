@@ -136,20 +136,20 @@ def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> JudgedImage:
 
 
 def _rank(image: Image) -> tuple[int, str, tuple[int, ...]]:
-    wanted = _wanted(image)
-    exactness = max(map(_exactness, [*declared_targets(image), *wanted.get("gfx", [])]), default=0)
-    rocm = max(map(leading_numbers, wanted.get("rocm", [])), default=())
-    return exactness, max(wanted.get("cpu", []), default=""), rocm
+    required = _required_values(image)
+    exactness = max(map(_exactness, [*declared_targets(image), *required.get("gfx", [])]), default=0)
+    rocm = max(map(leading_numbers, required.get("rocm", [])), default=())
+    return exactness, max(required.get("cpu", []), default=""), rocm
 
 
-def _wanted(image: Image) -> dict[str, list[str]]:
+def _required_values(image: Image) -> dict[str, list[str]]:
     """Return the values that the image's requirements name for each property; the facts already meet them."""
-    wanted: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for value in requirements_of(image).values():
         for comparison in (each for alternative in parse_requirement(value) for each in alternative):
             if comparison.operator in ("=", ">="):
-                wanted.setdefault(comparison.subject, []).append(comparison.wanted)
-    return wanted
+                values.setdefault(comparison.subject, []).append(comparison.wanted)
+    return values
 
 
 def _exactness(target: str) -> int:

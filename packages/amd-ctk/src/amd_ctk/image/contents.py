@@ -75,21 +75,21 @@ class LayerContents:
         paths_by_form = _forms_of(paths)
         # Looking up a million hashes takes a hundredth of a second.
         hidden = {paths_by_form[name] for name in self.hashes if name in paths_by_form}
-        taken_by_path = dict.fromkeys(hidden | set(map(hash, self.deleted)), True)
-        return {path for path in paths if path in self._directories or self._has_taken(path, taken_by_path)}
+        removed_by_path = dict.fromkeys(hidden | set(map(hash, self.deleted)), True)
+        return {path for path in paths if path in self._directories or self._is_removed(path, removed_by_path)}
 
-    def _has_taken(self, path: str, taken_by_path: dict[int, bool]) -> bool:
+    def _is_removed(self, path: str, removed_by_path: dict[int, bool]) -> bool:
         """Return whether this layer removed a path or a directory above it. The dictionary has hashes, to save memory.
 
         Each directory is checked once, however many files it has.
         """
         key = hash(path)
-        if key not in taken_by_path:
+        if key not in removed_by_path:
             directory = path.rpartition("/")[0]
-            taken_by_path[key] = directory in self.emptied or (
-                directory != "" and self._has_taken(directory, taken_by_path)
+            removed_by_path[key] = directory in self.emptied or (
+                directory != "" and self._is_removed(directory, removed_by_path)
             )
-        return taken_by_path[key]
+        return removed_by_path[key]
 
     def _bound(self, path: str, found: tuple[str, ...] = ()) -> None:
         self.kept += len(path) + SIZE_OF_STRING * (2 + len(found))

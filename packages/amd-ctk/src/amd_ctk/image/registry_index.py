@@ -17,7 +17,7 @@ from amd_ctk.image.oci_layout import INDEX
 from amd_ctk.image.registry import Found, find_one, read_with_layers
 from amd_ctk.image.registry_name import RegistryName, digest_of, parse_registry_name
 from amd_ctk.image.registry_programs import SKOPEO, Questions, refusal
-from amd_ctk.image.transfer import run_while_it_moves
+from amd_ctk.image.transfer import run_until_stalled
 from amd_ctk.stderr import print_note
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.plain_text import one_line
@@ -149,7 +149,7 @@ def _write_layout(directory: str, index: bytes) -> None:
 
 def _copy(source: str, name: RegistryName, *options: str) -> None:
     words = ["skopeo", "copy", "--quiet", "--preserve-digests", *options, source, f"docker://{name}"]
-    answer = run_while_it_moves(words)
+    answer = run_until_stalled(words)
     if UNKNOWN_OPTION in answer.errors:
         raise ImageError("this skopeo writes no index", hint="it needs skopeo 1.6 or later")
     if not answer.succeeded:

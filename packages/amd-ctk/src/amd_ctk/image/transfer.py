@@ -31,7 +31,7 @@ STEP = 1.0
 # A waiting program reads and writes a few bytes for itself; fewer than this count as none.
 LEAST = 4096
 # Bytes to read from a program's error output.
-MOST_WORDS = 4096
+LARGEST_ERROR = 4096
 # Go's text for EFBIG.
 TOO_LARGE = "file too large"
 
@@ -76,7 +76,7 @@ class Watched(io.RawIOBase):
             while not self._is_ready():
                 if stall.is_over():
                     program = self._printing.args[0]  # type: ignore[index]  # a list
-                    raise ImageError(stuck(str(program), SECONDS), hint="try again")
+                    raise ImageError(stall_message(str(program), SECONDS), hint="try again")
         return int(self._pipe.readinto(buffer))
 
     def _is_ready(self) -> bool:
@@ -109,7 +109,7 @@ def read_printed(
             raise
 
 
-def run_while_it_moves(argv: Sequence[str]) -> Answer:
+def run_until_stalled(argv: Sequence[str]) -> Answer:
     """Run a program for as long as it moves bytes, and return how it ended."""
     with TemporaryFile() as errors:
         try:
@@ -122,14 +122,14 @@ def run_while_it_moves(argv: Sequence[str]) -> Answer:
             try:
                 _wait(process)
             except subprocess.TimeoutExpired:
-                return Answer(problem=stuck(argv[0], SECONDS_OF_COPY), is_late=True)
+                return Answer(problem=stall_message(argv[0], SECONDS_OF_COPY), is_late=True)
             finally:
                 if process.returncode is None:
                     process.kill()
         return Answer(errors=_read_errors(errors), exit_code=process.returncode)
 
 
-def stuck(program: str, seconds: float) -> str:
+def stall_message(program: str, seconds: float) -> str:
     """Return the message for a program that moved no bytes."""
     return f"{program} moved no byte for {seconds:g} seconds"
 
@@ -168,7 +168,7 @@ def _print(argv: Sequence[str], errors: IO[bytes], largest_file: int) -> subproc
 
 def _read_errors(errors: IO[bytes]) -> str:
     errors.seek(0)
-    return errors.read(MOST_WORDS).decode("utf-8", "replace")
+    return errors.read(LARGEST_ERROR).decode("utf-8", "replace")
 
 
 def _refusal(line: str, program: str, name: str, largest_file: int) -> ImageError | None:

@@ -25,13 +25,13 @@ class Answers(Value):
 
     # Errors of open() by path, 0 for success; and errors of the driver's ioctl by path.
     opened: dict[str, int]
-    asked: dict[str, int]
+    ioctls: dict[str, int]
     # The GPUs that KFD lists: `gpu_id` of its topology.
     listed: tuple[int, ...]
     # PCI device ids by path of the render node.
     devices: dict[str, int]
     # For GPUs that the container was not given, by render minor: errors of making the node and of opening it.
-    made: dict[int, int]
+    created: dict[int, int]
     foreign: dict[int, int]
 
 
@@ -46,9 +46,9 @@ class Proof(Value):
 
 def parse_answers(text: str) -> Answers:
     """Parse the answers that a probe printed; other lines are ignored."""
-    answers = Answers(opened={}, asked={}, listed=(), devices={}, made={}, foreign={})
-    by_path = {"open": answers.opened, "ask": answers.asked, "device": answers.devices}
-    by_minor = {"make": answers.made, "foreign": answers.foreign}
+    answers = Answers(opened={}, ioctls={}, listed=(), devices={}, created={}, foreign={})
+    by_path = {"open": answers.opened, "ask": answers.ioctls, "device": answers.devices}
+    by_minor = {"make": answers.created, "foreign": answers.foreign}
     listed = []
     for line in text[:LARGEST].splitlines():
         words = line.split()
@@ -68,7 +68,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
-def judge(answers: Answers, asked: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
+def judge(answers: Answers, requested: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
     """Return the state and the words of a proof for a container that requested one GPU of a host.
 
     A GPU counts as usable if KFD lists it and its render node opens. Rootless engines have no device cgroup, so KFD's
@@ -79,16 +79,16 @@ def judge(answers: Answers, asked: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
     refused = {path: number for path, number in answers.opened.items() if number}
     if refused and all(number in NO_DEVICE_ERRORS for number in refused.values()):
         return NO_GPU, "no driver answers behind the nodes: this is not a GPU"
-    if answers.opened[KFD_PATH] or KFD_PATH in answers.asked:
-        number = answers.opened[KFD_PATH] or answers.asked[KFD_PATH]
+    if answers.opened[KFD_PATH] or KFD_PATH in answers.ioctls:
+        number = answers.opened[KFD_PATH] or answers.ioctls[KFD_PATH]
         return FAILED, f"/dev/kfd: {os.strerror(number)}"
     usable = [gpu for gpu in gpus if gpu.gpu_id in answers.listed and answers.opened.get(gpu.render_path) == 0]
-    if [gpu.number for gpu in usable] != [asked.number]:
+    if [gpu.number for gpu in usable] != [requested.number]:
         return FAILED, f"the container can use {_name(usable)}"
-    device = answers.devices.get(asked.render_path)
-    if device != asked.device_id:
-        return FAILED, f"{asked.render_path} is {f'device {device:#06x}' if device else 'no AMD GPU'}"
-    return _judge_foreign(answers, [gpu for gpu in gpus if gpu.number != asked.number])
+    device = answers.devices.get(requested.render_path)
+    if device != requested.device_id:
+        return FAILED, f"{requested.render_path} is {f'device {device:#06x}' if device else 'no AMD GPU'}"
+    return _judge_foreign(answers, [gpu for gpu in gpus if gpu.number != requested.number])
 
 
 def _name(gpus: Sequence[Gpu]) -> str:
@@ -99,7 +99,7 @@ def _name(gpus: Sequence[Gpu]) -> str:
 def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
     """Judge the nodes of all other GPUs, which root in the container tried to make and open."""
     for gpu in others:
-        if answers.made.get(gpu.render_minor):
+        if answers.created.get(gpu.render_minor):
             # In a user namespace nobody can make a node, so only existing ones count.
             continue
         number = answers.foreign.get(gpu.render_minor)
@@ -108,5 +108,5 @@ def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
             return FAILED, f"GPU {gpu.number}, which it was not given, {how}"
     if not others:
         return OK, "opens and answers; there is no other GPU"
-    made = any(answers.made.get(gpu.render_minor) == 0 for gpu in others)
+    made = any(answers.created.get(gpu.render_minor) == 0 for gpu in others)
     return OK, "opens and answers; other GPUs are refused" if made else "opens and answers; has no node of other GPUs"

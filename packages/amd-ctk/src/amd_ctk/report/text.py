@@ -21,7 +21,7 @@ FIELDS = ("gpu_hours", "share_used", "share_idle", "starts", "peak_gib")
 def format_report(report: Report) -> str:
     """Format a report for people."""
     when = f"From {moment(report.since)} to {moment(report.until)}"
-    head = f"{when}: {_hours(report.whole)} GPU-hours, {_counted(report.whole.starts)}"
+    head = f"{when}: {_hours(report.whole)} GPU-hours, {_format_starts(report.whole.starts)}"
     if not report.totals:
         return f"{head}\n"
     largest = max(total.gpu_seconds for total in report.totals)
@@ -89,7 +89,7 @@ def _notes(report: Report) -> list[str]:
     if report.whole.seen_seconds == 0:
         notes.append("There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one")
     if report.uncertain:
-        notes.append(f"The end of {_counted(report.uncertain)} was not recorded: counted up to the last sample")
+        notes.append(f"The end of {_format_starts(report.uncertain)} was not recorded: counted up to the last sample")
     if report.unreadable:
         notes.append(f"{report.unreadable} line{'s' * (report.unreadable > 1)} of the history could not be read")
     return ["", *notes] if notes else []
@@ -99,7 +99,7 @@ def _hours(total: Total) -> str:
     return f"{total.gpu_seconds / 3600:.1f}"
 
 
-def _counted(starts: int) -> str:
+def _format_starts(starts: int) -> str:
     return f"{starts} reservation{'' if starts == 1 else 's'}"
 
 

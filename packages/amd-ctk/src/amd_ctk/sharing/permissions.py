@@ -90,7 +90,7 @@ def allow(host: Host, rule: Permission) -> tuple[Permission, FileEdit]:
 
 def deny(host: Host, who: str) -> tuple[list[Permission], FileEdit]:
     """Return the rules without that of `who`, and the edit that removes it."""
-    left = [each for each in read_permissions(host) if not _is_meant(each, who)]
+    left = [each for each in read_permissions(host) if not _applies_to(each, who)]
     return left, _edit(host, left)
 
 
@@ -130,7 +130,7 @@ def _key(permission: Permission) -> tuple[bool, int | None]:
     return permission.is_of_group, permission.number
 
 
-def _is_meant(permission: Permission, who: str) -> bool:
+def _applies_to(permission: Permission, who: str) -> bool:
     """Return whether a permission belongs to `who`, even if the system no longer knows that name."""
     sign = GROUP_SIGN if permission.is_of_group else ""
     return who in (permission.who, f"{sign}{permission.number}")

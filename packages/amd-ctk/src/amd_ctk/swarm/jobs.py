@@ -29,7 +29,7 @@ class OneShot(Value):
 
     identity: str
     name: str
-    wanted: int
+    replicas: int
     # none, on-failure or any.
     restart_condition: str
     # Swarm never restarts complete tasks of jobs, whatever the condition.
@@ -42,9 +42,9 @@ class OneShot(Value):
         if not set(self.states) <= set(ENDED):
             return False
         if self.restart_condition == "none":
-            return len(self.states) >= self.wanted
+            return len(self.states) >= self.replicas
         repeats = self.restart_condition == "any" and not self.is_job
-        return not repeats and self.states.count(COMPLETE) >= self.wanted
+        return not repeats and self.states.count(COMPLETE) >= self.replicas
 
     @property
     def has_failed(self) -> bool:
@@ -83,14 +83,14 @@ def _describe(service: dict[str, Any], states: Mapping[str, Sequence[str]]) -> O
     return OneShot(
         identity=service["ID"],
         name=spec["Name"],
-        wanted=_wanted(mode),
+        replicas=_count_replicas(mode),
         restart_condition=policy.get("Condition", "any"),
         is_job="ReplicatedJob" in mode or "GlobalJob" in mode,
         states=tuple(states.get(service["ID"], ())),
     )
 
 
-def _wanted(mode: dict[str, Any]) -> int:
+def _count_replicas(mode: dict[str, Any]) -> int:
     replicas = (mode.get("Replicated") or {}).get("Replicas")
     completions = (mode.get("ReplicatedJob") or {}).get("TotalCompletions")
     return replicas or completions or 1
@@ -145,7 +145,7 @@ def submit(jobs: Sequence[SwarmJob], template: Template, where: str) -> Iterator
             docker(*service_command(job, template)[1:])
         except SwarmError as error:
             raise SwarmError(
-                f"line {job.line} of {where}: {error.message}; {_made(jobs[:position])}",
+                f"line {job.line} of {where}: {error.message}; {_format_submitted(jobs[:position])}",
                 hint=f"submit the rest with --from-line={job.line}",
             ) from error
         yield job
@@ -168,7 +168,7 @@ def _require_name(longest: str) -> None:
         )
 
 
-def _made(jobs: Sequence[SwarmJob]) -> str:
+def _format_submitted(jobs: Sequence[SwarmJob]) -> str:
     if not jobs:
         return "nothing was submitted"
     names = jobs[0].name if len(jobs) == 1 else f"{jobs[0].name} to {jobs[-1].name}"

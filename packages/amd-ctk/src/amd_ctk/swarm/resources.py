@@ -157,10 +157,10 @@ def _require_room(gpus: Sequence[Gpu], headroom_mib: int) -> None:
         raise SwarmError(f"a headroom of {headroom_mib} MiB leaves nothing: the largest GPU has {largest} MiB")
 
 
-def _budget(total_mib: int, asked_mib: int) -> int:
-    if asked_mib > total_mib:
-        raise SwarmError(f"the GPUs have {total_mib} MiB, less than the budget of {asked_mib} MiB")
-    return asked_mib or total_mib
+def _budget(total_mib: int, requested_mib: int) -> int:
+    if requested_mib > total_mib:
+        raise SwarmError(f"the GPUs have {total_mib} MiB, less than the budget of {requested_mib} MiB")
+    return requested_mib or total_mib
 
 
 def _name_of(gpus: Sequence[Gpu], gpu: Gpu, by: str) -> str:

@@ -21,7 +21,7 @@ class Serial(Value):
     """A unique id, its replacement, and the PCI device id that is part of amd-smi's UUID."""
 
     number: int
-    instead: int
+    replacement: int
     device_id: int = 0
 
 
@@ -30,8 +30,8 @@ class Redaction:
 
     def __init__(self, serials: Iterable[Serial]) -> None:
         """Collect the ids in every form that programs print."""
-        self._instead = {form: other for serial in serials for form, other in _forms(serial)}
-        known = "|".join(map(re.escape, sorted(self._instead, key=len, reverse=True)))
+        self._replacements = {form: other for serial in serials for form, other in _forms(serial)}
+        known = "|".join(map(re.escape, sorted(self._replacements, key=len, reverse=True)))
         self._pattern = re.compile(known, re.IGNORECASE) if known else None
 
     def __call__(self, text: str) -> str:
@@ -41,8 +41,8 @@ class Redaction:
 
     def _replace(self, match: re.Match[str]) -> str:
         # A CDI spec has an id in upper and in lower case, as two names.
-        instead = self._instead[match[0].lower()]
-        return instead if match[0] == match[0].lower() else instead.upper()
+        replacement = self._replacements[match[0].lower()]
+        return replacement if match[0] == match[0].lower() else replacement.upper()
 
 
 def without_credentials(text: str) -> str:
@@ -50,18 +50,18 @@ def without_credentials(text: str) -> str:
     return CREDENTIALS.sub("://***@", text)
 
 
-def serials_of(real: Profile, made_up: Profile) -> list[Serial]:
+def serials_of(real: Profile, redacted: Profile) -> list[Serial]:
     """Return the unique ids of a profile, with those of the same profile without serials as replacements."""
     found = []
-    for mine, other in zip(real.gpus, made_up.gpus, strict=True):
+    for mine, other in zip(real.gpus, redacted.gpus, strict=True):
         ids = [(mine.pci_unique_id, other.pci_unique_id), *zip(mine.kfd_unique_ids, other.kfd_unique_ids, strict=True)]
         device_id = mine.model.device_id
-        found += [Serial(number=number, instead=new or 0, device_id=device_id) for number, new in ids if number]
+        found += [Serial(number=number, replacement=new or 0, device_id=device_id) for number, new in ids if number]
     return found
 
 
-def read_serials(host: Host, first_made_up: int) -> list[Serial]:
-    """Return the unique ids in sysfs, also of GPUs that no profile can have."""
+def read_serials(host: Host, first: int) -> list[Serial]:
+    """Return the unique ids in sysfs, also of GPUs that no profile can have. Replacements count up from `first`."""
     found: dict[int, int] = {}
     for address in host.names(PCI_FUNCTIONS):
         number = host.read_attribute(f"{PCI_FUNCTIONS}/{address}/unique_id")
@@ -71,7 +71,7 @@ def read_serials(host: Host, first_made_up: int) -> list[Serial]:
             if line.startswith(KFD_ID):
                 found.setdefault(_parse(line.removeprefix(KFD_ID), 10), 0)
     pairs = enumerate((number, device_id) for number, device_id in found.items() if number)
-    return [Serial(number=number, instead=first_made_up + n, device_id=device_id) for n, (number, device_id) in pairs]
+    return [Serial(number=number, replacement=first + n, device_id=device_id) for n, (number, device_id) in pairs]
 
 
 def _parse(text: str, base: int) -> int:
@@ -82,8 +82,8 @@ def _parse(text: str, base: int) -> int:
 
 
 def _forms(serial: Serial) -> Iterator[tuple[str, str]]:
-    number, instead = serial.number, serial.instead
-    yield f"{number:016x}", f"{instead:016x}"
-    yield f"{number:x}", f"{instead:x}"
-    yield str(number), str(instead)
-    yield format_smi_uuid(number, serial.device_id).lower(), format_smi_uuid(instead, serial.device_id).lower()
+    number, replacement = serial.number, serial.replacement
+    yield f"{number:016x}", f"{replacement:016x}"
+    yield f"{number:x}", f"{replacement:x}"
+    yield str(number), str(replacement)
+    yield format_smi_uuid(number, serial.device_id).lower(), format_smi_uuid(replacement, serial.device_id).lower()

@@ -79,14 +79,14 @@ def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable
     """Return the host as a profile, None if it cannot be recorded, and a function that hides its ids in text."""
     try:
         real = record_profile(host, "bundle", with_serials=True)
-        made_up = without_serials(real)
+        redacted = without_serials(real)
     except (ToolkitError, OSError):
-        real, made_up = None, None
+        real, redacted = None, None
     if with_serials:
         return real, without_credentials
-    known = serials_of(real, made_up) if real and made_up else []
+    known = serials_of(real, redacted) if real and redacted else []
     # A GPU that discovery does not understand is in no profile, but its id may be in a spec.
-    return made_up, Redaction([*read_serials(host, FIRST_MADE_UP + len(known)), *known])
+    return redacted, Redaction([*read_serials(host, FIRST_MADE_UP + len(known)), *known])
 
 
 def _settings(host: Host) -> Iterator[tuple[str, str]]:

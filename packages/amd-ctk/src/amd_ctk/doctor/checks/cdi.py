@@ -24,7 +24,7 @@ def check_cdi(facts: Facts) -> Finding | None:
         return not_checked(f"{closed.path} cannot be read", needs="root")
     if cdi.broken:
         broken = cdi.broken[0]
-        return bad(f"engines ignore a CDI spec: {broken.path}: {broken.words}", fix=_write_instead(broken.path, cdi))
+        return bad(f"engines ignore a CDI spec: {broken.path}: {broken.words}", fix=_replace_spec(broken.path, cdi))
     if cdi.conflicts:
         return None
     if not cdi.paths:
@@ -32,11 +32,11 @@ def check_cdi(facts: Facts) -> Finding | None:
     if cdi.untrue:
         # A spec is compared with the host, so the host must be right first.
         is_host_well = facts.gpus.gpus and not facts.gpus.node_problems
-        return bad(cdi.untrue[0].words, fix=_fix_untrue(cdi.untrue[0], cdi)) if is_host_well else None
-    return _judge_true_spec(cdi)
+        return bad(cdi.untrue[0].words, fix=_fix_mismatch(cdi.untrue[0], cdi)) if is_host_well else None
+    return _judge_match(cdi)
 
 
-def _judge_true_spec(cdi: CdiFacts) -> Finding:
+def _judge_match(cdi: CdiFacts) -> Finding:
     words = f"{', '.join(cdi.paths)} matches this host"
     if cdi.broken_of_others:
         other = cdi.broken_of_others[0]
@@ -44,14 +44,14 @@ def _judge_true_spec(cdi: CdiFacts) -> Finding:
     return ok(words)
 
 
-def _fix_untrue(problem: SpecProblem, cdi: CdiFacts) -> str:
+def _fix_mismatch(problem: SpecProblem, cdi: CdiFacts) -> str:
     if problem.is_refreshed:
         return REFRESH
     # Version 1 of AMD's toolkit leaves such a spec, and nothing refreshes it.
-    return GENERATE if problem.path == DEFAULT_OUTPUT else _write_instead(problem.path, cdi)
+    return GENERATE if problem.path == DEFAULT_OUTPUT else _replace_spec(problem.path, cdi)
 
 
-def _write_instead(path: str, cdi: CdiFacts) -> str:
+def _replace_spec(path: str, cdi: CdiFacts) -> str:
     return f"{_move_away(path)} && {REFRESH if cdi.has_refreshed else GENERATE}"
 
 
@@ -61,7 +61,7 @@ def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding 
     if not known or not cdi.latest_version or VERSIONS.index(cdi.latest_version) <= VERSIONS.index(known):
         return None
     shown = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {known}"
-    fix = _write_instead(cdi.latest_path, cdi)
+    fix = _replace_spec(cdi.latest_path, cdi)
     return bad(f"{shown}, but {cdi.latest_path} has {cdi.latest_version}", fix=fix)
 
 

@@ -150,14 +150,14 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
     if facts.takes_cdi or docker.default_runtime in (docker.file_runtimes or ("amd",)):
         return ok("--gpus works for AMD GPUs")
     words = "--gpus has no effect without --runtime=amd"
-    because = _why_not_by_cdi(facts) if docker.version >= FIRST_GPUS_BY_CDI else ""
+    because = _find_cdi_obstacle(facts) if docker.version >= FIRST_GPUS_BY_CDI else ""
     if docker.version < FIRST_GPUS_BY_CDI or because:
         return note(f"{words}{because}", fix="add --runtime=amd")
     # dockerd looks for specs when it starts.
     return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {docker.restart_command}")
 
 
-def _why_not_by_cdi(facts: Facts) -> str:
+def _find_cdi_obstacle(facts: Facts) -> str:
     """Return what keeps Docker from AMD's CDI devices for `--gpus`; a missing spec does not count."""
     if facts.cdi.has_nvidia:
         return ", because there are NVIDIA CDI devices"

@@ -38,13 +38,13 @@ def check_slurm_jobs(facts: Facts) -> Finding | None:
         return not_checked(f"which jobs are over: {facts.jobs.problem}", needs="squeue")
     if facts.jobs.left:
         # A container that is ending may be saving its work, so report the others first.
-        return _judge_left(min(facts.jobs.left, key=lambda left: left.is_ending))
+        return _judge_leftover(min(facts.jobs.left, key=lambda left: left.is_ending))
     return ok("no container outlives its job") if facts.slurm.is_configured else None
 
 
-def _judge_left(left: LeftContainer) -> Finding:
-    named, fix = f"a container of job {left.job} (process {left.pid})", f"sudo kill -KILL {left.pid}"
-    if left.is_ending:
+def _judge_leftover(leftover: LeftContainer) -> Finding:
+    named, fix = f"a container of job {leftover.job} (process {leftover.pid})", f"sudo kill -KILL {leftover.pid}"
+    if leftover.is_ending:
         return note(f"{named} has not ended yet, and Slurm waits for it", fix=fix)
     return bad(f"{named} is still running, but its job is over", fix=fix)
 

@@ -146,7 +146,7 @@ def read_facts(
             toolkit=read_toolkit(host),
             stale_containers=None if containers is None else find_stale(containers, gpus),
             unstarted_containers=find_unstarted(containers or (), host),
-            podman=read_podman(host, user, is_meant=engine == "podman"),
+            podman=read_podman(host, user, is_chosen=engine == "podman"),
             containerd=read_containerd(host),
             slurm=read_slurm(host, gpus.gpus),
             jobs=read_jobs(host, proc),

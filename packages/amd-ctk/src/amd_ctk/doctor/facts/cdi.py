@@ -68,8 +68,8 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
         latest_version=latest_version,
         latest_path=latest_path,
         paths=tuple(counting),
-        broken=tuple(_problem(file) for file in broken if _is_meant_for_amd(file)),
-        broken_of_others=tuple(_problem(file) for file in broken if not _is_meant_for_amd(file)),
+        broken=tuple(_problem(file) for file in broken if _is_for_amd(file)),
+        broken_of_others=tuple(_problem(file) for file in broken if not _is_for_amd(file)),
         has_refreshed=read_or(lambda: bool(read_all_generate_options(host)), False),
         untrue=tuple(problem for path in counting for problem in _find_mismatches(host, path)),
         conflicts=tuple(offer.name for offer in conflicts),
@@ -86,7 +86,7 @@ def _problem(file: SpecFile) -> SpecProblem:
     return SpecProblem(path=file.path, words=file.problem, is_closed=file.is_closed)
 
 
-def _is_meant_for_amd(file: SpecFile) -> bool:
+def _is_for_amd(file: SpecFile) -> bool:
     if file.kind:
         return file.kind == KIND
     # An unreadable file has no kind, so its name decides. A directory may hold specs of any vendor.

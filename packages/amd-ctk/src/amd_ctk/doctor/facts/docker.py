@@ -196,7 +196,7 @@ def _read_file(host: Host) -> DockerFacts:
     def judge(document: Document) -> DockerFacts:
         options = read_command_line(host, f"{DOCKER.service}.service")
         return _judge(document).replace(
-            taken_directives=tuple(_taken(document, options)),
+            taken_directives=tuple(_find_conflicts(document, options)),
             file_refusal=ask_engine(DOCKER, document.text, DOCKER.config_path)[0],
             undefined_runtime=_find_undefined(document, options),
         )
@@ -242,7 +242,7 @@ def _find_undefined(document: Document, options: CommandLine) -> str:
     return "" if is_built_in or name in (*layout.programs_in(document), *added) else name
 
 
-def _taken(document: Document, options: CommandLine) -> list[str]:
+def _find_conflicts(document: Document, options: CommandLine) -> list[str]:
     written = document.get(())
     keys = written if isinstance(written, dict) else {}
     return [option for directive, option in DOCKER.exclusive_options if directive in keys and options.values_of(option)]

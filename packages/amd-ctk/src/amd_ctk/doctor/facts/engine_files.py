@@ -120,14 +120,14 @@ class PodmanFacts(Value):
         return chosen.startswith("crun") or (self.has_crun and chosen != "runc")
 
 
-def read_podman(host: Host, user: User | None, *, is_meant: bool = False) -> PodmanFacts:
+def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> PodmanFacts:
     """Return the facts about Podman without asking it, because that would make it set itself up.
 
-    A `user` counts only with containers of Podman, or if Podman `is_meant`.
+    A `user` counts only with containers of Podman, or if Podman `is_chosen`.
     """
     if shutil.which("podman") is None:
         return PodmanFacts()
-    if user and not is_meant and host.stat(f"{user.data}/{STORAGE}") is None:
+    if user and not is_chosen and host.stat(f"{user.data}/{STORAGE}") is None:
         user = None
     read = EngineFiles(host, PODMAN, podman_files(host, user.settings if user else ""))
     files = read.facts()

@@ -74,7 +74,7 @@ def read_jobs(host: Host, proc: str = "/proc") -> JobFacts | None:
     answer = ask(JOBS) if containers else None
     if answer and not answer.succeeded:
         return JobFacts(problem=answer.problem or "squeue gives no answer")
-    return JobFacts(left=_find_left(containers, answer.output if answer else ""))
+    return JobFacts(left=_find_leftovers(containers, answer.output if answer else ""))
 
 
 def _containers_of_jobs(processes: Processes) -> dict[int, str]:
@@ -84,7 +84,7 @@ def _containers_of_jobs(processes: Processes) -> dict[int, str]:
     return {pid: job for pid, job in jobs.items() if job.isascii() and job.isdecimal() and len(job) < LONGEST_NUMBER}
 
 
-def _find_left(containers: Mapping[int, str], output: str) -> tuple[LeftContainer, ...]:
+def _find_leftovers(containers: Mapping[int, str], output: str) -> tuple[LeftContainer, ...]:
     states = dict(line.split()[:2] for line in output.splitlines() if len(line.split()) > 1)
     return tuple(
         LeftContainer(job=job, pid=pid, is_ending=states.get(job) == ENDING)
