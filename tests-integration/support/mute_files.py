@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,26 +49,34 @@ def mute_program(directory: str, uid: int, program: str) -> Iterator[str]:
 
 
 @contextmanager
-def _mounted(directory: str, uid: int, content: bytes, option: str) -> Iterator[str]:
+def mute_mount(path: str, uid: int) -> Iterator[None]:
+    """Mount a file system on a directory or a file. Root may enter it, and nothing is answered."""
+    with _mounted(path, uid, b"", ",allow_other", answers_all=False):
+        yield
+
+
+@contextmanager
+def _mounted(path: str, uid: int, content: bytes, option: str, *, answers_all: bool = True) -> Iterator[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid}{option}".encode()
-    if libc.mount(b"mute", os.fsencode(directory), b"fuse.mute", MS_NOSUID | MS_NODEV, options):
+    mode = stat.S_IFMT(os.stat(path).st_mode)
+    options = f"fd={device},rootmode={mode:o},user_id={uid},group_id={uid}{option}".encode()
+    if libc.mount(b"mute", os.fsencode(path), b"fuse.mute", MS_NOSUID | MS_NODEV, options):
         raise OSError(ctypes.get_errno(), "mount")
     server = os.fork()
     if not server:
         become(uid)
         # Even if the test dies, the server must end, because nothing else can end a waiting writer.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        _serve(device, uid, content)
+        _serve(device, uid, content, answers_all=answers_all)
     os.close(device)
     try:
-        yield f"{directory}/file"
+        yield f"{path}/file"
     finally:
         # This releases waiting writers, because nobody has the device open any more.
         os.kill(server, signal.SIGKILL)
         os.waitpid(server, 0)
-        libc.umount2(os.fsencode(directory), MNT_DETACH)
+        libc.umount2(os.fsencode(path), MNT_DETACH)
 
 
 def lock_memory(path: str) -> None:
@@ -82,14 +91,14 @@ def lock_memory(path: str) -> None:
     libc.mmap(mapped, SIZE, 3, 0x32, -1, 0)
 
 
-def _serve(device: int, uid: int, content: bytes) -> None:
+def _serve(device: int, uid: int, content: bytes, *, answers_all: bool) -> None:
     size, unanswered = len(content) or SIZE, UNANSWERED
     # The kernel keeps the attributes of a program for no time, and asks for them at every call.
     valid = 0 if content else LONG
     while True:
         request = os.read(device, 1 << 20)
         _, operation, unique, node = struct.unpack_from("<IIQQ", request)
-        if operation in unanswered:
+        if operation in unanswered or not (answers_all or operation == INIT):
             continue
         if operation == LOOKUP and request[HEADER:] == b"mute\0":
             unanswered = UNANSWERED | {LOOKUP, GETATTR}

@@ -12,19 +12,29 @@ if TYPE_CHECKING:
 
 # Many times the size of any file of this toolkit.
 LARGEST_PLAIN_FILE = 1024 * 1024
+# Position, flags, mount and inode of a descriptor.
+LONGEST_INFO = 4096
 
 
 def read_plain_file(
-    path: str, *, largest: int = LARGEST_PLAIN_FILE, directory: int | None = None, owner: int | None = None
+    path: str,
+    *,
+    largest: int = LARGEST_PLAIN_FILE,
+    directory: int | None = None,
+    owner: int | None = None,
+    mount: int | None = None,
 ) -> tuple[bytes, float]:
     """Return the content of a file and when it was written; OSError if it is too large or not a plain file.
 
     For files that an untrusted user may have made: a pipe would block the reader, opening a device may have an effect,
-    and some files never end. With `owner`, only that user's own files are read, and no symbolic link is followed.
+    and some files never end. With `owner`, only that user's own files are read, and no symbolic link is followed. With
+    `mount`, only files on that mount are read (see `require_mount`).
     """
     found_path = posix.O_PATH | posix.O_CLOEXEC | (0 if owner is None else posix.O_NOFOLLOW)
     handle = posix.open(path, found_path, dir_fd=directory)
     try:
+        if mount is not None:
+            require_mount(handle, mount)
         found = posix.fstat(handle)
         _require_plain(found, largest, owner)
         descriptor = posix.open(f"/proc/self/fd/{handle}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -35,6 +45,26 @@ def read_plain_file(
         return read_to_end(descriptor, largest), found.st_mtime
     finally:
         posix.close(descriptor)
+
+
+def require_mount(descriptor: int, mount: int) -> None:
+    """Raise OSError unless a descriptor, which may be of O_PATH, is on this mount, as `mount_of` returns it.
+
+    A user can mount a FUSE file system on a directory or a file. It may never answer, not even to stat(2).
+    """
+    if mount_of(descriptor) != mount:
+        import errno
+
+        raise OSError(errno.EXDEV, "another file system is mounted there")
+
+
+def mount_of(descriptor: int) -> int:
+    """Return the id of a descriptor's mount, which the kernel knows without asking the file system (proc(5))."""
+    with_descriptor = posix.open(f"/proc/self/fdinfo/{descriptor}", posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        return int(posix.read(with_descriptor, LONGEST_INFO).partition(b"mnt_id:")[2].split(None, 1)[0])
+    finally:
+        posix.close(with_descriptor)
 
 
 def read_own_file(path: str, *, largest: int = LARGEST_PLAIN_FILE) -> bytes:

@@ -1,5 +1,9 @@
 """Read files of users as root, safely: few and small ones, only the user's own, and never through a symbolic link.
 
+A user can mount a FUSE file system that root may enter (`user_allow_other` in fuse.conf) and that never answers. No
+signal but SIGKILL ends a reader that waits for it. So leases are read only from the mount of the runtime directory, and
+a child reads files elsewhere.
+
 The administrator may make the tracker ignore some users (`read_ignored_users`).
 
 A user may change directories while they are read, so each step starts from the directory opened before.
@@ -15,7 +19,7 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.rootless import DIRECTORY_NAME, USER_DIRECTORIES
 from amd_gpu_tracker.records.state import make_directory, read_if_there
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.plain_files import mount_of, read_plain_file, require_mount
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -32,6 +36,9 @@ LARGEST_LEASE = 16 * 1024
 MOST_BYTES = 4 * 1024 * 1024
 # Leftovers of interrupted writes are among the names.
 MOST_NAMES = 2 * MOST_LEASES
+# Many times what a file takes. The first file of a user that takes longer is the last that is read.
+SECONDS = 1.0
+MOUNTS = "/proc/self/mountinfo"
 IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
 # The kernel keeps the highest number for "no user".
 LARGEST_UID = (1 << 32) - 2
@@ -48,19 +55,22 @@ class UserFile(Value):
 class UserFiles:
     """The files of one user, of which at most `most_bytes` are read in all.
 
-    `directory` is the user's runtime directory, "" if only files elsewhere are read.
+    `directory` is the user's runtime directory and `mount` the mount on which it is; "" and 0 if only files elsewhere
+    are read.
     """
 
-    def __init__(self, uid: int, directory: str = "", *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, uid: int, directory: str = "", *, mount: int = 0, most_bytes: int = MOST_BYTES) -> None:
         self.uid = uid
         self.directory = directory
+        self._mount = mount
         self._bytes_left = most_bytes
+        self._is_mute = False
 
     def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
         """Return the content of a user's file and when it was written; OSError if another user owns it."""
         allowed = min(largest, self._bytes_left)
         try:
-            content, written = read_plain_file(path, largest=allowed, directory=directory, owner=self.uid)
+            content, written = self._read(path, allowed, directory)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 # If it grew while it was read, that much of it was read.
@@ -68,6 +78,28 @@ class UserFiles:
             raise
         self._bytes_left -= len(content)
         return content, written
+
+    def _read(self, path: str, largest: int, directory: int | None) -> tuple[bytes, float]:
+        if directory is not None:
+            return read_plain_file(path, largest=largest, directory=directory, owner=self.uid, mount=self._mount)
+        from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
+
+        def read(path: str) -> str:
+            try:
+                content, written = read_plain_file(path, largest=largest, owner=self.uid)
+            except OSError as error:
+                return f"{error.errno} 0 {error.strerror}"
+            return f"0 {written} {content.decode('latin-1')}"
+
+        answers = {} if self._is_mute else read_in_child([[path]], seconds=SECONDS, read=read)
+        answer = answers.get(path, FileAnswer(error=errno.ETIMEDOUT))
+        self._is_mute = bool(answer.error)
+        if self._is_mute:
+            raise OSError(errno.ETIMEDOUT, "its file system does not answer")
+        number, written, content = answer.text.split(" ", 2)
+        if number != "0":
+            raise OSError(int(number), content)
+        return content.encode("latin-1"), float(written)
 
     def has_leases(self) -> bool:
         """Return whether there is a directory of leases, or something else in its place."""
@@ -100,14 +132,22 @@ class UserFiles:
         return f"{self.directory}/{DIRECTORY_NAME}/{LEASES}"
 
     def _open_leases(self) -> int:
-        descriptor = _open_directory(self.directory)
+        descriptor = self._open_directory(self.directory)
         for name in (DIRECTORY_NAME, LEASES):
             parent = descriptor
             try:
-                descriptor = _open_directory(name, parent)
+                descriptor = self._open_directory(name, parent)
             finally:
                 os.close(parent)
         return descriptor
+
+    def _open_directory(self, path: str, parent: int | None = None) -> int:
+        handle = _find_directory(path, parent)
+        try:
+            require_mount(handle, self._mount)
+            return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        finally:
+            os.close(handle)
 
     def _read_lease(self, name: str, directory: int) -> UserFile | None:
         path = f"{self.leases_directory}/{name}"
@@ -122,28 +162,45 @@ class UserFiles:
 
 
 def find_users(host: Host) -> list[UserFiles]:
-    """Return the files of each user whose runtime directory exists and is accessible to the caller."""
+    """Return the files of each user whose runtime directory exists and is accessible to the caller.
+
+    Only root makes these directories, so the owner is the user in the name. One that is a FUSE file system is left out.
+    """
     directories = host.path(USER_DIRECTORIES)
-    names = sorted(os.listdir(directories)) if os.path.isdir(directories) else []
-    users = (_find_user(f"{directories}/{name}") for name in names)
-    return [user for user in users if user is not None]
-
-
-def _find_user(directory: str) -> UserFiles | None:
-    """Return the user of a runtime directory. Only root makes these, so the owner is the user in its name."""
+    handles = _find_directories(directories) if os.path.isdir(directories) else {}
     try:
-        descriptor = _open_directory(directory)
+        # Read after the directories were found, because a user may mount something at any time.
+        plain = _plain_mounts() if handles else frozenset()
+        mounts = {path: mount for path, handle in handles.items() if (mount := mount_of(handle)) in plain}
+        return [UserFiles(os.fstat(handles[path]).st_uid, path, mount=mount) for path, mount in mounts.items()]
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _find_directories(parent: str) -> dict[str, int]:
+    """Return handles of the directories in another one, by path."""
+    handles: dict[str, int] = {}
+    for name in sorted(os.listdir(parent)):
+        path = f"{parent}/{name}"
         try:
-            return UserFiles(os.fstat(descriptor).st_uid, directory)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return None
+            handles[path] = _find_directory(path)
+        except OSError:  # It is not a directory, or it is gone.
+            continue
+    return handles
 
 
-def _open_directory(path: str, parent: int | None = None) -> int:
-    """Open a directory, but no link to one."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+def _find_directory(path: str, parent: int | None = None) -> int:
+    """Return a handle of a directory, but no link to one; the kernel asks no file system on it for that."""
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+
+
+def _plain_mounts() -> frozenset[int]:
+    """Return the ids of all mounts except FUSE file systems."""
+    # proc(5): the id comes first, and the type after a dash.
+    with open(MOUNTS, "rb") as file:
+        types = {int(line.split(None, 1)[0]): line.partition(b" - ")[2] for line in file}
+    return frozenset(mount for mount, kind in types.items() if not kind.startswith(b"fuse"))
 
 
 def _lease_names(directory: int) -> Iterator[str]:
