@@ -15,7 +15,7 @@ WRITTEN_BY_PROGRAMS = "<!-- written by docs/generate.py"
 BETWEEN_MARKS = re.compile(r"^<!-- begin (\S+) -->$.*?^<!-- end \1 -->$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 TABLES_AND_PICTURES = ("|", "![")
-SERVE_HINT = [page for page in PAGES if page.startswith("docs/") and WRITTEN_BY_PROGRAMS not in read_page(page)]
+WRITTEN_BY_HAND = [page for page in PAGES if page.startswith("docs/") and WRITTEN_BY_PROGRAMS not in read_page(page)]
 
 
 def prose(text: str) -> Iterator[str]:
@@ -26,7 +26,7 @@ def prose(text: str) -> Iterator[str]:
             yield line
 
 
-@pytest.mark.parametrize("page", SERVE_HINT)
+@pytest.mark.parametrize("page", WRITTEN_BY_HAND)
 def test_no_line_of_prose_is_longer_than_140_columns(page: str) -> None:
     assert [line for line in prose(read_page(page)) if len(line) > MOST] == []
 
