@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from amd_gpu_tracker.broker.requests.asked import Asked
-from amd_gpu_tracker.broker.requests.client import ask, connect, is_served
+from amd_gpu_tracker.broker.requests.client import connect, is_served, send_request
+from amd_gpu_tracker.broker.requests.demand import Demand
 from amd_gpu_tracker.broker.requests.people import Permission, Terms, parse_permission
 from amd_gpu_tracker.broker.requests.protocol import RUN, SOCKET, Request
 from amd_gpu_tracker.broker.serve import serve
@@ -139,7 +139,7 @@ class Broker:
         assert os.waitpid(pid, os.WNOHANG)[0] == 0, self.lines()
         try:
             # The broker refuses this before it examines anything.
-            return ask(self.socket, Request(verb="cancel", name="nobody")) is not None
+            return send_request(self.socket, Request(verb="cancel", name="nobody")) is not None
         except ToolkitError:
             return True
 
@@ -182,7 +182,7 @@ class Person:
             os.write(self._say, f"{sentence}\n".encode())
 
         try:
-            answer = ask(path, request, timeout=timeout, tell=tell)
+            answer = send_request(path, request, timeout=timeout, notify=tell)
             tell(answer.message or f"got {answer.numbers}" if answer else "nobody listens")
             if answer and self._command:
                 os.dup2(self._say, 1)
@@ -269,9 +269,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def wanting(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Asked:
+def wanting(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Demand:
     """Return a request for `count` of the GPUs in the bit set `fitting`."""
-    return Asked(
+    return Demand(
         number=number,
         name=f"job-{number}",
         request="",

@@ -11,7 +11,7 @@ import pytest
 
 from amd_ctk.job.service import change
 from amd_gpu_tracker.broker.queue.grants import Grants
-from amd_gpu_tracker.broker.requests.asked import weigh
+from amd_gpu_tracker.broker.requests.demand import resolve_demand
 from amd_gpu_tracker.broker.requests.peer import Peer
 from amd_gpu_tracker.broker.requests.people import Permission, Terms
 from amd_gpu_tracker.broker.requests.protocol import RESERVE, Request
@@ -36,8 +36,9 @@ def served(tmp_path: Path) -> Host:
     Tracker(host).enable()
     book, everyone = Book(State(host), Processes()), Permission(who="everyone")
     peer = Peer(uid=ALICE, gids=(), process=Processes().myself())
-    asked = weigh(book, Terms(permissions=(everyone,)), everyone, peer, Request(verb=RESERVE, name="debug", gpus="0"))
-    Grants(book, NodeUsers(host)).keep(asked, 3600)
+    request = Request(verb=RESERVE, name="debug", gpus="0")
+    demand = resolve_demand(book, Terms(permissions=(everyone,)), everyone, peer, request)
+    Grants(book, NodeUsers(host)).reserve(demand, 3600)
     return host
 
 

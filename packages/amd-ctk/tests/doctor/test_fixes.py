@@ -27,7 +27,7 @@ from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
 from amd_ctk.sharing.service import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.client import send_request
 from amd_gpu_tracker.broker.requests.protocol import RESERVE, SOCKET, Request
 from amd_gpu_tracker.node_access.nodes import RULE_FILE, set_users
 from amdgpu_discovery.discover import find_gpus
@@ -192,7 +192,7 @@ def left_reservation(machine):
     machine.serve()
     # As one who became root by sudo, because no process here is a user's.
     asked = Request(verb=RESERVE, name="debug", gpus="0", seconds=3600, behind=40001)
-    assert ask(machine.host.path(SOCKET), asked).numbers == (0,)
+    assert send_request(machine.host.path(SOCKET), asked).numbers == (0,)
 
 
 def leave_socket(machine):

@@ -48,14 +48,14 @@ class Service:
         """Raise WaitRefused if a job cannot have this name, with the service or without it."""
         require_name(name)
 
-    def run(self, job: JobRequest, *, timeout: float | None, tell: Callable[[str], None]) -> GivenGpus | None:
+    def run(self, job: JobRequest, *, timeout: float | None, notify: Callable[[str], None]) -> GivenGpus | None:
         """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds; None means no limit.
 
-        `tell` is called with messages about the wait. Returns None if the service does not run.
+        `notify` is called with messages about the wait. Returns None if the service does not run.
         """
         try:
-            return self._ask(job.replace(verb=protocol.RUN), timeout=timeout, tell=tell)
-        except client.ServiceGone:
+            return self._send_request(job.replace(verb=protocol.RUN), timeout=timeout, notify=notify)
+        except client.ServiceStopped:
             if os.geteuid():
                 raise
             # The service was disabled; root does not need it.
@@ -63,7 +63,7 @@ class Service:
 
     def preview(self, job: JobRequest) -> GivenGpus | None:
         """Return what `run` would return now; None if the service does not run."""
-        return self._ask(job.replace(verb=protocol.PREVIEW))
+        return self._send_request(job.replace(verb=protocol.PREVIEW))
 
     def reserve(self, job: JobRequest) -> tuple[int, ...]:
         """Reserve GPUs for later, for the `seconds` of the request; return their numbers."""
@@ -82,20 +82,20 @@ class Service:
         False if the service does not run.
         """
         try:
-            return self._ask(protocol.Request(verb=protocol.CANCEL, name=name, owner=owner)) is not None
+            return self._send_request(protocol.Request(verb=protocol.CANCEL, name=name, owner=owner)) is not None
         except client.Refused as error:
             if error.exit_code == NotDone.exit_code:
                 raise NotDone(error.message, hint=error.hint) from None
             raise
 
     def _require(self, request: protocol.Request) -> protocol.Answer:
-        answer = self._ask(request)
+        answer = self._send_request(request)
         if answer is None:
             raise ServiceMissing
         return answer
 
-    def _ask(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:
+    def _send_request(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:
         require_name(request.name)
         request = request.replace(behind=behind_sudo(os.environ))
         path = protocol.find_socket(self._host)
-        return client.ask(path, request, **how) if path else None
+        return client.send_request(path, request, **how) if path else None

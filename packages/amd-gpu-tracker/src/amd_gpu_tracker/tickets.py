@@ -38,7 +38,7 @@ STARTS = "starts"
 LARGEST_STARTS = 1 << 20
 DIRECTORY = "waiting"
 # What a job keeps if it asks again after it lost its connection; the rest is in its new request.
-KEPT = ("number", "since")
+KEPT_FIELDS = ("number", "since")
 # The file is missing, or this toolkit did not write it. Any other error, such as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 

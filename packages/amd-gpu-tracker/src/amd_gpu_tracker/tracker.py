@@ -295,7 +295,7 @@ class Tracker:
         """
         from amd_gpu_tracker.broker.wait import wait_in_line
 
-        return wait_in_line(self._book, name, request, self._rules, timeout=timeout, tell=tell, release=self.release)
+        return wait_in_line(self._book, name, request, self._rules, timeout=timeout, notify=tell, release=self.release)
 
     def waiting(self) -> list[Ticket]:
         """Return the waiting jobs, in the order in which they came.

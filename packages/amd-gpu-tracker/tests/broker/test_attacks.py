@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from amd_gpu_tracker.broker import server
-from amd_gpu_tracker.broker.requests.client import connect, is_answered, is_served
+from amd_gpu_tracker.broker.requests.client import connect, is_listening, is_served
 from amd_gpu_tracker.broker.requests.people import LARGEST_ID
 from amd_gpu_tracker.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from amd_gpu_tracker.records.state import State
@@ -355,7 +355,7 @@ def test_a_broker_that_only_listens_does_not_serve(broker):
 
     os.kill(broker.pid, signal.SIGSTOP)
     try:
-        assert is_answered(broker.socket)
+        assert is_listening(broker.socket)
         assert not is_served(broker.socket, 0.2)
     finally:
         os.kill(broker.pid, signal.SIGCONT)

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.client import send_request
 from amd_gpu_tracker.broker.requests.people import Terms
 from amd_gpu_tracker.broker.serve import serve
 from amd_gpu_tracker.tracker import Tracker
@@ -74,7 +74,7 @@ def test_a_broker_killed_at_a_system_call_gives_nothing_twice(host, broker, pers
 def test_a_client_killed_at_a_system_call_keeps_nobody(host, broker, person, is_held):
     def live():
         become(ALICE)
-        ask(broker.socket, run("victim", "0"), tell=str)
+        send_request(broker.socket, run("victim", "0"), notify=str)
         os.execv("/bin/sh", ["sh", "-c", ":"])
 
     calls, reached = 1, True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.client import send_request
 from amd_gpu_tracker.broker.requests.protocol import CANCEL, END, KEEP, PREVIEW, RELEASE, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
@@ -647,7 +647,7 @@ def test_a_wide_status_says_whose_job_it_is(host, person):
 
 def test_a_container_with_the_token_is_the_persons_and_counts_once(host, broker, person):
     broker.say("fifo", "alice=40001:gpus=2")
-    answer = ask(broker.socket, run("train", "0", behind=ALICE))
+    answer = send_request(broker.socket, run("train", "0", behind=ALICE))
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={answer.environment['AMD_CTK_RESERVATION']}"]}}
     container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.client import ask
+from amd_gpu_tracker.broker.requests.client import send_request
 from amd_gpu_tracker.broker.requests.protocol import RELEASE, RESERVE, Request
 from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
 from amd_gpu_tracker.tracker import Tracker
@@ -119,12 +119,12 @@ def test_who_waited_opens_what_the_one_before_cannot_any_more(host, person):
 def test_a_reservation_by_hand_opens_nodes_until_it_is_given_back(host, broker, person):
     def reserve_and_release():
         become(ALICE)
-        ask(broker.socket, Request(verb=RESERVE, name="debug", gpus="3", seconds=3600))
+        send_request(broker.socket, Request(verb=RESERVE, name="debug", gpus="3", seconds=3600))
 
     in_child(reserve_and_release)
     assert who_opens(host, 3) == (["alice"], ["alice"])
 
-    ask(broker.socket, Request(verb=RELEASE, name="debug", owner=ALICE))
+    send_request(broker.socket, Request(verb=RELEASE, name="debug", owner=ALICE))
     wait_until(lambda: who_opens(host, 3) == ([], []))
 
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.broker.queue.order import choose
+from amd_gpu_tracker.broker.queue.order import choose_preempted
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
@@ -211,4 +211,4 @@ def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host,
 def test_no_job_ends_without_which_it_is_enough():
     idle = {"small": 0b00001, "large": 0b11110}
 
-    assert choose([wanting(4, 0b11111, number=1)], 0, idle) == {"large": 1}
+    assert choose_preempted([wanting(4, 0b11111, number=1)], 0, idle) == {"large": 1}

@@ -27,7 +27,7 @@ def hold(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Given
     """
     service, given = Service(host), None
     if service.has_socket():
-        given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), tell=notify)
+        given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), notify=notify)
     if given is not None:
         return given
     _require_no_service(job)

@@ -9,20 +9,20 @@ from functools import partial
 from amd_gpu_tracker.broker.jobs.child import Children
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.jobs.idle_jobs import IdleJobs
-from amd_gpu_tracker.broker.jobs.job_time import end_now, inside, keep
+from amd_gpu_tracker.broker.jobs.job_time import end_now, extend, inside
 from amd_gpu_tracker.broker.jobs.journal import Journal, Unrecorded
 from amd_gpu_tracker.broker.queue.endings import Endings, is_ending
 from amd_gpu_tracker.broker.queue.grants import Grants
 from amd_gpu_tracker.broker.queue.lease_view import LeaseView
-from amd_gpu_tracker.broker.queue.order import choose
+from amd_gpu_tracker.broker.queue.order import choose_preempted
 from amd_gpu_tracker.broker.queue.place import Place
 from amd_gpu_tracker.broker.queue.queue import Queue
 from amd_gpu_tracker.broker.queue.recent_use import RecentUse
 from amd_gpu_tracker.broker.queue.scopes import Scopes
 from amd_gpu_tracker.broker.queue.seen_leases import SeenLeases
 from amd_gpu_tracker.broker.requests import people, protocol
-from amd_gpu_tracker.broker.requests.asked import Asked, weigh
 from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.demand import Demand, resolve_demand
 from amd_gpu_tracker.broker.requests.job_names import JobNames
 from amd_gpu_tracker.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_tracker.claims.by_name import require_nobody_before
@@ -50,7 +50,7 @@ class Handler:
         self._grants = Grants(book, self.node_users)
         children = Children()
         self._endings = Endings(book, log, children, grace=grace)
-        self.idle = IdleJobs(book, log, children, looked_at=self._recent_use.counted_before)
+        self.idle = IdleJobs(book, log, children, checked_at=self._recent_use.counted_before)
         self._scopes = Scopes(self._state.host, self.node_users, log, children)
         self.queue = Queue(book, self._grants, self._scopes, self._recent_use, log=log)
         self._names = JobNames(self._state, self._has)
@@ -71,7 +71,7 @@ class Handler:
         times = (self._endings.next_time(leases), self.idle.next_time, *(each.until or None for each in leases))
         return min((each for each in times if each is not None), default=None)
 
-    def hear(self, client: Connection, request: Request) -> None:
+    def handle(self, client: Connection, request: Request) -> None:
         """Answer a request, or let its client wait."""
         try:
             answer = self._answer(client, request)
@@ -84,26 +84,26 @@ class Handler:
         if answer is not None:
             client.finish(answer)
 
-    def lose(self, client: Connection) -> None:
+    def remove_client(self, client: Connection) -> None:
         """Forget a client whose connection ended."""
-        self.queue.lose(client)
+        self.queue.remove_client(client)
         self.is_changed = True
 
     def serve(self) -> None:
         """Look at everything again, give GPUs to jobs whose turn it is, and tell the others what they wait for."""
         self.is_changed = False
         terms = self._read_terms()
-        view, now = self._leases.look(), self._processes.now()
+        view, now = self._leases.refresh(), self._processes.now()
         if self.idle.serve(view.leases, terms.idle, now):
-            view = self._leases.look()
+            view = self._leases.refresh()
         self._endings.serve(view.leases, now)
         self.queue.drop_cancelled()
         if len(self.queue):
-            self.queue.serve(view, terms.order, self._leases.look)
+            self.queue.serve(view, terms.order, self._leases.refresh)
             self._preempt(self.view, now)
-            self.queue.tell(self.view)
+            self.queue.notify_clients(self.view)
         self.queue.write_starts()
-        self._unrecorded.say()
+        self._unrecorded.log_changes()
 
     def _preempt(self, view: LeaseView, now: float) -> None:
         """End idle jobs and reservations if that serves a waiting job."""
@@ -114,11 +114,11 @@ class Handler:
         ripe = {each.container_id: each for each in found}
         coming = [each for each in view.leases if is_ending(each, now)]
         idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
-        chosen = choose(self.queue.wanted(view), view.free | view.gpus_of(*coming), idle)
+        chosen = choose_preempted(self.queue.active_demands(view), view.free | view.gpus_of(*coming), idle)
         # A job that was idle at the last look may use its GPUs by now. Look again before it ends for a waiting job.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
         if unsure:
-            self.idle.hurry(now)
+            self.idle.check_now(now)
         chosen = {job: number for job, number in chosen.items() if number not in unsure}
         for job, number in chosen.items():
             self.idle.preempt(ripe[job], self.queue.title(number), now)
@@ -161,26 +161,26 @@ class Handler:
     def _run(self, client: Connection, request: Request) -> Answer | None:
         peer, job = client.peer, job_id(client.peer.uid, request.name)
         permission = people.permission_of(self._terms, peer, request)
-        if again := self._grants.give_again(job, peer.process):
+        if grant := self._grants.repeat_grant(job, peer.process):
             # A broker that was killed had given the GPUs already, and may have left the ticket.
             self.queue.forget(peer.uid, request.name)
-            return self._scopes.hand_over(client, job, again)
-        if client.is_gone():
+            return self._scopes.hand_over(client, job, grant)
+        if client.has_disconnected():
             return None
         if request.reservation:
             reservation, person = self._reservation_of(client, request), peer.person(request.behind) or 0
             grant = self._grants.give_inside(job, reservation, peer.process, person=person)
-            self._say_granted(request.name, person, f", in {reservation}", grant.numbers)
+            self._log_granted(request.name, person, f", in {reservation}", grant.numbers)
             return self._scopes.hand_over(client, job, grant)
-        asked = weigh(self._book, self._terms, permission, peer, request)
-        if now := self._give_now(asked, partial(self._grants.give, asked), waits=request.wait):
-            self._say_granted(asked.name, asked.person, "", now.numbers)
+        demand = resolve_demand(self._book, self._terms, permission, peer, request)
+        if now := self._give_now(demand, partial(self._grants.give, demand), waits=request.wait):
+            self._log_granted(demand.name, demand.person, "", now.numbers)
             return self._scopes.hand_over(client, job, now)
-        if place := self._find_place(asked):
-            place.connect(client, asked)
+        if place := self._find_place(demand):
+            place.connect(client, demand)
         else:
             self._grants.require_free_name(job)
-            self.queue.add(self.queue.new_place(client, asked))
+            self.queue.add(self.queue.new_place(client, demand))
         # The next round looks at this job with all others, and may give it GPUs before its client is told to wait.
         return None
 
@@ -192,15 +192,16 @@ class Handler:
         if request.reservation:
             found = self._grants.preview_inside(job, self._reservation_of(client, request), peer.process)
             return found.replace(kind=DONE)
-        asked = weigh(self._book, self._terms, permission, peer, request)
-        give = partial(self._grants.preview, asked)
-        now = self._give_now(asked, give, waits=request.wait)
+        demand = resolve_demand(self._book, self._terms, permission, peer, request)
+        give = partial(self._grants.preview, demand)
+        now = self._give_now(demand, give, waits=request.wait)
         if now is None:
-            self._find_place(asked)
-            now = self.queue.foresee(self.queue.new_place(client, asked), self._leases.look(), self._terms.order, give)
+            self._find_place(demand)
+            place = self.queue.new_place(client, demand)
+            now = self.queue.preview(place, self._leases.refresh(), self._terms.order, give)
         return now.replace(kind=DONE)
 
-    def _say_granted(self, name: str, person: int, where: str, numbers: Sequence[int]) -> None:
+    def _log_granted(self, name: str, person: int, where: str, numbers: Sequence[int]) -> None:
         sentence = f"job {name} of user {person}{where}: GPUs {list(numbers)}"
         self._log("granted", sentence, job=name, user=person, gpus=numbers)
 
@@ -208,17 +209,17 @@ class Handler:
         permission = people.permission_of(self._terms, client.peer, request)
         if request.seconds <= 0:
             raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
-        asked = weigh(self._book, self._terms, permission, client.peer, request)
+        demand = resolve_demand(self._book, self._terms, permission, client.peer, request)
         people.require_in_time(permission, request.seconds)
-        self._require_turn(asked)
-        numbers = self._grants.keep(asked, request.seconds)
-        sentence = f"{asked.name} of user {asked.person}: GPUs {list(numbers)} for {request.seconds} s"
-        self._log("reserved", sentence, job=asked.name, user=asked.person, gpus=numbers)
+        self._require_turn(demand)
+        numbers = self._grants.reserve(demand, request.seconds)
+        sentence = f"{demand.name} of user {demand.person}: GPUs {list(numbers)} for {request.seconds} s"
+        self._log("reserved", sentence, job=demand.name, user=demand.person, gpus=numbers)
         return Answer(kind=DONE, numbers=numbers)
 
     def _keep(self, client: Connection, request: Request) -> Answer:
         owner, most = _owner(client, request), people.require_permission(self._terms, client.peer).seconds
-        job, seconds = keep(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
+        job, seconds = extend(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
         self._log("kept", f"{job} by user {client.peer.uid}: {ends}", job=name_of(job), user=client.peer.uid)
         return Answer(kind=DONE, seconds=round(seconds))
@@ -226,13 +227,13 @@ class Handler:
     def _end(self, client: Connection, request: Request) -> Answer:
         uid = client.peer.uid
         job = end_now(self._book, request.name, _owner(client, request), by=uid)[0].job
-        self._endings.asked.add(job)
+        self._endings.ended_by_user.add(job)
         self._log("to be ended", f"{job}, as user {uid} requested", job=name_of(job), user=uid)
         return Answer(kind=DONE)
 
     def _release(self, client: Connection, request: Request) -> Answer:
         job = self._job_of(client, request, request.name, "name the owner with --user")
-        gpus = self._grants.given.get(job, ())
+        gpus = self._grants.gpus_by_job.get(job, ())
         self._grants.release(job, by=client.peer.uid)
         self._log("released", job, job=name_of(job), user=owner_of(job), gpus=gpus)
         return Answer(kind=DONE)
@@ -261,36 +262,36 @@ class Handler:
             raise WaitRefused(problem, hint="leave out --reservation or --preempt=now")
         return self._job_of(client, request, request.reservation, "run the command as its owner")
 
-    def _find_place(self, asked: Asked) -> Place | None:
+    def _find_place(self, demand: Demand) -> Place | None:
         """Return the place of a client that reconnects; ContainerRunning if another process waits under this name."""
-        for place in self.queue.find(asked.owner, asked.name):
-            if place.asked.waiter != asked.waiter:
-                raise ContainerRunning(f"a job {asked.name} is already waiting", hint="give each job its own name")
+        for place in self.queue.find(demand.owner, demand.name):
+            if place.demand.waiter != demand.waiter:
+                raise ContainerRunning(f"a job {demand.name} is already waiting", hint="give each job its own name")
             return place
         return None
 
-    def _give_now(self, asked: Asked, give: Callable[[], Answer], *, waits: bool) -> Answer | None:
+    def _give_now(self, demand: Demand, give: Callable[[], Answer], *, waits: bool) -> Answer | None:
         """Return what `give` returns; None if the job has to wait in line, GpusRefused if its client does not wait."""
-        if waits and (asked.may_be_taken or self._is_over_limit(asked)):
+        if waits and (demand.may_be_taken or self._is_over_limit(demand)):
             return None
         # A job that can wait comes here only for shared GPUs. It gets them at once unless they are drained or sick.
         with suppress(*((GpusRefused,) if waits else ())):
-            self._require_turn(asked)
+            self._require_turn(demand)
             return give()
         return None
 
-    def _is_over_limit(self, asked: Asked) -> bool:
-        return bool(asked.permission.gpus) and self._leases.look().is_over(asked)
+    def _is_over_limit(self, demand: Demand) -> bool:
+        return bool(demand.permission.gpus) and self._leases.refresh().is_over(demand)
 
-    def _require_turn(self, asked: Asked) -> None:
+    def _require_turn(self, demand: Demand) -> None:
         """Raise GpusRefused if other jobs wait for these GPUs, or the person has as many as allowed."""
-        if self._is_over_limit(asked):
-            held = people.format_held(asked.permission, self.view.held(asked))
+        if self._is_over_limit(demand):
+            held = people.format_held(demand.permission, self.view.held(demand))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
-        among = asked.fitting if asked.may_be_taken else 0
+        among = demand.fitting if demand.may_be_taken else 0
         if among and len(self.queue):
             # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
-            self._leases.look()
+            self._leases.refresh()
         require_nobody_before(self.queue.waits_for(among, self.view), self.view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:
@@ -304,16 +305,16 @@ class Handler:
         self.node_users.is_reserved = self._terms.is_reserved
         self._names.are_private = self._terms.has_private_names
         if self._terms.permissions != before.permissions:
-            self._dismiss()
+            self._update_permissions()
         return self._terms
 
-    def _dismiss(self) -> None:
+    def _update_permissions(self) -> None:
         """End the wait of users who may no longer reserve GPUs, and update the limits of all others."""
         for place, client in self.queue.connected():
             try:
                 permission = people.require_permission(self._terms, client.peer)
-                if client.peer.uid and not place.asked.is_spare:
-                    place.asked = place.asked.allowed(permission)
+                if client.peer.uid and not place.demand.is_spare:
+                    place.demand = place.demand.allowed(permission)
             except ToolkitError as error:
                 self.queue.refuse(place, error)
 

@@ -12,7 +12,7 @@ from functools import partial
 from amd_gpu_tracker.broker.handler import Handler
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.jobs.journal import write_line
-from amd_gpu_tracker.broker.requests.client import FULL_SECONDS, connect
+from amd_gpu_tracker.broker.requests.client import BACKLOG_PAUSE_SECONDS, connect
 from amd_gpu_tracker.broker.requests.people import FIFO, FindTerms, Terms
 from amd_gpu_tracker.broker.requests.protocol import SOCKET
 from amd_gpu_tracker.broker.server import IDLE_SECONDS, Server
@@ -37,7 +37,7 @@ STAND_IN_SECONDS = 1.0
 LOCK_SECONDS = 5.0
 
 
-class NothingToListenOn(ToolkitError):
+class NoSocket(ToolkitError):
     """A broker that got no socket from systemd and no path to make one at."""
 
     exit_code = 2
@@ -48,12 +48,12 @@ def take_listener(path: str, environment: MutableMapping[str, str]) -> socket.so
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
     if pid != str(os.getpid()) or count != "1":
         if not path:
-            raise NothingToListenOn("no socket was passed on", hint="name a path, as in --listen PATH")
+            raise NoSocket("no socket was passed on", hint="name a path, as in --listen PATH")
         return listen(path, EVERYBODY)
     os.set_inheritable(FIRST_DESCRIPTOR, False)
     passed = socket.socket(fileno=FIRST_DESCRIPTOR)
     if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
-        raise NothingToListenOn("the socket that was passed on is not a Unix stream socket")
+        raise NoSocket("the socket that was passed on is not a Unix stream socket")
     passed.setblocking(False)
     return passed
 
@@ -63,7 +63,7 @@ def listen(path: str, mask: int) -> socket.socket:
     directory, name = os.path.split(os.path.abspath(path))
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
-        _remove_left(path)
+        _remove_stale(path)
         # A socket path is limited to 107 bytes, and the path on a simulated host may be longer.
         opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -88,13 +88,13 @@ def _listen_at(path: str, mask: int) -> socket.socket:
     return made
 
 
-def _remove_left(path: str) -> None:
+def _remove_stale(path: str) -> None:
     """Remove the socket of a broker that has ended; FileError for anything else at this path."""
     problem, hint = "a file that is not a socket is there", "remove it, or name another path"
     try:
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             problem, hint = "another broker listens there", "stop that one first"
-            connect(path, FULL_SECONDS).close()
+            connect(path, BACKLOG_PAUSE_SECONDS).close()
     except FileNotFoundError:
         return
     except ConnectionRefusedError:
@@ -136,7 +136,7 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     """
     _raise_descriptors()
     state, processes = open_state(Host(root), os.environ), Processes(proc)
-    terms = Terms(order=FIFO, hears_rules=True)
+    terms = Terms(order=FIFO, accepts_rules=True)
     handler = Handler(_book(state, processes), lambda _: terms, lambda *_, **__: None)
     listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)

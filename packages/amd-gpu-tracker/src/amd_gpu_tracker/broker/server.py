@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from amd_gpu_tracker.broker.handler import Handler
 from amd_gpu_tracker.broker.queue.place import ABSENCE_SECONDS
-from amd_gpu_tracker.broker.queue.queue import LOOK_SECONDS
-from amd_gpu_tracker.broker.requests.client import is_answered
+from amd_gpu_tracker.broker.queue.queue import POLL_SECONDS
+from amd_gpu_tracker.broker.requests.client import is_listening
 from amd_gpu_tracker.broker.requests.connection import Connection, FairTurns, has_hung_up
 from amd_gpu_tracker.broker.requests.peer import Subordinates, find_peer, find_uid, no_account
 from amd_gpu_tracker.broker.requests.protocol import Answer, format_answer, refusal
@@ -27,7 +27,7 @@ from amdgpu_discovery.errors import ToolkitError
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
 # Limits for accepting connections in one go. The kernel queues connections in order of arrival. If one user floods the
 # socket, taking out many at once is the way to reach those of other users.
-AT_ONCE = 1024
+ACCEPT_BATCH = 1024
 ACCEPT_SECONDS = 0.02
 # For each user other than root.
 MOST_CONNECTIONS = 1_100
@@ -37,7 +37,7 @@ SPARE_DESCRIPTORS = 64
 IDLE_SECONDS = 60.0
 # How long to pause accepting when no descriptor is left.
 PAUSE_SECONDS = 0.2
-SEVERAL_SIGNALS = 4096
+SIGNAL_BYTES = 4096
 
 
 class Server:
@@ -76,7 +76,7 @@ class Server:
         self._accepts_at = 0.0
         self._is_over = False
         # Whether the last round failed.
-        self._has_trouble = False
+        self._has_failed = False
         self._stop, stopping = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(stopping, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,33 +93,33 @@ class Server:
             ready = self._poll()
             if self._stop in ready:
                 # Every signal wakes the loop through this pipe, also the alarm of the lock's time limit.
-                os.read(self._stop, SEVERAL_SIGNALS)
-            if ready.intersection(self._wakes.descriptors()) or ready.intersection(self._handler.idle.look.descriptors):
-                self._wakes.hear()
+                os.read(self._stop, SIGNAL_BYTES)
+            if ready.intersection((*self._wakes.descriptors(), *self._handler.idle.check.descriptors)):
+                self._wakes.clear()
                 self._handler.is_changed = True
             # Clients whose turn it is not are read in the next round.
             for client in _in_turn(client for descriptor, client in self._clients.items() if descriptor in ready):
-                self._hear(client)
+                self._receive(client)
             if self._listener.fileno() in ready:
                 self._accept()
             for connected in self._arrivals.take():
-                self._greet(connected)
+                self._add_client(connected)
         # Refuse waiting users who may no longer reserve GPUs. The other clients reconnect.
         self._serve()
 
     def _serve(self) -> None:
-        if self._stands_in_for and is_answered(self._stands_in_for):
+        if self._stands_in_for and is_listening(self._stands_in_for):
             self._is_over = True
             return
         self._wakes.watch(self._directories())
         try:
             self._handler.serve()
-            self._has_trouble = False
+            self._has_failed = False
         except ToolkitError:
             # Clients that ask get the error of the tracker themselves. Look again after a while.
-            self._has_trouble = True
+            self._has_failed = True
         self._wakes.watch_access(self._handler.node_users.watched)
-        self._wakes.follow(self._handler.view.holders)
+        self._wakes.watch_processes(self._handler.view.holders)
 
     def _directories(self) -> Iterator[str]:
         """Yield the directories to watch. A user's reservations depend on root's, so both are among them."""
@@ -131,7 +131,7 @@ class Server:
         poll = select.poll()
         if self._now() >= self._accepts_at:
             poll.register(self._listener, select.POLLIN)
-        for descriptor in (self._stop, *self._wakes.descriptors(), *self._handler.idle.look.descriptors):
+        for descriptor in (self._stop, *self._wakes.descriptors(), *self._handler.idle.check.descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
@@ -151,19 +151,19 @@ class Server:
         due += [self._accepts_at] if self._accepts_at > now else []
         queue = self._handler.queue
         if len(queue):
-            is_untold = self._has_trouble or self._wakes.is_blind or queue.has_untold or self._handler.view.user_leases
-            due += [now + LOOK_SECONDS] if is_untold else []
+            must_poll = self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.view.user_leases
+            due += [now + POLL_SECONDS] if must_poll else []
             due += [now + ABSENCE_SECONDS] if queue.has_absent() else []
-            due += [at for at in (queue.next_tell(),) if at is not None]
+            due += [at for at in (queue.next_notice(),) if at is not None]
         if (next_end := self._handler.next_end) is not None:
-            due.append(max(next_end, now + LOOK_SECONDS) if self._has_trouble else next_end)
+            due.append(max(next_end, now + POLL_SECONDS) if self._has_failed else next_end)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)
         return max(0.0, min(due) - now) if due else None
 
     def _accept(self) -> None:
         end = self._now() + ACCEPT_SECONDS
-        for _ in range(AT_ONCE):
+        for _ in range(ACCEPT_BATCH):
             if self._now() >= end:
                 return
             try:
@@ -182,17 +182,17 @@ class Server:
         uid = find_uid(connected)
         if self._subordinates.has(uid):
             # A user has thousands of subordinate uids, and each would get its own turns.
-            _send_away(connected, refusal(no_account(uid)))
+            _reject(connected, refusal(no_account(uid)))
             return
         own = self._arrivals.count_of(uid) + self._counts.get(uid, 0) if uid else 0
         if self._is_full():
-            _send_away(connected, refusal(WaitRefused("too many jobs are already waiting", hint="try again later")))
+            _reject(connected, refusal(WaitRefused("too many jobs are already waiting", hint="try again later")))
         elif own >= MOST_CONNECTIONS:
-            _send_away(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
+            _reject(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
         else:
             self._arrivals.add(uid, connected)
 
-    def _greet(self, connected: socket.socket) -> None:
+    def _add_client(self, connected: socket.socket) -> None:
         """Identify the client and read its request. Do nothing for a client that has hung up."""
         if has_hung_up(connected):
             connected.close()
@@ -200,7 +200,7 @@ class Server:
         try:
             peer, pidfd = find_peer(connected, self._processes)
         except ToolkitError as error:
-            _send_away(connected, refusal(error))
+            _reject(connected, refusal(error))
             return
         except OSError:
             connected.close()
@@ -209,7 +209,7 @@ class Server:
         self._clients[client.fileno()] = client
         self._counts[peer.uid] = self._counts.get(peer.uid, 0) + 1
         # The request has mostly arrived already.
-        self._hear(client)
+        self._receive(client)
 
     def _is_full(self) -> bool:
         """Return whether no descriptors are left for one more client, which needs two: a socket and a pidfd."""
@@ -217,14 +217,14 @@ class Server:
         used = 2 * (len(self._clients) + len(self._arrivals)) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
         return 0 <= most < used + 2
 
-    def _hear(self, client: Connection) -> None:
+    def _receive(self, client: Connection) -> None:
         try:
             request = client.read()
         except ToolkitError as error:
             client.finish(refusal(error))
             return
         if request is not None:
-            self._handler.hear(client, request)
+            self._handler.handle(client, request)
         if client.has_more:
             client.write()
 
@@ -233,7 +233,7 @@ class Server:
         for client in _in_turn(client for client in self._clients.values() if client.is_over(now)):
             del self._clients[client.fileno()]
             self._counts[client.peer.uid] -= 1
-            self._handler.lose(client)
+            self._handler.remove_client(client)
             client.close()
 
     def _is_needed(self) -> bool:
@@ -260,7 +260,7 @@ def _in_turn(clients: Iterable[Connection]) -> Iterator[Connection]:
     return turns.take()
 
 
-def _send_away(connected: socket.socket, answer: Answer) -> None:
+def _reject(connected: socket.socket, answer: Answer) -> None:
     with suppress(OSError):
         connected.send(format_answer(answer))
     connected.close()

@@ -13,8 +13,8 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.requests.client import Refused, ask, is_answered
-from amd_gpu_tracker.broker.requests.protocol import RUN, Answer, Request, find_socket, rules_as_told
+from amd_gpu_tracker.broker.requests.client import Refused, is_listening, send_request
+from amd_gpu_tracker.broker.requests.protocol import RUN, Answer, Request, find_socket, format_rules
 from amd_gpu_tracker.claims.by_name import find_wanted, hold_by_name, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.rules import ChoiceRules
 
 # The service's refusals carry only an exit code. These are the classes that a caller can tell apart.
-KINDS = {kind.exit_code: kind for kind in (ContainerRunning, WaitOver, WaitRefused)}
+ERROR_BY_EXIT_CODE = {kind.exit_code: kind for kind in (ContainerRunning, WaitOver, WaitRefused)}
 SOCKET_NAME = "waiting.socket"
 # The starting job takes this lock, and the process that it starts inherits it.
 LOCK_NAME = "waiting.lock"
@@ -68,7 +68,7 @@ def wait_in_line(
     rules: ChoiceRules,
     *,
     timeout: float | None,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     release: Callable[[str], object],
 ) -> Reservation:
     """Reserve GPUs when it is this job's turn, at once if no job waits; `release` gives them back.
@@ -85,10 +85,10 @@ def wait_in_line(
         # If the GPUs are in use or another process keeps the lock, the job waits in line.
         with suppress(GpusRefused, LockTimeout):
             return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True)
-    told, behind = rules_as_told(rules, choice), behind_sudo(os.environ)
-    asked = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=told, behind=behind)
+    fields, behind = format_rules(rules, choice), behind_sudo(os.environ)
+    run = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=fields, behind=behind)
     try:
-        answer = _ask(state, processes, asked, timeout, tell)
+        answer = _send_request(state, processes, run, timeout, notify)
     except BaseException:
         with suppress(ToolkitError):
             # The service would drop the ticket in a moment, but the name has to be free now.
@@ -102,16 +102,16 @@ def wait_in_line(
     return Reservation(name, gpus, dict(answer.environment), release=release)
 
 
-def _ask(
-    state: State, processes: Processes, asked: Request, timeout: float | None, tell: Callable[[str], None]
+def _send_request(
+    state: State, processes: Processes, request: Request, timeout: float | None, notify: Callable[[str], None]
 ) -> Answer:
     find = partial(_find_service, state, processes)
     try:
-        answer = ask(find(), asked, timeout=timeout, tell=tell, find_again=find)
+        answer = send_request(find(), request, timeout=timeout, notify=notify, find_service=find)
     except Refused as error:
         if error.exit_code == TrackerDisabled.exit_code and not state.read_policy().enabled:
             raise TrackerDisabled from None
-        raise KINDS.get(error.exit_code, ToolkitError)(error.message, hint=error.hint) from None
+        raise ERROR_BY_EXIT_CODE.get(error.exit_code, ToolkitError)(error.message, hint=error.hint) from None
     if answer is None:
         raise AssertionError("a client that finds the service again gets an answer")
     return answer
@@ -146,11 +146,11 @@ def _find_service(state: State, processes: Processes) -> str:
 
     FileError if no process can be started. The listening process may end a moment later.
     """
-    served = "" if os.geteuid() else find_socket(state.host)
-    if served and is_answered(served):
-        return served
+    socket = "" if os.geteuid() else find_socket(state.host)
+    if socket and is_listening(socket):
+        return socket
     path = f"{state.run_directory}/{SOCKET_NAME}"
-    if not is_answered(path):
+    if not is_listening(path):
         _start(state, path, processes)
     return path
 
@@ -180,11 +180,11 @@ def _start_process(directories: tuple[str, ...], listener: int, lock: int) -> No
     import subprocess
 
     paths = [os.path.abspath(path) for path in sys.path]
-    words = [sys.executable, "-I", "-c", PROGRAM, *directories, str(listener), *paths]
+    command = [sys.executable, "-I", "-c", PROGRAM, *directories, str(listener), *paths]
     quiet = subprocess.DEVNULL
     try:
         subprocess.call(
-            words, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", pass_fds=(listener, lock), start_new_session=True
+            command, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", pass_fds=(listener, lock), start_new_session=True
         )
     except OSError as error:
         raise FileError(f"{sys.executable} cannot be run: {reason(error)}") from error

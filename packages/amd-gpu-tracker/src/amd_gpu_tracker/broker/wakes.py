@@ -11,7 +11,7 @@ from amd_gpu_tracker.records.lease import ProcessId
 
 # From sys/inotify.h.
 IN_ATTRIB, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x4, 0x80, 0x100, 0x200
-SEVERAL_EVENTS = 65536
+EVENT_BYTES = 65536
 
 
 class Wakes:
@@ -22,7 +22,7 @@ class Wakes:
         self._events: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pidfds: dict[ProcessId, int] = {}
         # Whether some event cannot be watched, so that the broker has to poll.
-        self.is_blind = self._events < 0
+        self.must_poll = self._events < 0
 
     def watch(self, paths: Iterable[str], events: int = IN_MOVED_TO | IN_CREATE | IN_DELETE) -> None:
         """Watch for files that come and go in these directories; call again for a directory that did not exist yet."""
@@ -33,26 +33,26 @@ class Wakes:
         """Watch also for changes of permissions of these nodes, or of nodes in these directories."""
         self.watch(paths, IN_ATTRIB | IN_MOVED_TO | IN_CREATE)
 
-    def follow(self, processes: Iterable[ProcessId]) -> None:
+    def watch_processes(self, processes: Iterable[ProcessId]) -> None:
         """Watch for the end of these processes, and of no others."""
         wanted = set(processes)
         for process in set(self._pidfds) - wanted:
             os.close(self._pidfds.pop(process))
-        self.is_blind = self._events < 0
+        self.must_poll = self._events < 0
         for process in wanted - set(self._pidfds):
             try:
                 self._pidfds[process] = os.pidfd_open(process.pid)
             except ProcessLookupError:
                 continue
             except OSError:
-                self.is_blind = True
+                self.must_poll = True
 
     def descriptors(self) -> list[int]:
         """Return the descriptors to poll."""
         return [*self._pidfds.values(), *((self._events,) if self._events >= 0 else ())]
 
-    def hear(self) -> None:
+    def clear(self) -> None:
         """Discard the events so far."""
         with suppress(BlockingIOError):
-            while self._events >= 0 and os.read(self._events, SEVERAL_EVENTS):
+            while self._events >= 0 and os.read(self._events, EVENT_BYTES):
                 pass

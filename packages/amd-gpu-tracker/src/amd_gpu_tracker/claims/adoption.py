@@ -48,17 +48,17 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
     """
     said: set[str] = set()
 
-    def tell_once(sentence: str) -> None:
+    def notify_once(sentence: str) -> None:
         # Each scan finds the same containers again.
         if sentence not in said:
             said.add(sentence)
             tell(sentence)
 
     until = time.monotonic() + PATIENCE_SECONDS
-    pending = _scan(book, tell_once, since=since)
+    pending = _scan(book, notify_once, since=since)
     while pending and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
-        pending = _scan(book, tell_once, since=since)
+        pending = _scan(book, notify_once, since=since)
     for creation in pending:
         tell(
             f"container {creation.container_id} is still being made by process {creation.process.pid},"

@@ -32,7 +32,7 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
         return
     month, text = found
     begun, _, before = text.partition(',"last":')
-    look = _next_look(_parse(before), lease, list(users))
+    look = _next_check(_parse(before), lease, list(users))
     write_begun(state.history_directory, lease_path, month, f"{begun}{look.as_text()}")
 
 
@@ -44,7 +44,7 @@ def _parse(before: str) -> Look | None:
         return None
 
 
-def _next_look(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
+def _next_check(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
     busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
     name = next((user.name for user in users if user.name), "")
     # The image stays the same as long as the container is alive.

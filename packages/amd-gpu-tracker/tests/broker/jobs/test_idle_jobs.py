@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.queue.order import choose
+from amd_gpu_tracker.broker.queue.order import choose_preempted
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
@@ -239,4 +239,4 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, 
     ],
 )
 def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):
-    assert choose(waiting, free, {"a": 0b0001, "b": 0b0010}) == chosen
+    assert choose_preempted(waiting, free, {"a": 0b0001, "b": 0b0010}) == chosen

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.broker.jobs.child import say_to
+from amd_gpu_tracker.broker.jobs.child import print_to_process
 from amd_gpu_tracker.life.processes import Processes
 
 SLEEP = ("sleep", "600")
@@ -33,7 +33,7 @@ def test_a_sentence_is_a_line_in_the_log_of_a_job(tmp_path, started):
     with open(tmp_path / "log", "ab") as log:
         process = started(log)
 
-    assert say_to(process, os.getuid(), "one\nline", Processes())
+    assert print_to_process(process, os.getuid(), "one\nline", Processes())
 
     assert (tmp_path / "log").read_text() == "one?line\n"
 
@@ -43,7 +43,7 @@ def test_a_file_that_a_job_has_open_for_reading_only_is_not_written(tmp_path, st
     with open(tmp_path / "secret", "rb") as secret:
         process = started(secret)
 
-    assert not say_to(process, os.getuid(), "one", Processes())
+    assert not print_to_process(process, os.getuid(), "one", Processes())
 
     assert (tmp_path / "secret").read_text() == "kept\n"
 
@@ -56,7 +56,7 @@ def test_a_pipe_that_is_full_is_not_waited_for(started):
     except BlockingIOError:
         os.set_blocking(writing, True)
 
-    assert not say_to(started(writing), os.getuid(), "one", Processes())
+    assert not print_to_process(started(writing), os.getuid(), "one", Processes())
 
     os.close(reading)
     os.close(writing)
@@ -71,9 +71,9 @@ def test_of_the_files_of_a_process_in_a_user_namespace_only_those_of_the_host_ar
         pytest.skip("no user namespace can be made here")
     assert _has_become(inside, "sleep")
 
-    assert say_to(outside, os.getuid(), "one", Processes())
+    assert print_to_process(outside, os.getuid(), "one", Processes())
     # Who mounts a file system there may serve it, and never answer.
-    assert not say_to(inside, os.getuid(), "one", Processes())
+    assert not print_to_process(inside, os.getuid(), "one", Processes())
 
     assert (tmp_path / "log").read_text() == "one\n"
 
@@ -89,7 +89,7 @@ def test_another_process_with_the_same_id_and_another_users_are_told_nothing(tmp
     with open(tmp_path / "log", "ab") as log:
         process = started(log)
 
-    assert not say_to(process.replace(start=process.start - 1), os.getuid(), "one", Processes())
-    assert not say_to(process, os.getuid() + 1, "one", Processes())
+    assert not print_to_process(process.replace(start=process.start - 1), os.getuid(), "one", Processes())
+    assert not print_to_process(process, os.getuid() + 1, "one", Processes())
 
     assert (tmp_path / "log").read_text() == ""

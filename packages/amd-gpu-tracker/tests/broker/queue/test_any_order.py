@@ -8,7 +8,7 @@ import pytest
 
 from amd_gpu_tracker.broker.queue.order import serve, sort_waiters
 from amd_gpu_tracker.broker.queue.recent_use import decayed, with_use
-from amd_gpu_tracker.broker.requests.asked import as_bits
+from amd_gpu_tracker.broker.requests.demand import as_bits
 from amd_gpu_tracker.broker.requests.people import FAIR, FIFO
 from support.shared_host import wanting
 

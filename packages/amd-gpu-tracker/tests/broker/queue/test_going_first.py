@@ -52,7 +52,7 @@ def run_line(jobs):
             running.update((gpu, (waiter.number, minute + job.length)) for gpu in free[: job.gpus])
             return True
 
-        serve(sort_waiters(waiters, {}, FIFO), is_passed_over=lambda _: False, try_now=try_now, look=look)
+        serve(sort_waiters(waiters, {}, FIFO), is_passed_over=lambda _: False, try_now=try_now, read_outlook=look)
         # Until one comes or ends, there is nothing that would be served; the simulator looks at each minute.
         changes = {*(job.comes for job in jobs), *(end for _, end in running.values())}
         minute = min((each for each in changes if each > minute), default=minute)
@@ -87,7 +87,7 @@ def serve_at(waiters, *, free, ends):
         return (free & waiter.fitting).bit_count() >= waiter.count and not served.append(waiter.number)
 
     outlook = Outlook(now=0.0, free=free, ends=ends)
-    serve(waiters, is_passed_over=lambda _: False, try_now=try_now, look=lambda: outlook)
+    serve(waiters, is_passed_over=lambda _: False, try_now=try_now, read_outlook=lambda: outlook)
     return served
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from amd_gpu_tracker.broker.queue.order import MOST_BEFORE, latest_start
-from amd_gpu_tracker.broker.requests.asked import numbers_in
+from amd_gpu_tracker.broker.requests.demand import numbers_in
 from amd_gpu_tracker.broker.requests.protocol import PREVIEW, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, run, wait_until, wanting

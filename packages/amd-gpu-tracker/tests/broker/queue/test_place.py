@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.broker.queue.place import held_by, waiting_for
+from amd_gpu_tracker.broker.queue.place import format_holders, format_waiting
 from amd_gpu_tracker.records.lease import ProcessId
 from amd_gpu_tracker.tickets import Ticket
 
@@ -26,7 +26,7 @@ def ticket(name, count):
 def test_a_waiter_is_told_who_is_before_it():
     before = [ticket("train-3", 4), ticket("build-7", 1)]
 
-    said = waiting_for(2, free=1, fitting=8, host_total=8, before=before)
+    said = format_waiting(2, free=1, fitting=8, host_total=8, before=before)
 
     assert said == "waiting for 2 GPUs: 1 free of 8, 2 jobs before this one (train-3: 4 GPUs, build-7: 1)"
 
@@ -44,7 +44,7 @@ def test_a_waiter_is_told_who_is_before_it():
     ],
 )
 def test_numbers_agree_with_their_nouns(count, before, said):
-    assert waiting_for(count, free=1, fitting=8, host_total=8, before=before) == said
+    assert format_waiting(count, free=1, fitting=8, host_total=8, before=before) == said
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_numbers_agree_with_their_nouns(count, before, said):
     [(1, "waiting for 1 GPU: 0 free of 1 that fits"), (2, "waiting for 1 GPU: 0 free of 2 that fit")],
 )
 def test_only_gpus_that_fit_are_counted(fitting, said):
-    assert waiting_for(1, free=0, fitting=fitting, host_total=8, before=[]) == said
+    assert format_waiting(1, free=0, fitting=fitting, host_total=8, before=[]) == said
 
 
 def test_who_is_next_is_told_what_can_be_done():
-    said = waiting_for(1, free=0, fitting=8, host_total=8, before=[], hint="to leave out user 1000, ignore it")
+    said = format_waiting(1, free=0, fitting=8, host_total=8, before=[], hint="to leave out user 1000, ignore it")
 
     assert said == "waiting for 1 GPU: 0 free of 8; to leave out user 1000, ignore it"
 
@@ -65,8 +65,8 @@ def test_who_waits_is_told_which_jobs_have_the_gpus_since_when(time_zone):
     time_zone("UTC")
     holders = [("ann's train", [2], 0.0), ("bob's sweep", [3, 4], 3600.0), ("c", [5], 7200.0), ("d", [6], 1.0)]
 
-    assert held_by([], now=86000.0) == ""
-    assert held_by(holders[:1], now=86000.0) == "; GPU 2: ann's train since 00:00"
-    assert held_by([*holders, *holders[:1]], now=86000.0) == (
+    assert format_holders([], now=86000.0) == ""
+    assert format_holders(holders[:1], now=86000.0) == "; GPU 2: ann's train since 00:00"
+    assert format_holders([*holders, *holders[:1]], now=86000.0) == (
         "; GPU 2: ann's train since 00:00, GPUs 3 4: bob's sweep since 01:00, GPU 5: c since 02:00 and 2 more"
     )

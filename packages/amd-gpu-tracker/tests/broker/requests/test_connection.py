@@ -79,7 +79,7 @@ def test_nothing_is_given_to_a_client_that_has_hung_up():
     theirs.close()
 
     client.read()
-    client.say(Answer(kind=WAITING, message="waiting"))
+    client.send(Answer(kind=WAITING, message="waiting"))
 
-    assert (client.is_gone(), client.is_lost) == (True, True)
+    assert (client.has_disconnected(), client.is_undelivered) == (True, True)
     client.close()

@@ -22,7 +22,7 @@ from amdgpu_discovery.plain_text import one_line
 PIDFD_GETFD = 438
 STANDARD_ERROR = 2
 # Time limit for writing to a program that does not read.
-SAYING_SECONDS = 5
+PRINT_SECONDS = 5
 # For the list of a mount namespace; hosts with thousands of containers need less.
 LARGEST_MOUNTS = 16 * 1024 * 1024
 
@@ -67,13 +67,13 @@ class Children:
                 self.running.discard(pid)
 
 
-def say_to_job(job: Lease, sentence: str, processes: Processes, children: Children) -> int:
-    """Write a sentence to a job's first process with `say_to`, in a child; return the child's process id."""
-    act = partial(say_to, job.init or job.creator, owner_of(job.container_id), sentence, processes)
-    return children.start(act, seconds=SAYING_SECONDS)
+def print_to_job(job: Lease, sentence: str, processes: Processes, children: Children) -> int:
+    """Write a sentence to a job's first process with `print_to_process`, in a child; return the child's process id."""
+    act = partial(print_to_process, job.init or job.creator, owner_of(job.container_id), sentence, processes)
+    return children.start(act, seconds=PRINT_SECONDS)
 
 
-def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:
+def print_to_process(process: ProcessId, owner: int, sentence: str, processes: Processes) -> bool:
     """Write a sentence to the standard error of a user's process; return False if nothing could be written.
 
     This uses the process's own open file, with the rights it was opened with. So a user who points it at a file that
@@ -86,12 +86,12 @@ def say_to(process: ProcessId, owner: int, sentence: str, processes: Processes) 
         if processes.uid(process.pid) != owner:
             return False
         stream = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, opened, STANDARD_ERROR, 0)
-        return _answers(stream, process.pid, processes) and _say(stream, sentence)
+        return _is_safe_to_write(stream, process.pid, processes) and _print(stream, sentence)
     finally:
         os.close(opened)
 
 
-def _answers(stream: int, pid: int, processes: Processes) -> bool:
+def _is_safe_to_write(stream: int, pid: int, processes: Processes) -> bool:
     """Return whether a file of a process is safe to write, that is, on no file system that a user serves by FUSE.
 
     Such a file system may never answer, and no signal ends the wait. Therefore ask the kernel for the number of the
@@ -115,7 +115,7 @@ def _answers(stream: int, pid: int, processes: Processes) -> bool:
     return False
 
 
-def _say(stream: int, sentence: str) -> bool:
+def _print(stream: int, sentence: str) -> bool:
     if stream < 0:
         return False
     poll = select.poll()

@@ -35,11 +35,11 @@ ROUND_SECONDS = 0.5
 # How much longer than the grace period an engine may take to stop a container.
 ENGINE_SECONDS = 30.0
 # The verdict in the journal.
-OVER = "time limit reached"
+LIMIT_REACHED = "time limit reached"
 SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENGINES = ("docker", "podman")
-ENDS_WITH = ("userdata", "-containers")
+PODMAN_ENDINGS = ("userdata", "-containers")
 
 
 class EndingNote(Value):
@@ -66,11 +66,11 @@ def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
     _write_note(book, lease, known)
     termed = _send(known, owner_of(lease.container_id), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
-    log(OVER, f"{lease.container_id}: TERM to {len(termed)} processes")
+    log(LIMIT_REACHED, f"{lease.container_id}: TERM to {len(termed)} processes")
     _end_rest(lease, book, log, seconds=grace, known=known)
 
 
-def go_on(note: EndingNote, book: Book, log: Journal, *, grace: float) -> None:
+def resume_end(note: EndingNote, book: Book, log: Journal, *, grace: float) -> None:
     """Continue to end a job that got TERM from a broker that was killed."""
     seconds = max(0.0, note.at + grace - book.processes.now())
     _end_rest(note.lease, book, log, seconds=seconds, known=note.known)
@@ -78,13 +78,13 @@ def go_on(note: EndingNote, book: Book, log: Journal, *, grace: float) -> None:
 
 def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: float) -> None:
     """Stop a container through its engine; if that does not stop it, end its first process."""
-    if command := _stopping(lease):
-        log(OVER, f"container {lease.container_id}: {' '.join(command)}")
+    if command := _stop_command(lease):
+        log(LIMIT_REACHED, f"container {lease.container_id}: {' '.join(command)}")
         _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
     verdict = judge(lease, processes)
     init = lease.init or verdict.found_init
     if verdict.is_alive and init:
-        log(OVER, f"container {lease.container_id}: TERM to its first process, then KILL")
+        log(LIMIT_REACHED, f"container {lease.container_id}: TERM to its first process, then KILL")
         _end_first_process(init, processes, grace)
 
 
@@ -124,25 +124,25 @@ def _end_rest(lease: Lease, book: Book, log: Journal, *, seconds: float, known: 
         os.unlink(_note_of(book.state, lease))
 
 
-def _stopping(lease: Lease) -> tuple[str, ...]:
+def _stop_command(lease: Lease) -> tuple[str, ...]:
     """Return the command that stops a container, without its options; () if no known engine runs it."""
     if docker_directory(read_of_root(f"{lease.bundle}/config.json"), lease.container_id):
         return "docker", "stop"
     # Podman's bundles: <graph root>/overlay-containers/<id>/userdata
     parts = lease.bundle.split("/")
-    is_podmans = len(parts) > 3 and parts[-1] == ENDS_WITH[0] and parts[-3].endswith(ENDS_WITH[1])
+    is_podmans = len(parts) > 3 and parts[-1] == PODMAN_ENDINGS[0] and parts[-3].endswith(PODMAN_ENDINGS[1])
     # Podman has no daemon and writes where the service may not, so systemd has to run it.
     outside = SYSTEMD_RUN if own_unit() == SERVICE else ()
     return (*outside, "podman", "stop") if is_podmans else ()
 
 
-def _run(words: Sequence[str], seconds: float) -> None:
+def _run(command: Sequence[str], seconds: float) -> None:
     """Run a program and ignore its failure: the caller ends a container that still runs."""
     import subprocess
 
     quiet = subprocess.DEVNULL
     with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(words, check=False, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds)
+        subprocess.run(command, check=False, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds)
 
 
 def _end_first_process(init: ProcessId, processes: Processes, grace: float) -> None:
@@ -164,7 +164,7 @@ def _kill_rest(lease: Lease, processes: Processes, log: Journal, *, known: Itera
         killed = _send(found.inside | found.contained, owner, processes, (signal.SIGKILL,))
         if not killed:
             break
-        log(OVER, f"{lease.container_id}: KILL to {len(killed)} processes")
+        log(LIMIT_REACHED, f"{lease.container_id}: KILL to {len(killed)} processes")
         _wait_for(killed.values(), ROUND_SECONDS)
         _close(killed.values())
     for each in sorted(found.inside, key=lambda each: each.pid):

@@ -1,6 +1,6 @@
 """Warn owners of reservations and jobs whose GPUs are idle, and later end these for jobs that wait.
 
-The leases record since when the GPUs have been idle. If no look succeeds for more than three minutes, the idle time
+The leases record since when the GPUs have been idle. If no check succeeds for more than three minutes, the idle time
 starts again at the next one.
 """
 
@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from amd_gpu_tracker.broker.jobs.child import Children, say_to_job
+from amd_gpu_tracker.broker.jobs.child import Children, print_to_job
 from amd_gpu_tracker.broker.jobs.job_time import inside
 from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
 from amd_gpu_tracker.claims.claim import Book
@@ -22,59 +22,59 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_json import dumps, loads
 
-# Number of looks until a warning, and the longest time between two.
-LOOKS = 10
-MOST_BETWEEN = 60.0
-# Time limit of a look. It takes far less, even with the health of GPUs, which has its own limit.
+# Number of checks until a warning, and the longest time between two.
+CHECKS = 10
+MOST_BETWEEN_CHECKS = 60.0
+# Time limit of a check. It takes far less, even with the health of GPUs, which has its own limit.
 MOST_SECONDS = 20.0
 # The capacity of a pipe. The keys of all GPUs are written at once, and need far less.
 MOST_BYTES = 65536
 
 
 class IdleJobs:
-    """Tracks idle GPUs, look by look."""
+    """Tracks idle GPUs, check by check."""
 
-    def __init__(self, book: Book, log: Journal, children: Children, *, looked_at: float) -> None:
-        """Continue the work of an earlier broker, whose last look was at `looked_at`, in seconds since boot."""
+    def __init__(self, book: Book, log: Journal, children: Children, *, checked_at: float) -> None:
+        """Continue the work of an earlier broker, whose last check was at `checked_at`, in seconds since boot."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._log = log
         self._children = children
-        self.look = IdleLook(book.state.host, children)
+        self.check = IdleCheck(book.state.host, children)
         self._seconds = 0
-        self._looked_at = looked_at
-        self._next_look: float | None = None
+        self._checked_at = checked_at
+        self._next_check: float | None = None
         self._warned: set[tuple[str, float]] = set()
-        # Whether the leases show the result of a look of this round.
+        # Whether the leases show the result of a check of this round.
         self.is_fresh = False
 
     @property
     def next_time(self) -> float | None:
-        """Return when the next look or its time limit is due, in seconds since boot."""
-        return self.look.deadline or self._next_look
+        """Return when the next check or its time limit is due, in seconds since boot."""
+        return self.check.deadline or self._next_check
 
     def serve(self, leases: Sequence[Lease], seconds: int, now: float) -> bool:
-        """Look, warn, and record idle times in the leases; return whether leases changed.
+        """Check, warn, and record idle times in the leases; return whether leases changed.
 
         `seconds` is the idle time until a warning, 0 for never. `now` is in seconds since boot.
         """
         self._seconds, self.is_fresh = seconds, False
         jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
-        unused = self.look.finish(now)
-        is_changed = self._note(jobs, unused, now) if unused is not None else False
+        unused = self.check.finish(now)
+        is_changed = self._record(jobs, unused, now) if unused is not None else False
         for job in jobs:
             if job.idle_since and now >= job.idle_since + seconds:
                 self._warn(job, leases)
         if not seconds:
-            is_changed = self._forget(leases)
-        self._plan(now, is_needed=bool(jobs))
+            is_changed = self._clear(leases)
+        self._schedule(now, is_needed=bool(jobs))
         return is_changed
 
-    def hurry(self, now: float) -> None:
-        """Look at once: a job waits, and only jobs that are idle now may end for it."""
-        self._next_look = now
-        self._plan(now, is_needed=True)
+    def check_now(self, now: float) -> None:
+        """Check at once: a job waits, and only jobs that are idle now may end for it."""
+        self._next_check = now
+        self._schedule(now, is_needed=True)
 
-    def preempt(self, job: Lease, for_whom: str, now: float) -> None:
+    def preempt(self, job: Lease, waiting_job: str, now: float) -> None:
         """Mark a reservation or job, and everything in it, to end for a waiting job. `Endings` then ends it."""
         with self._book.locked():
             lease = self._state.read_lease(self._state.lease_path(job.key))
@@ -85,26 +85,26 @@ class IdleJobs:
             for each in (*inside(lease, leases), lease):
                 ended = {"until": now} if each.until else {"limit": now}
                 self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
-        why = f"{for_whom} waits for its GPUs"
+        why = f"{waiting_job} waits for its GPUs"
         if not lease.is_spare:
-            why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {for_whom} waits for them"
+            why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {waiting_job} waits for them"
         log_of(self._log, lease, self._state.host)("preempted", f"{lease.container_id}: {why}")
 
-    def _plan(self, now: float, *, is_needed: bool) -> None:
-        """Start a look if it is due, and schedule the next one."""
-        between = max(1.0, min(MOST_BETWEEN, self._seconds / LOOKS))
+    def _schedule(self, now: float, *, is_needed: bool) -> None:
+        """Start a check if it is due, and schedule the next one."""
+        between = max(1.0, min(MOST_BETWEEN_CHECKS, self._seconds / CHECKS))
         if not is_needed:
-            self._next_look = None
-        elif self._next_look is None or now >= self._next_look:
-            self.look.start(now)
-            self._next_look = now + between
+            self._next_check = None
+        elif self._next_check is None or now >= self._next_check:
+            self.check.start(now)
+            self._next_check = now + between
 
-    def _note(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:
+    def _record(self, jobs: Sequence[Lease], unused: frozenset[str], now: float) -> bool:
         """Record which of the jobs are idle; return whether anything changed."""
         self.is_fresh = True
-        # Looks are missing in between.
-        is_gap = now > self._looked_at + 3 * MOST_BETWEEN + MOST_SECONDS
-        self._looked_at, changed = now, []
+        # Checks are missing in between.
+        is_gap = now > self._checked_at + 3 * MOST_BETWEEN_CHECKS + MOST_SECONDS
+        self._checked_at, changed = now, []
         for job in jobs:
             since = 0.0 if not unused.issuperset(job.gpus) else now if is_gap else job.idle_since or now
             end = since + 2 * self._seconds if since else 0.0
@@ -113,7 +113,7 @@ class IdleJobs:
         self._write(changed)
         return bool(changed)
 
-    def _forget(self, leases: Sequence[Lease]) -> bool:
+    def _clear(self, leases: Sequence[Lease]) -> bool:
         """Clear the idle times of leases once warnings are turned off."""
         idle = [each for each in leases if each.idle_since and not each.is_preempted]
         changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in idle]
@@ -144,7 +144,7 @@ class IdleJobs:
         )
         for each in (job, *inside(job, leases)):
             if not each.until and BY_API in each.ways:
-                say_to_job(each, sentence, self._processes, self._children)
+                print_to_job(each, sentence, self._processes, self._children)
 
 
 def _may_be_idle(lease: Lease) -> bool:
@@ -153,10 +153,10 @@ def _may_be_idle(lease: Lease) -> bool:
     return is_persons and not (lease.reservation or lease.is_spare or lease.is_preempted)
 
 
-class IdleLook:
-    """Looks at GPUs in child processes, because KFD or a driver may hang.
+class IdleCheck:
+    """Checks GPUs in child processes, because KFD or a driver may hang.
 
-    Only one look runs at a time. A look that hangs yields no result, and the next one starts only after it has ended.
+    Only one check runs at a time. A check that hangs yields no result, and the next one starts only after it has ended.
     """
 
     def __init__(self, host: Host, children: Children) -> None:
@@ -168,16 +168,16 @@ class IdleLook:
 
     @property
     def descriptors(self) -> list[int]:
-        """Return the descriptors that become readable when the look has a result."""
+        """Return the descriptors that become readable when the check has a result."""
         return [self._reader] if self._reader >= 0 else []
 
     @property
     def deadline(self) -> float | None:
-        """Return the time limit of the running look, in seconds since boot; None if none runs."""
+        """Return the time limit of the running check, in seconds since boot; None if none runs."""
         return self._began + MOST_SECONDS if self._reader >= 0 else None
 
     def start(self, now: float) -> None:
-        """Start a look, unless an earlier one is still running."""
+        """Start a check, unless an earlier one is still running."""
         self._children.collect()
         if self._reader >= 0 or self._pid in self._children.running:
             return
@@ -185,13 +185,13 @@ class IdleLook:
         os.set_blocking(writer, True)
         self._began = now
         try:
-            look = partial(_tell_unused, self._host, writer)
-            self._pid = self._children.start(look, seconds=int(MOST_SECONDS), keep=(writer,))
+            act = partial(_write_unused, self._host, writer)
+            self._pid = self._children.start(act, seconds=int(MOST_SECONDS), keep=(writer,))
         finally:
             os.close(writer)
 
     def finish(self, now: float) -> frozenset[str] | None:
-        """Return the keys of the idle GPUs once the look has ended; None before that, and if it failed."""
+        """Return the keys of the idle GPUs once the check has ended; None before that, and if it failed."""
         if self._reader < 0:
             return None
         try:
@@ -208,7 +208,7 @@ class IdleLook:
             return None
 
 
-def _tell_unused(host: Host, writer: int) -> None:
+def _write_unused(host: Host, writer: int) -> None:
     """Write the keys of the idle GPUs. A GPU whose driver does not answer counts as used."""
     # Imported here, because only the child needs them.
     from amd_gpu_tracker.states.use import read_gpu_uses

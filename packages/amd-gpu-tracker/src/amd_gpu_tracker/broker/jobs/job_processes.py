@@ -23,7 +23,7 @@ UID_BYTES = 4
 # Many times what the attributes of two files take.
 STAT_SECONDS = 1.0
 # Helpers that Podman leaves running beside a container. They end with it, and none of them uses a GPU.
-BESIDE_CONTAINERS = frozenset(
+CONTAINER_HELPERS = frozenset(
     (
         *("aardvark-dns", "catatonit", "conmon", "fuse-overlayfs", "pasta", "pasta.avx2"),
         *("podman", "rootlessport", "slirp4netns"),
@@ -55,7 +55,7 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     marked |= {each for each in outside if is_in(f"{processes.directory}/{each.pid}/cgroup", scope)}
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
     # Containers of root's engines have their own leases.
-    marked = {each for each in marked - contained if not _is_beside_container(each.pid, processes)}
+    marked = {each for each in marked - contained if not _is_container_helper(each.pid, processes)}
     return JobProcesses(inside=frozenset(inside | marked), contained=frozenset(contained if owner else ()))
 
 
@@ -115,10 +115,10 @@ def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) ->
     return found
 
 
-def _is_beside_container(pid: int, processes: Processes) -> bool:
+def _is_container_helper(pid: int, processes: Processes) -> bool:
     """Return whether a process runs one of the helpers from the file that is installed, and root owns that file."""
     installed = processes.link(pid, "exe")
-    if os.path.basename(installed) not in BESIDE_CONTAINERS:
+    if os.path.basename(installed) not in CONTAINER_HELPERS:
         return False
     # In a mount namespace, a user may put another file at this path, and a FUSE file system may never answer stat(2).
     paths = (f"{processes.directory}/{pid}/exe", installed)

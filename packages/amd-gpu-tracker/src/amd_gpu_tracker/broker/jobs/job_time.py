@@ -18,7 +18,7 @@ from amdgpu_discovery.errors import ToolkitError
 MINUTE = 60
 
 
-def keep(
+def extend(
     book: Book, name: str, owner: int | None, seconds: float, *, most: float = 0.0, by: int = 0
 ) -> tuple[str, float]:
     """Extend a reservation or job to `seconds` from now; return its id and the seconds until its end (0: never).
@@ -51,7 +51,7 @@ def keep(
 def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Lease]:
     """Set the end of a reservation or job to now; return its lease and those that end with it. NotDone.
 
-    `owner` and `by` as for `keep`.
+    `owner` and `by` as for `extend`.
     """
     with book.locked():
         lease, leases = _find(book, name, owner, by)
@@ -67,7 +67,7 @@ def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Le
 
 
 def find_job(book: Book, name: str, owner: int | None) -> str:
-    """Return the id of a reservation or job; NotDone. `owner` as for `keep`."""
+    """Return the id of a reservation or job; NotDone. `owner` as for `extend`."""
     with book.locked():
         return _find(book, name, owner, 0)[0].job
 

@@ -57,17 +57,17 @@ class Unrecorded:
     def __init__(self, state: State, log: Journal) -> None:
         self._state = state
         self._log = log
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
-    def say(self) -> None:
+    def log_changes(self) -> None:
         """Log what has changed."""
         found = read_failures(self._state.run_directory)
         for record, problem in found.items():
-            if self._said.get(record) != problem:
+            if self._logged.get(record) != problem:
                 self._log("not recorded", f"{record}: {problem}")
-        for record in sorted(self._said.keys() - found.keys()):
+        for record in sorted(self._logged.keys() - found.keys()):
             self._log("recorded again", record)
-        self._said = found
+        self._logged = found
 
 
 def _fields(line: str, verdict: str, job: str, user: int | None, gpus: Iterable[int]) -> Iterator[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from amd_gpu_tracker.broker.jobs.child import SAYING_SECONDS, Children, say_to_job
-from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_container, end_job, go_on, read_notes
+from amd_gpu_tracker.broker.jobs.child import PRINT_SECONDS, Children, print_to_job
+from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_container, end_job, read_notes, resume_end
 from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
 from amd_gpu_tracker.broker.jobs.job_time import end_now
 from amd_gpu_tracker.broker.jobs.journal import Journal, log_of
@@ -28,7 +28,7 @@ from amdgpu_discovery.errors import ToolkitError
 # Jobs get a warning this long before their end; jobs shorter than twice this get it at half time.
 WARNING_SECONDS = 600.0
 # Retry after this long if a process did not end, for example because it is blocked in its driver.
-AGAIN_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 
 
 class Endings:
@@ -43,17 +43,17 @@ class Endings:
         self._children = children
         self._warned: set[tuple[str, int, float]] = set()
         # Jobs that a user ends early. A new broker does not know them, and gives the time limit as the reason.
-        self.asked: set[str] = set()
+        self.ended_by_user: set[str] = set()
         now = self._processes.now()
         for note in read_notes(book.state):
-            self._ending[_key(note.lease)] = (children.start(partial(self._go_on, note)), now)
+            self._ending[_key(note.lease)] = (children.start(partial(self._resume, note)), now)
 
     def serve(self, leases: Iterable[Lease], now: float) -> None:
         """Warn and end those of the `leases` that are due; `now` is in seconds since boot."""
         self._children.collect()
         limited = self._limited(leases)
         living = {_key(lease) for lease, _ in limited}
-        self.asked &= {lease.container_id for lease, _ in limited}
+        self.ended_by_user &= {lease.container_id for lease, _ in limited}
         self._warned &= living
         self._ending = {
             key: (pid, now if pid in self._children.running else seen)
@@ -73,7 +73,7 @@ class Endings:
     def _next(self, lease: Lease) -> float:
         key = _key(lease)
         if key in self._ending:
-            return self._ending[key][1] + AGAIN_SECONDS
+            return self._ending[key][1] + RETRY_SECONDS
         return lease.limit if key in self._warned else _warned_at(lease)
 
     def _limited(self, leases: Iterable[Lease]) -> list[tuple[Lease, list[Lease]]]:
@@ -94,15 +94,15 @@ class Endings:
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
         sentence = f"amd-ctk: job {title} reaches its time limit in {left}; it then gets SIGTERM, then SIGKILL"
-        say_to_job(lease, sentence, self._processes, self._children)
+        print_to_job(lease, sentence, self._processes, self._children)
         self._log_of(lease)("warned", f"{lease.container_id}: reaches its time limit in {left}")
 
     def _log_of(self, lease: Lease) -> Journal:
         return log_of(self._log, lease, self._state.host)
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
-        _, seen = self._ending.get(_key(lease), (0, -AGAIN_SECONDS))
-        if now >= seen + AGAIN_SECONDS:
+        _, seen = self._ending.get(_key(lease), (0, -RETRY_SECONDS))
+        if now >= seen + RETRY_SECONDS:
             self._ending[_key(lease)] = (self._children.start(lambda: self._end_now(lease, containers)), now)
 
     def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
@@ -115,15 +115,15 @@ class Endings:
         if BY_API not in lease.ways:
             end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
             return
-        said = say_to_job(lease, self._why(lease), self._processes, self._children)
-        self._children.wait(said, SAYING_SECONDS)
-        self._keep(lease)
+        printing = print_to_job(lease, self._reason_to_end(lease), self._processes, self._children)
+        self._children.wait(printing, PRINT_SECONDS)
+        self._hold_gpus(lease)
         end_job(lease, self._book, self._log_of(lease), grace=self._grace)
-        self._give_back(lease)
+        self._release_hold(lease)
 
-    def _why(self, lease: Lease) -> str:
+    def _reason_to_end(self, lease: Lease) -> str:
         title = name_of(lease.container_id)
-        if lease.container_id in self.asked:
+        if lease.container_id in self.ended_by_user:
             return f"amd-ctk: 'amd-ctk queue end' ends job {title}"
         if not lease.is_preempted:
             return f"amd-ctk: job {title} has reached its time limit"
@@ -132,17 +132,17 @@ class Endings:
         unused = format_seconds(lease.limit - lease.idle_since)
         return f"amd-ctk: the GPUs of job {title} were idle for {unused}, and someone waits for them: it ends"
 
-    def _go_on(self, note: EndingNote) -> None:
-        go_on(note, self._book, self._log_of(note.lease), grace=self._grace)
-        self._give_back(note.lease)
+    def _resume(self, note: EndingNote) -> None:
+        resume_end(note, self._book, self._log_of(note.lease), grace=self._grace)
+        self._release_hold(note.lease)
 
-    def _give_back(self, lease: Lease) -> None:
-        """Release what `_keep` holds."""
+    def _release_hold(self, lease: Lease) -> None:
+        """Release what `_hold_gpus` holds."""
         with suppress(ToolkitError):
             creators = (first,) if (first := self._processes.find(FIRST_PROCESS)) else ()
             release(self._book, f"{lease.container_id}{ENDING}", creators=creators)
 
-    def _keep(self, lease: Lease) -> None:
+    def _hold_gpus(self, lease: Lease) -> None:
         """Hold a job's GPUs while it ends, even across brokers: its first process may end before the others."""
         now, first = self._processes.now(), self._processes.find(FIRST_PROCESS)
         gpus = gpus_of(lease, self._state.host)
@@ -153,7 +153,7 @@ class Endings:
             person=lease.person,
             group=lease.group,
             reservation=lease.container_id,
-            until=now + self._grace + AGAIN_SECONDS,
+            until=now + self._grace + RETRY_SECONDS,
             preemptible=lease.spare_from,
         )
         with suppress(ToolkitError):
@@ -164,7 +164,7 @@ def end_at_once(book: Book, name: str, owner: int | None) -> None:
     """End a reservation or job without a service, and return when it has ended. Errors as `end_now`."""
     ended, children = end_now(book, name, owner), Children()
     endings = Endings(book, lambda *_, **__: None, children)
-    endings.asked.add(ended[0].job)
+    endings.ended_by_user.add(ended[0].job)
     endings.serve(ended, book.processes.now())
     for pid in children.running:
         os.waitpid(pid, 0)

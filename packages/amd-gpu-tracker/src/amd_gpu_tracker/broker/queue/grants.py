@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
 from amd_gpu_tracker.broker.jobs.job_time import no_reservation
-from amd_gpu_tracker.broker.requests.asked import Asked
+from amd_gpu_tracker.broker.requests.demand import Demand
 from amd_gpu_tracker.broker.requests.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
@@ -32,26 +32,27 @@ class Grants:
         self._book, self._state, self._processes = book, book.state, book.processes
         self._now, self._node_users = book.processes.now, node_users
         # Jobs with GPUs, and the numbers of these; needed to log the ends of jobs.
-        self.given: dict[str, tuple[int, ...]] = {}
+        self.gpus_by_job: dict[str, tuple[int, ...]] = {}
 
-    def give(self, asked: Asked, *, is_waiting: bool = False) -> Answer:
+    def give(self, demand: Demand, *, is_waiting: bool = False) -> Answer:
         """Give the GPUs of a request to the process that asks, for as long as its permission allows.
 
         A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.hold`.
         """
-        token, limit = new_token(asked.job), self._limit_of(asked)
-        terms = LeaseTerms(limit=limit, preemptible=self._now() if asked.is_spare else 0.0)
-        gpus = self._reserve(asked, token, asked.waiter.pid, terms, is_waiting=is_waiting)
+        token, limit = new_token(demand.job), self._limit_of(demand)
+        terms = LeaseTerms(limit=limit, preemptible=self._now() if demand.is_spare else 0.0)
+        gpus = self._reserve_by_name(demand, token, demand.waiter.pid, terms, is_waiting=is_waiting)
         return self._granted(gpus, token, limit)
 
-    def preview(self, asked: Asked) -> Answer:
+    def preview(self, demand: Demand) -> Answer:
         """Return what `give` would return now, or raise its error."""
-        gpus = preview_by_name(self._book, asked.job, asked.request, rules=asked.rules)
-        return self._granted(gpus, "", self._limit_of(asked))
+        gpus = preview_by_name(self._book, demand.job, demand.request, rules=demand.rules)
+        return self._granted(gpus, "", self._limit_of(demand))
 
-    def keep(self, asked: Asked, seconds: float) -> tuple[int, ...]:
+    def reserve(self, demand: Demand, seconds: float) -> tuple[int, ...]:
         """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
-        gpus = self._reserve(asked, new_token(asked.job), FIRST_PROCESS, LeaseTerms(until=self._now() + seconds))
+        terms = LeaseTerms(until=self._now() + seconds)
+        gpus = self._reserve_by_name(demand, new_token(demand.job), FIRST_PROCESS, terms)
         return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
@@ -72,7 +73,7 @@ class Grants:
         preview(self._book, claim)
         return self._granted(claim.wanted, "", claim.limit)
 
-    def give_again(self, job: str, process: ProcessId) -> Answer | None:
+    def repeat_grant(self, job: str, process: ProcessId) -> Answer | None:
         """Repeat a grant whose answer the process may have missed; None if it was granted nothing."""
         path = self._state.lease_path(("", job))
         found = self._state.read_lease(path)
@@ -86,7 +87,7 @@ class Grants:
             self._state.write_lease(lease.replace(token_digest=digest_of(token)))
         return self._granted(gpus_of(lease, self._state.host), token, lease.limit)
 
-    def hand_down(self, job: Lease, container: ProcessId) -> bool:
+    def move_to_container(self, job: Lease, container: ProcessId) -> bool:
         """Let a job continue in a container after its command has ended; False if others have its GPUs by now."""
         path = self._state.lease_path(job.key)
         with self._book.locked():
@@ -104,7 +105,7 @@ class Grants:
         if any(lease.job == job for lease in living):
             raise ContainerRunning(f"{name_of(job)} already has GPUs", hint="give each reservation its own name")
 
-    def take_back(self, job: str) -> None:
+    def revoke(self, job: str) -> None:
         """Drop a lease, even if its process is still running."""
         lease = self._state.read_lease(self._state.lease_path(("", job)))
         release(self._book, job, creators=(lease.creator,) if lease else ())
@@ -128,20 +129,21 @@ class Grants:
             raise no_reservation(self._state, job, by=by)
         if not lease.until or lease.reservation:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
-        self.take_back(job)
+        self.revoke(job)
 
-    def _reserve(
-        self, asked: Asked, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
+    def _reserve_by_name(
+        self, demand: Demand, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
     ) -> Sequence[GpuLocation]:
         """Reserve GPUs as `reserve_by_name` does; add the token, the person and the group to the terms."""
+        person, group = demand.person_known, demand.permission.group
         gpus = reserve_by_name(
-            *(self._book, asked.job, asked.request),
+            *(self._book, demand.job, demand.request),
             pid=pid,
-            rules=asked.rules,
-            terms=terms.replace(token_digest=digest_of(token), person=asked.person_known, group=asked.permission.group),
+            rules=demand.rules,
+            terms=terms.replace(token_digest=digest_of(token), person=person, group=group),
             is_waiting=is_waiting,
         )
-        self._open(asked.job, gpus)
+        self._open(demand.job, gpus)
         return gpus
 
     def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
@@ -164,12 +166,12 @@ class Grants:
         try:
             self._node_users.open(owner_of(job), gpus)
         except FileError:
-            self.take_back(job)
+            self.revoke(job)
             raise
-        self.given[job] = tuple(gpu.number for gpu in gpus)
+        self.gpus_by_job[job] = tuple(gpu.number for gpu in gpus)
 
-    def _limit_of(self, asked: Asked) -> float:
-        return self._now() + asked.permission.seconds if asked.permission.seconds else 0.0
+    def _limit_of(self, demand: Demand) -> float:
+        return self._now() + demand.permission.seconds if demand.permission.seconds else 0.0
 
     def _granted(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Answer:
         """Return the answer with the GPUs, the variables that name them, and the time limit."""

@@ -7,7 +7,7 @@ from math import inf
 
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.queue.order import Outlook
-from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
+from amd_gpu_tracker.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.claims.decision import find_users
 from amd_gpu_tracker.errors import StateError
@@ -54,15 +54,15 @@ class LeaseView(Outlook):
     holders: frozenset[ProcessId] = frozenset()
     numbers: dict[str, int] = {}  # noqa: RUF012 - values are immutable, and it is never changed
 
-    def held(self, asked: Asked) -> int:
+    def held(self, demand: Demand) -> int:
         """Return how many GPUs count against the request's limit: those of its person, or of its group together."""
-        if asked.permission.is_together:
-            return _count((lease.group, lease) for lease in self.leases).get(asked.permission.number or 0, 0)
-        return self.holding.get(asked.person, 0)
+        if demand.permission.is_together:
+            return _count((lease.group, lease) for lease in self.leases).get(demand.permission.number or 0, 0)
+        return self.holding.get(demand.person, 0)
 
-    def is_over(self, asked: Asked, before: int = 0) -> bool:
+    def is_over(self, demand: Demand, before: int = 0) -> bool:
         """Return whether a request exceeds its limit, if jobs with the same limit get `before` GPUs first."""
-        return bool(asked.permission.gpus) and self.held(asked) + before + asked.count > asked.permission.gpus
+        return bool(demand.permission.gpus) and self.held(demand) + before + demand.count > demand.permission.gpus
 
     @property
     def holding(self) -> dict[int, int]:
@@ -74,7 +74,7 @@ class LeaseView(Outlook):
         """Return the leases of jobs, programs and reservations, but not of containers."""
         return [lease for lease in self.leases if BY_API in lease.ways]
 
-    def given(self) -> dict[str, tuple[int, ...]]:
+    def gpus_by_job(self) -> dict[str, tuple[int, ...]]:
         """Return the GPUs of each job and reservation that the service gave out, by id."""
         given = (each for each in self.reservations if each.person is not None)
         return {each.container_id: tuple(sorted(_numbers_of(each, self.numbers))) for each in given}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
-from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
+from amd_gpu_tracker.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_tracker.broker.requests.people import FIFO
 from amdgpu_discovery.value import Value
 
@@ -34,12 +34,12 @@ class Outlook(Value):
         ends = sorted(self.ends.get(number, self.now) for number in numbers_in(among))
         return max(self.now, ends[count - 1]) if count <= len(ends) else self.now
 
-    def has_room(self, waiter: Asked) -> bool:
+    def has_room(self, waiter: Demand) -> bool:
         """Return whether a job with a time limit could have its GPUs now."""
         return waiter.seconds > 0 and (self.free & waiter.fitting).bit_count() >= waiter.count
 
 
-def sort_waiters(waiters: Iterable[Asked], used: Mapping[int, float], order: str) -> list[Asked]:
+def sort_waiters(waiters: Iterable[Demand], used: Mapping[int, float], order: str) -> list[Demand]:
     """Return waiting jobs in the order in which they are served.
 
     With `fair`, jobs of the person who used the fewest GPU-seconds lately go first. For one person, and with `fifo` for
@@ -51,22 +51,22 @@ def sort_waiters(waiters: Iterable[Asked], used: Mapping[int, float], order: str
 
 
 def serve(
-    waiters: Iterable[Asked],
+    waiters: Iterable[Demand],
     *,
-    is_passed_over: Callable[[Asked], bool],
-    try_now: Callable[[Asked], bool],
-    look: Callable[[], Outlook] = Outlook,
+    is_passed_over: Callable[[Demand], bool],
+    try_now: Callable[[Demand], bool],
+    read_outlook: Callable[[], Outlook] = Outlook,
 ) -> None:
     """Try to give GPUs to `waiters`, which are sorted; `try_now` returns whether a job no longer waits.
 
     A job overtakes another that may get one of the same GPUs only if `is_passed_over` excludes the other, or if the job
-    will have ended before any job that it overtakes could start. `look` returns the current outlook.
+    will have ended before any job that it overtakes could start. `read_outlook` returns the current outlook.
     """
     # For each GPU, by number, the earliest start of the first job that waits for it. Later jobs do not start earlier.
     starts: dict[int, float] = {}
     held_up = 0
     for waiter in waiters:
-        outlook = look()
+        outlook = read_outlook()
         common = waiter.fitting & held_up
         earliest = min((starts[number] for number in numbers_in(common)), default=0.0)
         may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= earliest
@@ -81,17 +81,17 @@ def serve(
         held_up |= waiter.fitting
 
 
-def choose(wanted: Iterable[Asked], free: int, idle: Mapping[str, int]) -> dict[str, int]:
+def choose_preempted(waiters: Iterable[Demand], free: int, idle: Mapping[str, int]) -> dict[str, int]:
     """Return the idle jobs to end, each with the number of the waiting job that gets its GPUs.
 
-    Idle jobs end only if the waiting job then gets all its GPUs, and only as many as it needs. `wanted` are the waiting
-    jobs, sorted. `free` are the GPUs that are free or about to be. `idle` are the GPUs of each job that may be ended;
-    earlier entries are taken first.
+    Idle jobs end only if the waiting job then gets all its GPUs, and only as many as it needs. `waiters` are sorted.
+    `free` are the GPUs that are free or about to be. `idle` are the GPUs of each job that may be ended; earlier entries
+    are taken first.
     """
     chosen: dict[str, int] = {}
     left = dict(idle)
 
-    def end_for(waiter: Asked) -> bool:
+    def end_for(waiter: Demand) -> bool:
         nonlocal free, left
         taken = _take(waiter, free, left)
         if taken is None:
@@ -104,11 +104,11 @@ def choose(wanted: Iterable[Asked], free: int, idle: Mapping[str, int]) -> dict[
         free &= ~as_bits(numbers_in(free & waiter.fitting)[: waiter.count])
         return True
 
-    serve(wanted, is_passed_over=lambda _: False, try_now=end_for)
+    serve(waiters, is_passed_over=lambda _: False, try_now=end_for)
     return chosen
 
 
-def latest_start(waiter: Asked, before: Sequence[Asked], ends: Mapping[int, float]) -> float | None:
+def latest_start(waiter: Demand, before: Sequence[Demand], ends: Mapping[int, float]) -> float | None:
     """Return when a job starts at the latest, on the clock of `ends`; None if that is unknown.
 
     `before` are the jobs that are served first, sorted. `ends` is when each GPU is free at the latest, by number; GPUs
@@ -136,7 +136,7 @@ def latest_start(waiter: Asked, before: Sequence[Asked], ends: Mapping[int, floa
     return None if start == inf else start
 
 
-def _hold_up(starts: dict[int, float], waiter: Asked, outlook: Outlook) -> None:
+def _hold_up(starts: dict[int, float], waiter: Demand, outlook: Outlook) -> None:
     numbers = numbers_in(waiter.fitting)
     earlier = max((starts[number] for number in numbers if number in starts), default=0.0)
     start = max(earlier, outlook.earliest_start(waiter.fitting, waiter.count))
@@ -144,7 +144,7 @@ def _hold_up(starts: dict[int, float], waiter: Asked, outlook: Outlook) -> None:
         starts.setdefault(number, start)
 
 
-def _take(waiter: Asked, free: int, idle: Mapping[str, int]) -> list[str] | None:
+def _take(waiter: Demand, free: int, idle: Mapping[str, int]) -> list[str] | None:
     """Return the idle jobs to end for a waiting job, the first that suffice; None if all together do not."""
 
     def is_enough(jobs: Iterable[str]) -> bool:

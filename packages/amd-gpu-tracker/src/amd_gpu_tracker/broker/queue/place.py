@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from amd_gpu_tracker.broker.queue.lease_view import LeaseView
 from amd_gpu_tracker.broker.queue.order import latest_start
-from amd_gpu_tracker.broker.requests.asked import Asked, as_bits, numbers_in
 from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_tracker.broker.requests.people import format_held
 from amd_gpu_tracker.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.job_ids import name_of
-from amd_gpu_tracker.tickets import KEPT, Ticket
+from amd_gpu_tracker.tickets import KEPT_FIELDS, Ticket
 from amd_gpu_tracker.times import format_past, format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
 # A client that lost its connection keeps its turn for this long; then others go first.
 ABSENCE_SECONDS = 3.0
 # How often a waiting client gets a message.
-TELL_SECONDS = 60.0
+NOTICE_SECONDS = 60.0
 MOST_NAMED = 5
 MOST_HOLDERS_NAMED = 3
 
@@ -28,28 +28,28 @@ MOST_HOLDERS_NAMED = 3
 class Place:
     """A waiting job."""
 
-    def __init__(self, asked: Asked, now: Callable[[], float], client: Connection | None = None) -> None:
-        """Wait for the GPUs in `asked`, even while its client is disconnected; `now` returns the time."""
+    def __init__(self, demand: Demand, now: Callable[[], float], client: Connection | None = None) -> None:
+        """Wait for the GPUs in `demand`, even while its client is disconnected; `now` returns the time."""
         self._now = now
-        self.asked = asked
+        self.demand = demand
         self.absent_since = self._now()
-        # Whether it held up no other job at the last look.
+        # Whether it held up no other job at the last round.
         self.is_passed_over = False
         # From the last refusal: what the user can do, and the GPUs that are not given out, by reason.
         self.hint = ""
         self.doubts: Mapping[str, Sequence[int]] = {}
-        self.said_at = 0.0
+        self.notified_at = 0.0
         # When it has its GPUs at the latest, in seconds since boot, by its last message; None if unknown.
         self.latest: float | None = None
-        self.connect(client, asked)
+        self.connect(client, demand)
 
-    def connect(self, client: Connection | None, asked: Asked) -> None:
+    def connect(self, client: Connection | None, demand: Demand) -> None:
         """Attach a client, for the first time or after it lost its connection."""
         self.client = client
-        self.said = ""
-        self.asked = asked.replace(**{name: getattr(self.asked, name) for name in KEPT})
+        self.last_message = ""
+        self.demand = demand.replace(**{name: getattr(self.demand, name) for name in KEPT_FIELDS})
 
-    def hear(self, refusal: ToolkitError) -> None:
+    def note_refusal(self, refusal: ToolkitError) -> None:
         """Keep the part of a refusal that its next message contains."""
         self.hint, self.doubts = "", {}
         if isinstance(refusal, GpusRefused):
@@ -62,61 +62,62 @@ class Place:
     @property
     def title(self) -> str:
         """Return its title for the log."""
-        return f"job {self.asked.name} of user {self.asked.person}, process {self.asked.waiter.pid}"
+        return f"job {self.demand.name} of user {self.demand.person}, process {self.demand.waiter.pid}"
 
     def withheld(self, view: LeaseView) -> int:
         """Return the fitting GPUs that are drained or sick, as bits; without sick ones if the request accepts them."""
-        return self.asked.fitting & (view.drained | (0 if self.asked.rules.gives_sick else view.sick))
+        return self.demand.fitting & (view.drained | (0 if self.demand.rules.gives_sick else view.sick))
 
     def is_impossible(self, view: LeaseView) -> bool:
         """Return whether it cannot have its GPUs before a drain ends or a sick GPU recovers."""
-        return (self.asked.fitting & ~self.withheld(view)).bit_count() < self.asked.count
+        return (self.demand.fitting & ~self.withheld(view)).bit_count() < self.demand.count
 
-    def might_have(self, view: LeaseView) -> bool:
+    def may_be_served(self, view: LeaseView) -> bool:
         """Return whether enough GPUs look free. It may still wait for a program, or for a stopped job before it."""
         # Shared GPUs count too, unless the request wants GPUs that nobody uses.
-        fitting = view.free if self.asked.request.startswith("free:") else view.free | view.shared
-        return self._is_enough(fitting) and not view.is_over(self.asked)
+        fitting = view.free if self.demand.request.startswith("free:") else view.free | view.shared
+        return self._is_enough(fitting) and not view.is_over(self.demand)
 
-    def tell(self, before: Sequence[Place], view: LeaseView) -> None:
+    def notify(self, before: Sequence[Place], view: LeaseView) -> None:
         """Tell the client what it waits for if that has changed; `before` are the places that are served first."""
         latest = self.latest
-        answer, sentence = self.foresee(before, view)
+        answer, sentence = self.build_message(before, view)
         is_other = (latest is None) is not (self.latest is None)
-        is_other = is_other or abs((latest or 0.0) - (self.latest or 0.0)) >= TELL_SECONDS
-        self.said_at = self._now()
-        if self.client and (sentence != self.said or is_other):
-            self.said = sentence
-            self.client.say(answer)
+        is_other = is_other or abs((latest or 0.0) - (self.latest or 0.0)) >= NOTICE_SECONDS
+        self.notified_at = self._now()
+        if self.client and (sentence != self.last_message or is_other):
+            self.last_message = sentence
+            self.client.send(answer)
 
-    def foresee(self, before: Sequence[Place], view: LeaseView) -> tuple[Answer, str]:
+    def build_message(self, before: Sequence[Place], view: LeaseView) -> tuple[Answer, str]:
         """Return the message for the client, and the part of it that does not change as time passes."""
         now = self._now()
         self.latest = self._latest_start(before, view, now)
-        tickets = [each.asked for each in before if each.asked.fitting & self.asked.fitting and not each.is_passed_over]
+        demands = (each.demand for each in before if not each.is_passed_over)
+        tickets = [each for each in demands if each.fitting & self.demand.fitting]
         # Other jobs have its GPUs, and it is unknown for how long.
-        is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.asked)
-        holders = view.jobs_on(self.asked.fitting) if is_held_up else []
-        sentence = self._waits_for(tickets, view)
+        is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.demand)
+        holders = view.jobs_on(self.demand.fitting) if is_held_up else []
+        sentence = self._describe_wait(tickets, view)
         named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
-        held = held_by(named, now=time.time())
+        held = format_holders(named, now=time.time())
         # If cut off, it would name half a job.
         sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
         people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
-        message = sentence + at_the_latest(None if self.latest is None else self.latest - now)
-        return Answer(kind=WAITING, message=message, people=tuple(people - {self.asked.person, 0})), sentence
+        message = sentence + format_latest(None if self.latest is None else self.latest - now)
+        return Answer(kind=WAITING, message=message, people=tuple(people - {self.demand.person, 0})), sentence
 
-    def _waits_for(self, before: Sequence[Ticket], view: LeaseView) -> str:
+    def _describe_wait(self, before: Sequence[Ticket], view: LeaseView) -> str:
         hint = "" if before else self.hint
-        if view.is_over(self.asked):
-            hint = format_held(self.asked.permission, view.held(self.asked))
+        if view.is_over(self.demand):
+            hint = format_held(self.demand.permission, view.held(self.demand))
         doubts = {why: as_bits(numbers) & view.free for why, numbers in self.doubts.items()}
         withheld = {"drained": view.drained, "sick": view.sick, **doubts}
-        return waiting_for(
-            self.asked.count,
-            free=(view.free & self.asked.fitting & ~sum(doubts.values())).bit_count(),
-            withheld={why: numbers_in(gpus & self.asked.fitting) for why, gpus in withheld.items()},
-            fitting=self.asked.fitting.bit_count(),
+        return format_waiting(
+            self.demand.count,
+            free=(view.free & self.demand.fitting & ~sum(doubts.values())).bit_count(),
+            withheld={why: numbers_in(gpus & self.demand.fitting) for why, gpus in withheld.items()},
+            fitting=self.demand.fitting.bit_count(),
             host_total=view.host_total,
             before=before,
             hint=hint,
@@ -124,30 +125,30 @@ class Place:
         )
 
     def _latest_start(self, before: Sequence[Place], view: LeaseView, now: float) -> float | None:
-        own = sum(other.asked.count for other in before if self._shares_limit_with(other))
-        if self.asked.is_spare or view.is_over(self.asked, own):
+        own = sum(other.demand.count for other in before if self._shares_limit_with(other))
+        if self.demand.is_spare or view.is_over(self.demand, own):
             return None
         # A job that is passed over may get GPUs at any moment, so the end of its time is unknown.
-        waiters = [each.asked.replace(seconds=0.0) if each.is_passed_over else each.asked for each in before]
-        start = latest_start(self.asked, waiters, view.latest_ends(now))
+        waiters = [each.demand.replace(seconds=0.0) if each.is_passed_over else each.demand for each in before]
+        start = latest_start(self.demand, waiters, view.latest_ends(now))
         # Otherwise enough GPUs are free, but a program uses some of them without a reservation.
         return start if start is not None and start > now else None
 
     def _shares_limit_with(self, other: Place) -> bool:
         """Return whether GPUs of another job count against the limit of this one."""
-        permission = self.asked.permission
-        is_of_group = permission.is_together and other.asked.permission.group == permission.group
-        return is_of_group or other.asked.person == self.asked.person
+        permission = self.demand.permission
+        is_of_group = permission.is_together and other.demand.permission.group == permission.group
+        return is_of_group or other.demand.person == self.demand.person
 
     def _is_enough(self, gpus: int) -> bool:
-        return (gpus & self.asked.fitting).bit_count() >= self.asked.count
+        return (gpus & self.demand.fitting).bit_count() >= self.demand.count
 
     def _title_of(self, name: str, person: int) -> str:
         """Return the title of a job in a message; a job of another person is named with its owner."""
-        return name if person in (self.asked.person, 0) else f"{{{person}}}'s {name}"
+        return name if person in (self.demand.person, 0) else f"{{{person}}}'s {name}"
 
 
-def waiting_for(
+def format_waiting(
     count: int,
     *,
     free: int,
@@ -178,7 +179,7 @@ def waiting_for(
     return f"{said}, {jobs} {'job' if jobs == 1 else 'jobs'} before this one ({', '.join(named)}{more}){hint}"
 
 
-def held_by(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) -> str:
+def format_holders(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) -> str:
     """Return the part of a waiting message that names the jobs on the GPUs.
 
     Each holder has a title, the numbers of its GPUs, and since when it has them, in seconds since 1970 (UTC).
@@ -191,7 +192,7 @@ def held_by(holders: Sequence[tuple[str, Sequence[int], float]], *, now: float) 
     return f"; {', '.join(named)}{more}" if named else ""
 
 
-def at_the_latest(seconds: float | None) -> str:
+def format_latest(seconds: float | None) -> str:
     """Return the part of a waiting message that gives the seconds until the latest start; "" for None."""
     return "" if seconds is None else f"; at the latest in {format_seconds(seconds)}"
 

@@ -1,4 +1,4 @@
-"""The queue: give GPUs to waiting jobs whenever something changes, and tell the others what they wait for."""
+"""The queue: give GPUs to waiting jobs whenever something changes, and notify the others of what they wait for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from amd_gpu_tracker.broker.jobs.journal import Journal
 from amd_gpu_tracker.broker.queue.grants import Grants
 from amd_gpu_tracker.broker.queue.lease_view import LeaseView
 from amd_gpu_tracker.broker.queue.order import serve, sort_waiters
-from amd_gpu_tracker.broker.queue.place import TELL_SECONDS, Place
+from amd_gpu_tracker.broker.queue.place import NOTICE_SECONDS, Place
 from amd_gpu_tracker.broker.queue.recent_use import RecentUse
 from amd_gpu_tracker.broker.queue.scopes import Scopes
-from amd_gpu_tracker.broker.requests.asked import Asked, as_bits
 from amd_gpu_tracker.broker.requests.connection import Connection
+from amd_gpu_tracker.broker.requests.demand import Demand, as_bits
 from amd_gpu_tracker.broker.requests.protocol import Answer, refusal
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
@@ -25,7 +25,7 @@ MOST_WAITING = 20_000
 MOST_WAITING_OF_ONE = 1_000
 # How often to look for changes without an event: a waiting job that continues after Ctrl-Z, or the end of a user's
 # container or of a program without a reservation.
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 
 
 class Queue:
@@ -40,7 +40,7 @@ class Queue:
         self._tickets = Tickets(book.state, book.processes)
         self._tickets.sweep()
         # The other fields stay unknown until the clients reconnect.
-        found = [Asked(**each.as_dict(), fitting=as_bits(each.among)) for each in self._tickets.waiting()]
+        found = [Demand(**each.as_dict(), fitting=as_bits(each.among)) for each in self._tickets.waiting()]
         self._places = {each.number: Place(each, self._now) for each in found}
         self._order = list(self._places.values())
         # When a job last left the queue. Clients that got their last message earlier are out of date.
@@ -48,32 +48,32 @@ class Queue:
         # The latest starts as written for lists, in seconds since 1970; None before the first time.
         self._written: dict[int, int] | None = None
         # Whether something matters whose change causes no event.
-        self.has_untold = False
+        self.must_poll = False
 
     def __len__(self) -> int:
         return len(self._places)
 
     def find(self, owner: int | None, name: str) -> list[Place]:
         """Return the places of jobs of this name, of one owner or, for None, of all."""
-        named = (each for each in self._places.values() if each.asked.name == name)
-        return [each for each in named if owner in (None, each.asked.owner)]
+        named = (each for each in self._places.values() if each.demand.name == name)
+        return [each for each in named if owner in (None, each.demand.owner)]
 
-    def new_place(self, client: Connection, asked: Asked) -> Place:
+    def new_place(self, client: Connection, demand: Demand) -> Place:
         """Return a new last place, which is not in the queue yet; WaitRefused."""
-        owner = asked.owner
-        own = sum(each.asked.owner == owner for each in self._places.values())
+        owner = demand.owner
+        own = sum(each.demand.owner == owner for each in self._places.values())
         if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
             raise WaitRefused("too many jobs are already waiting", hint="try again later")
         number = max(round(self._now() * 1e9), max(self._places, default=0) + 1)
-        return Place(asked.replace(number=number), self._now, client)
+        return Place(demand.replace(number=number), self._now, client)
 
     def add(self, place: Place) -> None:
         """Add a job to the queue."""
-        self._tickets.add(place.asked)
-        self._places[place.asked.number] = place
+        self._tickets.add(place.demand)
+        self._places[place.demand.number] = place
         self._order.append(place)
 
-    def lose(self, client: Connection) -> None:
+    def remove_client(self, client: Connection) -> None:
         """Remove the places of a client that has gone."""
         for place in [place for place in self._places.values() if place.client is client]:
             self._end("gave up", place)
@@ -85,7 +85,7 @@ class Queue:
 
     def cancel(self, place: Place) -> None:
         """Remove a job from the queue, and tell its client."""
-        self._end("cancelled", place, _taken_out(place))
+        self._end("cancelled", place, _removed(place))
 
     def connected(self) -> list[tuple[Place, Connection]]:
         """Return the places whose clients are connected, with their clients."""
@@ -98,38 +98,38 @@ class Queue:
     def drop_cancelled(self) -> None:
         """Remove jobs whose tickets are gone, and jobs that ended while they had no connection."""
         for place in list(self._places.values()):
-            if not self._tickets.has(place.asked):
+            if not self._tickets.has(place.demand):
                 self.cancel(place)
-            elif place.client is None and not self._tickets.is_visible(place.asked):
+            elif place.client is None and not self._tickets.is_visible(place.demand):
                 self._remove(place)
 
     def waits_for(self, among: int, view: LeaseView) -> int:
         """Return how many jobs wait for one of these GPUs (bits) and hold up others."""
-        waiting = (each for each in self._places.values() if each.asked.fitting & among and not each.asked.is_spare)
-        return sum(not (self._is_away(place) or place.is_impossible(view)) for place in waiting)
+        waiting = (each for each in self._places.values() if each.demand.fitting & among and not each.demand.is_spare)
+        return sum(not (self._is_inactive(place) or place.is_impossible(view)) for place in waiting)
 
-    def wanted(self, view: LeaseView) -> list[Asked]:
+    def active_demands(self, view: LeaseView) -> list[Demand]:
         """Return the requests that hold up others and could be met, in the order in which they are served."""
-        places = [place for place in self._order if place.asked.number in self._places]
+        places = [place for place in self._order if place.demand.number in self._places]
         return [
-            place.asked.replace(fitting=place.asked.fitting & ~place.withheld(view))
+            place.demand.replace(fitting=place.demand.fitting & ~place.withheld(view))
             for place in places
-            if place.client and not place.is_passed_over and not place.asked.is_spare
+            if place.client and not place.is_passed_over and not place.demand.is_spare
         ]
 
     def title(self, number: int) -> str:
         """Return the title of a waiting job for the log."""
         return self._places[number].title
 
-    def serve(self, view: LeaseView, order: str, look: Callable[[], LeaseView]) -> None:
-        """Give GPUs to the jobs whose turn it is. `look` returns a new view after a grant."""
-        self.has_untold = False
-        self._order, view = self._serve(self._places, order, view, self._try, look)
+    def serve(self, view: LeaseView, order: str, refresh: Callable[[], LeaseView]) -> None:
+        """Give GPUs to the jobs whose turn it is. `refresh` returns a new view after a grant."""
+        self.must_poll = False
+        self._order, view = self._serve(self._places, order, view, self._try, refresh)
         # The end of a drain, or the recovery of a sick GPU, causes no event.
-        is_untold = any(place.might_have(view) or place.withheld(view) for place in self._places.values())
-        self.has_untold = self.has_untold or is_untold
+        may_change = any(place.may_be_served(view) or place.withheld(view) for place in self._places.values())
+        self.must_poll = self.must_poll or may_change
 
-    def foresee(self, place: Place, view: LeaseView, order: str, preview: Callable[[], Answer]) -> Answer:
+    def preview(self, place: Place, view: LeaseView, order: str, preview: Callable[[], Answer]) -> Answer:
         """Return what a job at a new place would get now, by `preview`, or the message that it would get."""
         given: list[Answer] = []
 
@@ -138,26 +138,26 @@ class Queue:
                 # The other jobs were tried at the last change.
                 given.extend([preview()] if other is place else ())
             except (GpusRefused, LockTimeout) as error:
-                place.hear(error)
+                place.note_refusal(error)
             return bool(given)
 
-        places, _ = self._serve({**self._places, place.asked.number: place}, order, view, try_now, lambda: view)
+        places, _ = self._serve({**self._places, place.demand.number: place}, order, view, try_now, lambda: view)
         if given:
             return given[0]
-        return place.foresee(places[: places.index(place)], view)[0]
+        return place.build_message(places[: places.index(place)], view)[0]
 
-    def tell(self, view: LeaseView) -> None:
+    def notify_clients(self, view: LeaseView) -> None:
         """Tell clients what they wait for: at once if they got no message yet, else after a while."""
         now = self._now()
-        next_tell = self.next_tell()
+        next_notice = self.next_notice()
         # If one message is due, send those with it that are due soon: one round instead of many.
-        old = now - (TELL_SECONDS / 2 if next_tell is not None and now >= next_tell else TELL_SECONDS)
+        old = now - (NOTICE_SECONDS / 2 if next_notice is not None and now >= next_notice else NOTICE_SECONDS)
         before: list[Place] = []
         for place in self._order:
-            if place.asked.number not in self._places:
+            if place.demand.number not in self._places:
                 continue
-            if place.client and (not place.said or place.said_at <= old):
-                place.tell(before, view)
+            if place.client and (not place.last_message or place.notified_at <= old):
+                place.notify(before, view)
             before.append(place)
 
     def write_starts(self) -> None:
@@ -171,11 +171,11 @@ class Queue:
                 self._tickets.write_starts(starts)
             self._written = starts
 
-    def next_tell(self) -> float | None:
-        """Return when to tell a client that others left the queue, in seconds since boot; None if all know."""
-        untold = (place.said_at for place in self._places.values() if place.client and place.said_at < self._changed_at)
-        said_at = min(untold, default=None)
-        return None if said_at is None else said_at + TELL_SECONDS
+    def next_notice(self) -> float | None:
+        """Return when to notify a client that others left the queue, in seconds since boot; None if all know."""
+        times = (place.notified_at for place in self._places.values() if place.client)
+        notified_at = min((at for at in times if at < self._changed_at), default=None)
+        return None if notified_at is None else notified_at + NOTICE_SECONDS
 
     def has_absent(self) -> bool:
         """Return whether a waiting job has no connection."""
@@ -187,28 +187,28 @@ class Queue:
         order: str,
         view: LeaseView,
         try_now: Callable[[Place], bool],
-        look: Callable[[], LeaseView],
+        refresh: Callable[[], LeaseView],
     ) -> tuple[list[Place], LeaseView]:
         """Try to give GPUs to these places; return them in their order, and the last view."""
-        waiters = sort_waiters((place.asked for place in places.values()), self._recent_use.by_person, order)
+        waiters = sort_waiters((place.demand for place in places.values()), self._recent_use.by_person, order)
         # A job that gets GPUs loses its place in `places` meanwhile.
         ordered = {waiter.number: places[waiter.number] for waiter in waiters}
         for each in ordered.values():
             # Jobs that others hold up are not checked below, and the value of the last round may be outdated.
             each.is_passed_over = False
 
-        def is_passed_over(waiter: Asked) -> bool:
+        def is_passed_over(waiter: Demand) -> bool:
             place = ordered[waiter.number]
-            place.is_passed_over = self._is_away(place) or view.is_over(place.asked) or place.is_impossible(view)
+            place.is_passed_over = self._is_inactive(place) or view.is_over(place.demand) or place.is_impossible(view)
             return place.is_passed_over
 
-        def try_one(waiter: Asked) -> bool:
+        def try_one(waiter: Demand) -> bool:
             nonlocal view
             is_over = try_now(ordered[waiter.number])
-            view = look() if is_over else view
+            view = refresh() if is_over else view
             return is_over
 
-        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, look=lambda: view)
+        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, read_outlook=lambda: view)
         return list(ordered.values()), view
 
     def _try(self, place: Place) -> bool:
@@ -216,13 +216,13 @@ class Queue:
         client = place.client
         if client is None:
             return False
-        if client.is_gone():
+        if client.has_disconnected():
             self._remove(place)
             return True
         try:
-            grant = self._grants.give(place.asked, is_waiting=True)
+            grant = self._grants.give(place.demand, is_waiting=True)
         except (GpusRefused, LockTimeout) as error:
-            place.hear(error)
+            place.note_refusal(error)
             return False
         except ToolkitError as error:
             self.refuse(place, error)
@@ -231,21 +231,21 @@ class Queue:
         return True
 
     def _hand_over(self, place: Place, client: Connection, grant: Answer) -> None:
-        job = place.asked.job
-        if not self._remove(place) or client.is_gone():
-            self._grants.take_back(job)
-            client.finish(refusal(_taken_out(place)))
+        job = place.demand.job
+        if not self._remove(place) or client.has_disconnected():
+            self._grants.revoke(job)
+            client.finish(refusal(_removed(place)))
             return
         if answer := self._scopes.hand_over(client, job, grant):
             client.finish(answer)
-        if client.is_lost:
+        if client.is_undelivered:
             # The client gave up at this moment, but its process may still run.
-            self._grants.take_back(job)
+            self._grants.revoke(job)
             return
-        self._say("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
+        self._log_verdict("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
 
-    def _say(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
-        ticket = place.asked
+    def _log_verdict(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
+        ticket = place.demand
         self._log(verdict, f"{place.title}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
 
     def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
@@ -253,20 +253,20 @@ class Queue:
         self._remove(place)
         if error and place.client:
             place.client.finish(refusal(error))
-        self._say(verdict, place, more)
+        self._log_verdict(verdict, place, more)
 
     def _remove(self, place: Place) -> bool:
-        self._places.pop(place.asked.number, None)
+        self._places.pop(place.demand.number, None)
         self._changed_at = self._now()
-        return self._tickets.drop(place.asked)
+        return self._tickets.drop(place.demand)
 
-    def _is_away(self, place: Place) -> bool:
+    def _is_inactive(self, place: Place) -> bool:
         if place.is_absent():
             return True
-        is_stopped = self._tickets.is_stopped(place.asked)
-        self.has_untold = self.has_untold or is_stopped
+        is_stopped = self._tickets.is_stopped(place.demand)
+        self.must_poll = self.must_poll or is_stopped
         return is_stopped
 
 
-def _taken_out(place: Place) -> WaitOver:
-    return WaitOver(f"the job {place.asked.name} was removed from the queue")
+def _removed(place: Place) -> WaitOver:
+    return WaitOver(f"the job {place.demand.name} was removed from the queue")

@@ -24,7 +24,7 @@ from amdgpu_discovery.numbering import locate_gpus
 
 # Longer than systemd's time limit.
 CHILD_SECONDS = 60
-TELL_SECONDS = 10.0
+SEND_SECONDS = 10.0
 # Slurm ends the processes of its cgroup, and has its own device filter there.
 SLURM = "slurm"
 
@@ -47,7 +47,7 @@ class Scopes:
         if not self._is_needed(client):
             return grant
         descriptor, unsent = client.pass_on()
-        act = partial(self._move_and_tell, client, job, grant, descriptor, unsent)
+        act = partial(self._move_and_answer, client, job, grant, descriptor, unsent)
         self._children.start(act, seconds=CHILD_SECONDS, keep=(descriptor,))
         return None
 
@@ -55,7 +55,7 @@ class Scopes:
         uid, pid = client.peer.uid, client.peer.process.pid
         return self._node_users.is_reserved and uid != 0 and self._host.is_this_machine and not _is_in_slurm(pid)
 
-    def _move_and_tell(self, client: Connection, job: str, grant: Answer, descriptor: int, unsent: bytes) -> None:
+    def _move_and_answer(self, client: Connection, job: str, grant: Answer, descriptor: int, unsent: bytes) -> None:
         process, uid = client.peer.process, client.peer.uid
         gpus = [gpu for gpu in locate_gpus(self._host) if gpu.number in grant.numbers]
         failed = start_scope(
@@ -68,7 +68,7 @@ class Scopes:
             self._log("refused", f"{job}: no scope could be started: {failed}", job=name_of(job), user=uid)
             grant = refusal(NoScope(f"systemd started no scope: {failed}", hint="ask the administrator"))
         with socket.socket(fileno=os.dup(descriptor)) as connected:
-            connected.settimeout(TELL_SECONDS)
+            connected.settimeout(SEND_SECONDS)
             connected.sendall(unsent + format_answer(grant))
 
 

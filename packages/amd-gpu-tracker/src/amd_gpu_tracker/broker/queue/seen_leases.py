@@ -22,7 +22,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 
 class SeenLeases:
-    """`view` is the result of the last `look`."""
+    """`view` is the result of the last `refresh`."""
 
     def __init__(self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, log: Journal) -> None:
         """Drop leases that ended while no broker was running."""
@@ -34,25 +34,27 @@ class SeenLeases:
         self.view = LeaseView()
         self._reconcile()
 
-    def look(self) -> LeaseView:
+    def refresh(self) -> LeaseView:
         """Read the leases again, and count the use of GPUs."""
         self._end_reservations()
         view = read_view(self._state, self._processes)
-        # Assigned only if this succeeds: the next look needs the view with the jobs that ended.
-        self.view = read_view(self._state, self._processes) if self._hand_down(self.view.leases, view) else view
+        if self._move_to_containers(self.view.leases, view):
+            view = read_view(self._state, self._processes)
+        # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
+        self.view = view
         self._node_users.follow(self.view.leases)
         self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}
-        given = self._grants.given
+        given = self._grants.gpus_by_job
         if ended := sorted(given.keys() - living):
             # The broker saw this end now. With FOUND, the history would date it back to the sampler's last look.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
             self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
-        self._grants.given = self.view.given()
+        self._grants.gpus_by_job = self.view.gpus_by_job()
         return self.view
 
-    def _hand_down(self, leases: Sequence[Lease], view: LeaseView) -> bool:
+    def _move_to_containers(self, leases: Sequence[Lease], view: LeaseView) -> bool:
         """Let jobs go on in containers that their commands left detached; return whether there are any.
 
         This looks at all processes, so only for jobs that may have such a container: those with a limit, which the
@@ -60,14 +62,15 @@ class SeenLeases:
         """
         living = {each.key for each in view.leases}
         named = {each.lease.reservation_digest for each in view.user_leases}
-        ended = [each for each in leases if each.key not in living and BY_API in each.ways and not each.until]
+        ended = (each for each in leases if each.key not in living and BY_API in each.ways and not each.until)
+        candidates = [each for each in ended if each.limit or each.is_spare or each.token_digest in named]
         # A list, so that every job is tried.
-        went_on = [self._go_on(each) for each in ended if each.limit or each.is_spare or each.token_digest in named]
-        return any(went_on)
+        moved = [self._move_to_container(each) for each in candidates]
+        return any(moved)
 
-    def _go_on(self, job: Lease) -> bool:
+    def _move_to_container(self, job: Lease) -> bool:
         container = find_container(job, self._processes)
-        if container is None or not self._grants.hand_down(job, container):
+        if container is None or not self._grants.move_to_container(job, container):
             return False
         sentence = f"{job.container_id}, in a container, as process {container.pid}"
         log_of(self._log, job, self._state.host)("goes on", sentence)
@@ -77,7 +80,7 @@ class SeenLeases:
         """Drop leases that ended while no broker was running."""
         with suppress(ToolkitError):
             leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
-            self._hand_down(leases, read_view(self._state, self._processes))
+            self._move_to_containers(leases, read_view(self._state, self._processes))
         with suppress(ToolkitError, OSError):
             settle(self._book)
         self._drop_ended(FOUND)

@@ -22,17 +22,17 @@ from amd_gpu_tracker.broker.requests.protocol import (
 from amdgpu_discovery.errors import ToolkitError
 
 # systemd restarts a killed broker at once; one that stays away longer was removed.
-PATIENCE_SECONDS = 20.0
-AGAIN_SECONDS = 0.1
+RECONNECT_SECONDS = 20.0
+RETRY_SECONDS = 0.1
 # Pause before connecting again to a socket whose backlog is full.
-FULL_SECONDS = 0.01
+BACKLOG_PAUSE_SECONDS = 0.01
 # A client waits at least this long for its first answer, which a running service sends at once.
-FIRST_WORD_SECONDS = 10.0
+FIRST_ANSWER_SECONDS = 10.0
 # Many times what systemd needs to start the service.
 ANSWER_SECONDS = 10.0
 # Many times the size of an answer; anything longer is invalid.
 MOST_BYTES = 16 * LARGEST_LINE
-CODE_OF_TIME_OVER = 12
+TIMEOUT_EXIT_CODE = 12
 
 
 class Refused(ToolkitError):
@@ -43,13 +43,13 @@ class Refused(ToolkitError):
         self.exit_code = exit_code
 
 
-class ServiceGone(ToolkitError):
+class ServiceStopped(ToolkitError):
     """The broker has stopped."""
 
     exit_code = 12
 
 
-def is_answered(path: str) -> bool:
+def is_listening(path: str) -> bool:
     """Return whether a process listens at a socket."""
     try:
         connect(path).close()
@@ -64,7 +64,7 @@ def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
     try:
         with connect(path, seconds) as connected:
             connected.settimeout(max(0.001, end - time.monotonic()))
-            # An empty line is refused, and does nothing. A client that was sent away has its answer already.
+            # An empty line is refused, and does nothing. A client that was rejected has its answer already.
             with suppress(BrokenPipeError):
                 connected.sendall(b"\n")
             return bool(connected.recv(1))
@@ -72,49 +72,49 @@ def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
         return False
 
 
-def ask(
+def send_request(
     path: str,
     request: Request,
     *,
     timeout: float | None = None,
-    tell: Callable[[str], None] = print,
-    find_again: Callable[[], str] | None = None,
+    notify: Callable[[str], None] = print,
+    find_service: Callable[[], str] | None = None,
 ) -> Answer | None:
-    """Return the last answer to a request, None if no process listens; Refused, ServiceGone.
+    """Return the last answer to a request, None if no process listens; Refused, ServiceStopped.
 
-    `tell` gets each message about what the job waits for. If the broker restarts, a client that runs a job reconnects:
-    its place and its GPUs remain its own. For other requests it is then unknown whether the broker carried them out.
-    `find_again` returns the socket of a process that listens if none did at `path`.
+    `notify` gets each message about the wait. If the broker restarts, a client that runs a job reconnects: its place
+    and its GPUs remain its own. For other requests it is then unknown whether the broker carried them out.
+    `find_service` returns the socket of a process that listens if none did at `path`.
     """
     since = time.monotonic()
     lost_at: float | None = None
-    told = ""
+    last_message = ""
 
-    def tell_once(sentence: str) -> None:
-        nonlocal told
+    def notify_once(message: str) -> None:
+        nonlocal last_message
         # A restarted broker does not know what it sent before.
-        if sentence != told:
-            tell(sentence)
-        told = sentence
+        if message != last_message:
+            notify(message)
+        last_message = message
 
     while True:
         try:
             connected = connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            if lost_at is None and find_again is None:
+            if lost_at is None and find_service is None:
                 return None
             lost_at = time.monotonic() if lost_at is None else lost_at
         else:
             with connected:
-                answer = _converse(connected, request, since, timeout, tell_once)
+                answer = _exchange(connected, request, since, timeout, notify_once)
             if answer is not None:
                 return answer
             lost_at = time.monotonic()
-        if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + PATIENCE_SECONDS:
+        if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + RECONNECT_SECONDS:
             problem = "the service that gives out GPUs has stopped"
-            raise ServiceGone(problem, hint="see 'amd-ctk queue list', and try again")
-        time.sleep(AGAIN_SECONDS)
-        path = find_again() if find_again else path
+            raise ServiceStopped(problem, hint="see 'amd-ctk queue list', and try again")
+        time.sleep(RETRY_SECONDS)
+        path = find_service() if find_service else path
 
 
 def connect(path: str, seconds: float | None = None) -> socket.socket:
@@ -134,7 +134,7 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
                 # The backlog is full. A socket with a time limit gets EAGAIN at once instead of waiting (unix(7)).
                 if time.monotonic() >= until:
                     raise
-                time.sleep(FULL_SECONDS)
+                time.sleep(BACKLOG_PAUSE_SECONDS)
     except BaseException:
         connected.close()
         raise
@@ -143,12 +143,12 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
     return connected
 
 
-def _converse(
-    connected: socket.socket, request: Request, since: float, timeout: float | None, tell: Callable[[str], None]
+def _exchange(
+    connected: socket.socket, request: Request, since: float, timeout: float | None, notify: Callable[[str], None]
 ) -> Answer | None:
     """Return the last answer, None if the connection ended before it; Refused, also when the time limit is reached."""
     try:
-        # A client that was sent away has an answer already.
+        # A client that was rejected has an answer already.
         with suppress(BrokenPipeError):
             connected.sendall(format_request(request))
         for answer in _read_answers(connected, request, since, timeout):
@@ -157,7 +157,7 @@ def _converse(
                 raise Refused(message, hint=answer.hint, exit_code=answer.exit_code)
             if answer.kind != WAITING:
                 return answer.replace(message=message)
-            tell(message)
+            notify(message)
     except ConnectionResetError:
         return None
     return None
@@ -167,7 +167,7 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
     rest = b""
     deadline = None if timeout is None else since + timeout
     # Even a client with a time limit of 0 gets GPUs that are free.
-    until = None if deadline is None else max(deadline, time.monotonic() + FIRST_WORD_SECONDS)
+    until = None if deadline is None else max(deadline, time.monotonic() + FIRST_ANSWER_SECONDS)
     while True:
         connected.settimeout(None if until is None else max(0.001, until - time.monotonic()))
         try:
@@ -177,7 +177,7 @@ def _read_answers(connected: socket.socket, request: Request, since: float, time
 
             waited = format_seconds(time.monotonic() - since)
             problem = f"there was no GPU for {request.name} within {waited}"
-            raise Refused(problem, exit_code=CODE_OF_TIME_OVER) from None
+            raise Refused(problem, exit_code=TIMEOUT_EXIT_CODE) from None
         until = deadline
         if not more:
             return

@@ -23,7 +23,7 @@ from amd_gpu_tracker.broker.requests.protocol import (
 # A client that leaves this much unread, which is many answers, loses its connection.
 MOST_UNREAD = 64 * 1024
 # Time limit for a client to send its line, and to read the last answer.
-SILENCE_SECONDS = 10.0
+CLIENT_TIMEOUT_SECONDS = 10.0
 Item = TypeVar("Item")
 # Time for one user before the next one's turn. A request takes 5 to 20 milliseconds and is not interrupted.
 TURN_SECONDS = 0.01
@@ -46,19 +46,19 @@ class Connection:
         self.pidfd = pidfd
         self._incoming = b""
         self._outgoing = b""
-        self.has_asked = False
+        self.has_request = False
         # Whether the last answer is on its way, and whether the connection has ended.
         self.is_last = False
         self.is_closed = False
         # Whether the client had gone when an answer was sent.
-        self.is_lost = False
-        self.deadline: float | None = self._now() + SILENCE_SECONDS
+        self.is_undelivered = False
+        self.deadline: float | None = self._now() + CLIENT_TIMEOUT_SECONDS
 
     def fileno(self) -> int:
         """Return the descriptor of the socket."""
         return self._socket.fileno()
 
-    def is_gone(self) -> bool:
+    def has_disconnected(self) -> bool:
         """Return whether the client has gone, so that it can get nothing."""
         return self.is_closed or has_ended(self.pidfd)
 
@@ -70,13 +70,13 @@ class Connection:
         """Return the request once it is complete; None before, and if the client has gone. ProtocolError."""
         try:
             # Do not read a request if nobody is left to answer.
-            more = b"" if not self.has_asked and has_hung_up(self._socket) else self._socket.recv(LARGEST_LINE)
+            more = b"" if not self.has_request and has_hung_up(self._socket) else self._socket.recv(LARGEST_LINE)
         except BlockingIOError:
             return None
         except OSError:
             more = b""
         # Each connection carries one request, so that no client can keep the server busy.
-        if not more or self.has_asked:
+        if not more or self.has_request:
             self.is_closed = True
             return None
         self._incoming += more
@@ -85,21 +85,21 @@ class Connection:
             raise ProtocolError(f"the line is longer than {LARGEST_LINE} bytes")
         if not end:
             return None
-        self.has_asked, self._incoming, self.deadline = True, b"", None
+        self.has_request, self._incoming, self.deadline = True, b"", None
         return parse_request(line)
 
-    def say(self, answer: Answer) -> None:
+    def send(self, answer: Answer) -> None:
         """Send an answer, as far as the socket takes it now; `write` sends the rest."""
         if self.is_closed:
-            self.is_lost = True
+            self.is_undelivered = True
         elif not self.is_last:
             self._outgoing += format_answer(answer)
             self.write()
 
     def finish(self, answer: Answer) -> None:
         """Send the last answer."""
-        self.say(answer)
-        self.is_last, self.deadline = True, self._now() + SILENCE_SECONDS
+        self.send(answer)
+        self.is_last, self.deadline = True, self._now() + CLIENT_TIMEOUT_SECONDS
         self.is_closed = self.is_closed or not self._outgoing
 
     def pass_on(self) -> tuple[int, bytes]:
@@ -114,7 +114,7 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            self.is_closed = self.is_lost = True
+            self.is_closed = self.is_undelivered = True
             return
         self._outgoing = self._outgoing[sent:]
         if len(self._outgoing) > MOST_UNREAD or (self.is_last and not self._outgoing):

@@ -14,11 +14,11 @@ from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file
 
-KEPT_IN = "job-names.secret"
+KEY_FILE = "job-names.secret"
 SECRET_BYTES = 32
 PREFIX = "job-"
 # With 8 bits each, two names of one user get the same word once in a million million.
-WORD_BYTES = 5
+HASH_BYTES = 5
 
 
 class JobNames:
@@ -29,7 +29,7 @@ class JobNames:
     """
 
     def __init__(self, state: State, has: Callable[..., bool]) -> None:
-        self._kept_in = f"{state.run_directory}/{KEPT_IN}"
+        self._key_path = f"{state.run_directory}/{KEY_FILE}"
         self._has = has
         self._secret = b""
         self.are_private = False
@@ -39,7 +39,7 @@ class JobNames:
 
         `owner` is the owner of the reservation, None for any user.
         """
-        if not self.are_private and not os.access(self._kept_in, os.R_OK):
+        if not self.are_private and not os.access(self._key_path, os.R_OK):
             return request
         is_new = request.verb in FOR_GPUS
         name = self._name(uid if is_new or owner is None else owner, request.name, is_new=is_new)
@@ -48,24 +48,24 @@ class JobNames:
 
     def _name(self, owner: int, name: str, *, is_new: bool) -> str:
         """Return a job's name in files; `name` may be that already, copied from a list, and sudo may have been used."""
-        word = self._word(owner, name)
+        word = self._hashed_name(owner, name)
         found = next((each for each in (word, name) if self._has(owner, each)), "")
         if found or is_new:
             return found or (word if self.are_private else name)
-        by_sudo = self._word(0, name)
+        by_sudo = self._hashed_name(0, name)
         return by_sudo if self._has(0, by_sudo, owner) else name
 
-    def _word(self, owner: int, name: str) -> str:
+    def _hashed_name(self, owner: int, name: str) -> str:
         # Imported here, only for private names: it loads OpenSSL.
         from hashlib import blake2s
 
         self._secret = self._secret or self._read_secret()
-        return PREFIX + blake2s(f"{owner}/{name}".encode(), key=self._secret, digest_size=WORD_BYTES).hexdigest()
+        return PREFIX + blake2s(f"{owner}/{name}".encode(), key=self._secret, digest_size=HASH_BYTES).hexdigest()
 
     def _read_secret(self) -> bytes:
         try:
-            return read_plain_file(self._kept_in, largest=SECRET_BYTES)[0]
+            return read_plain_file(self._key_path, largest=SECRET_BYTES)[0]
         except FileNotFoundError:
             secret = os.urandom(SECRET_BYTES)
-            replace_file(self._kept_in, secret, mode=0o600)
+            replace_file(self._key_path, secret, mode=0o600)
             return secret

@@ -83,7 +83,7 @@ class Terms(Value):
         permissions: Who may reserve GPUs.
         order: `fair` or `fifo`.
         is_reserved: Whether only users who have reserved a GPU may open its nodes.
-        hears_rules: Whether clients send their own rules for choices: all are programs of this process's user.
+        accepts_rules: Whether clients send their own rules for choices: all are programs of this process's user.
         idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
         has_private_names: Whether files have words in place of the names that people gave their jobs.
     """
@@ -92,7 +92,7 @@ class Terms(Value):
     permissions: tuple[Permission, ...] = ()
     order: str = FAIR
     is_reserved: bool = False
-    hears_rules: bool = False
+    accepts_rules: bool = False
     idle: int = 0
     has_private_names: bool = False
 

@@ -73,7 +73,7 @@ class Request(Value):
         numbers: The GPUs that the request may mean, such as those of a batch job; None for all.
         owner: Whose job or reservation is meant; only root may name another user.
         behind: The user who became root by sudo, as root's client reports; ignored from other users.
-        rules: A program's own rules for choices, from `rules_as_told`; only the service's stand-in reads them.
+        rules: A program's own rules for choices, from `format_rules`; only the service's stand-in reads them.
         spare: Whether it wants GPUs only until another job waits for them; None for no, which older services accept.
     """
 
@@ -160,21 +160,21 @@ def refusal(error: ToolkitError) -> Answer:
     return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
 
 
-def rules_as_told(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
+def format_rules(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
     """Return the rules as a client sends them: without numbers, and only with groups that its choice names."""
     named = {each.wanted for each in choice.conditions} if choice else set()
     groups = {name: request for name, request in rules.groups.items() if name in named}
     return {**rules.as_dict(), "groups": groups, "limits": rules.limits.as_dict(), "numbers": None}
 
 
-def rules_heard(told: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
+def parse_rules(fields: dict[str, Any], numbers: tuple[int, ...] | None) -> ChoiceRules:
     """Return the rules that a client sent; ProtocolError if they are invalid."""
     # Imported here, because waiting clients do not need them.
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.health.limits import HealthLimits
 
     try:
-        return ChoiceRules.from_json(told, {"HealthLimits": HealthLimits}).replace(numbers=numbers)
+        return ChoiceRules.from_json(fields, {"HealthLimits": HealthLimits}).replace(numbers=numbers)
     except (RecursionError, ValueError) as error:
         raise ProtocolError("the rules cannot be understood") from error
 

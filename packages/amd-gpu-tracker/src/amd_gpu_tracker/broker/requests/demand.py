@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from amd_gpu_tracker.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_tracker.broker.requests.peer import Peer
 from amd_gpu_tracker.broker.requests.people import NO_LIMIT, ROOT, NotAllowed, Permission, Terms
-from amd_gpu_tracker.broker.requests.protocol import Request, rules_heard
+from amd_gpu_tracker.broker.requests.protocol import Request, parse_rules
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import TrackerDisabled
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice
 
 
-class Asked(Ticket):
+class Demand(Ticket):
     """A request that can be met now or later: a ticket, with number 0 until its job waits, and what it means.
 
     Attributes:
@@ -53,19 +53,19 @@ class Asked(Ticket):
         """Return the id of its job or reservation."""
         return job_id(self.owner, self.name)
 
-    def allowed(self, permission: Permission) -> Asked:
+    def allowed(self, permission: Permission) -> Demand:
         """Return this request with its person's current permission."""
         # After SIGTERM, a job has some more time.
         seconds = permission.seconds + GRACE_SECONDS if permission.seconds else 0.0
         return self.replace(permission=permission, seconds=seconds)
 
 
-def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Asked:
+def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Demand:
     """Return what a user's request means; raise errors that waiting cannot change."""
     host, policy, processes = book.state.host, book.state.read_policy(), book.processes
     rules = _rules_for(host, terms, permission, request.numbers)
-    if terms.hears_rules and request.rules is not None:
-        rules = rules_heard(request.rules, request.numbers)
+    if terms.accepts_rules and request.rules is not None:
+        rules = parse_rules(request.rules, request.numbers)
     if not policy.enabled:
         raise TrackerDisabled
     choice, wanted = _find_wanted_within(host, request.gpus, rules, permission)
@@ -74,7 +74,7 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
     count = choice.count if choice else len(wanted)
     _require_within(permission, count)
     numbers, person = tuple(sorted(gpu.number for gpu in wanted)), peer.person(request.behind)
-    asked = Asked(
+    demand = Demand(
         number=0,
         name=request.name,
         request=request.gpus,
@@ -92,9 +92,9 @@ def weigh(book: Book, terms: Terms, permission: Permission, peer: Peer, request:
         rules=rules,
         may_be_taken=is_contested(policy, choice, wanted),
         # Without the service, an unknown person stays unknown, as for jobs that did not wait.
-        person_known=person if terms.hears_rules else person or 0,
+        person_known=person if terms.accepts_rules else person or 0,
     )
-    return asked.allowed(permission)
+    return demand.allowed(permission)
 
 
 def as_bits(numbers: Iterable[int]) -> int:
