@@ -219,7 +219,7 @@ def test_a_job_that_was_told_a_number_hands_it_on(eight):
         holder=eight.holder("inside", creator=creator),
         wanted=[gpus[3]],
         ways=("env",),
-        asked=(reservation.environment["AMD_VISIBLE_DEVICES"],),
+        requests=(reservation.environment["AMD_VISIBLE_DEVICES"],),
         environment=environment,
     )
 

@@ -61,18 +61,18 @@ class Recording:
 
             settle(self._book)
 
-    def take_look(self, looks: UsageLooks, *, keep_days: int) -> Usage:
+    def take_sample(self, looks: UsageLooks, *, keep_days: int) -> Usage:
         """Add the current load of the GPUs to the history of their reservations, and return it.
 
         Months that ended more than `keep_days` days ago are removed.
         """
         from amd_gpu_tracker.history.files import remove_old
-        from amd_gpu_tracker.history.sampling import add_look
+        from amd_gpu_tracker.history.sampling import add_sample
         from amd_gpu_tracker.usage.screen import READING_SECONDS
 
         usage = looks.look_twice(READING_SECONDS)
         self.settle()
-        add_look(self._book, usage)
+        add_sample(self._book, usage)
         remove_old(self._state, days=keep_days, now=time.time())
         return usage
 

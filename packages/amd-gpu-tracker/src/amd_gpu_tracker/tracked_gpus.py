@@ -55,9 +55,9 @@ class TrackedGpus:
 
     def withheld(self, gpus: Iterable[GpuLocation]) -> dict[int, str]:
         """Return, by number, a message for each of `gpus` that is refused because it is drained or sick."""
-        from amd_gpu_tracker.claims.draining import say_withheld
+        from amd_gpu_tracker.claims.draining import describe_withheld
 
-        return say_withheld(self._host, gpus)
+        return describe_withheld(self._host, gpus)
 
     def sick(self, gpus: Iterable[GpuLocation]) -> tuple[int, ...]:
         """Return the numbers of those of `gpus` that are withheld because they are sick, and not drained."""

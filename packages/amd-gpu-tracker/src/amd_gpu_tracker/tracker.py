@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import TypeVar, overload
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
-    from amd_gpu_tracker.claims.adoption import Tell
+    from amd_gpu_tracker.claims.adoption import Notify
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.history.used import Used
     from amd_gpu_tracker.life.faults import StateFaults
@@ -116,7 +116,7 @@ class Tracker:
         self._take_over()
         return self._state.read_policy().enabled
 
-    def enable(self, *, tell: Tell = keep_quiet, when_enabled: Callable[[], None] = do_nothing) -> bool:
+    def enable(self, *, tell: Notify = keep_quiet, when_enabled: Callable[[], None] = do_nothing) -> bool:
         """Start tracking, with all GPUs shared; return False if the tracker was enabled already.
 
         Containers that are already running are adopted. `tell` is called with a message for each container that has
@@ -125,7 +125,7 @@ class Tracker:
         hooks in CDI specs.
         """
         self._take_over(tell)
-        return self._tracking.enable(tell=tell, when_enabled=when_enabled)
+        return self._tracking.enable(notify=tell, when_enabled=when_enabled)
 
     def disable(self) -> bool:
         """Stop tracking and forget all reservations; return False if the tracker was disabled already.
@@ -134,16 +134,16 @@ class Tracker:
         """
         return self.is_enabled() and self._tracking.disable()
 
-    def reset(self, *, force: bool = False, tell: Tell = keep_quiet) -> bool:
+    def reset(self, *, force: bool = False, tell: Notify = keep_quiet) -> bool:
         """Make all GPUs shared and detect their users again; return whether the tracker is enabled.
 
         Containers and jobs that are provably running keep their GPUs, unless `force` is set. `tell` is called with a
         message for each of them, and otherwise as for `enable`. This also repairs state that cannot be read; nothing is
         known about its content then, so the tracker is enabled afterwards.
         """
-        return self._tracking.reset(force=force, tell=tell)
+        return self._tracking.reset(force=force, notify=tell)
 
-    def initialize(self, *, tell: Tell = keep_quiet) -> None:
+    def initialize(self, *, tell: Notify = keep_quiet) -> None:
         """Take over the state of AMD's original toolkit, once; existing state is kept.
 
         `tell` is as for `enable`.
@@ -222,9 +222,9 @@ class Tracker:
         )
 
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
-        from amd_gpu_tracker.claims.verdicts import keep_sick
+        from amd_gpu_tracker.claims.verdicts import record_sick
 
-        keep_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
+        record_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 
     def usage_looks(self) -> UsageLooks:
         """Return an object that reads the usage of the GPUs: memory, processes, containers and load."""
@@ -287,7 +287,7 @@ class Tracker:
         before = self._tickets()
         return hold_by_name(self._book, name, request, pid=pid, rules=self._rules, release=self.release, before=before)
 
-    def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Tell = keep_quiet) -> Reservation:
+    def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Notify = keep_quiet) -> Reservation:
         """Wait in line, then reserve GPUs as `hold` does; jobs are served in the order in which they came.
 
         `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and when `cancel` is called;
@@ -345,7 +345,7 @@ class Tracker:
         with self._book.lock(state.lock_path):
             prune_leases(state, self._processes, state.lease_paths())
 
-    def _take_over(self, tell: Tell = keep_quiet) -> None:
+    def _take_over(self, tell: Notify = keep_quiet) -> None:
         """Take over the original toolkit's state, if that is still to be done."""
         if self._state.has_former_policy():
             self._tracking.take_over(tell)

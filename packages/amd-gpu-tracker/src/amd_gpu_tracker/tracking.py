@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.claims.adoption import Tell
+    from amd_gpu_tracker.claims.adoption import Notify
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.records.lease import Lease
 
@@ -30,7 +30,7 @@ class Tracking:
         self._book = book
         self._state = book.state
 
-    def enable(self, *, tell: Tell, when_enabled: Callable[[], None]) -> bool:
+    def enable(self, *, notify: Notify, when_enabled: Callable[[], None]) -> bool:
         """Start tracking, with all GPUs shared; return False if the tracker was enabled already."""
         # Before the lock and the check for root: every user may learn that there is nothing to do.
         if self._state.read_policy().enabled:
@@ -47,7 +47,7 @@ class Tracking:
             finally:
                 # The tracker is enabled even if the history cannot be begun. The last callback is called first.
                 self._state.write_policy(policy)
-                last.callback(self._adopt, tell)
+                last.callback(self._adopt, notify)
                 last.callback(when_enabled)
         return True
 
@@ -65,16 +65,16 @@ class Tracking:
         give_back(self._state.host)
         return True
 
-    def reset(self, *, force: bool, tell: Tell) -> bool:
+    def reset(self, *, force: bool, notify: Notify) -> bool:
         """Make all GPUs shared and detect their users again; return whether the tracker is enabled."""
-        from amd_gpu_tracker.claims.forgetting import keep_living
+        from amd_gpu_tracker.claims.forgetting import find_surviving
 
         self._state.prepare()
         clear(self._state.lock_path)
         with self._book.locked_by_root():
             enabled = self._enabled_as_far_as_known()
             policy = self._fresh_policy(enabled=enabled)
-            living = keep_living(self._state, policy, self._book.processes) if enabled else []
+            living = find_surviving(self._state, policy, self._book.processes) if enabled else []
             self._state.clear_files()
             self._state.write_policy(policy)
             kept = {self._state.lease_path(lease.key) for lease in living if not force}
@@ -85,12 +85,12 @@ class Tracking:
         if enabled:
             try:
                 # If there is no history yet, AMD's toolkit 1.x had enabled the tracker.
-                self._begin(tell)
+                self._begin(notify)
             finally:
-                self._say_living(living, force=force, tell=tell)
+                self._report_kept(living, force=force, notify=notify)
         return enabled
 
-    def take_over(self, tell: Tell) -> None:
+    def take_over(self, notify: Notify) -> None:
         """Take over the original toolkit's state, if the caller may do that.
 
         Raises StateError, once, if the state cannot be taken over; from then on, every GPU is refused.
@@ -99,35 +99,35 @@ class Tracking:
             with self._book.locked_by_root():
                 former = self._state.take_over()
             if former and former.enabled:
-                self._begin(tell)
+                self._begin(notify)
         except NotPermitted:
             return
 
-    def _begin(self, tell: Tell) -> None:
+    def _begin(self, notify: Notify) -> None:
         """Begin the history and adopt running containers; an error in one does not stop the other."""
         try:
             with self._book.locked():
                 self._begin_history()
         finally:
-            self._adopt(tell)
+            self._adopt(notify)
 
-    def _adopt(self, tell: Tell) -> None:
+    def _adopt(self, notify: Notify) -> None:
         from amd_gpu_tracker.claims.adoption import adopt_running
 
-        adopt_running(self._book, tell, since=self._book.processes.now())
+        adopt_running(self._book, notify, since=self._book.processes.now())
 
-    def _say_living(self, living: Sequence[Lease], *, force: bool, tell: Tell) -> None:
+    def _report_kept(self, living: Sequence[Lease], *, force: bool, notify: Notify) -> None:
         """Report which reservations keep GPUs after a reset, and which are forgotten."""
-        from amd_gpu_tracker.claims.forgetting import say_of
+        from amd_gpu_tracker.claims.forgetting import describe_lease
 
         gpus = locate_gpus(self._state.host)
         for lease in living:
-            who, what = say_of(lease, gpus)
+            who, what = describe_lease(lease, gpus)
             if lease.gpus and not force:
-                tell(f"{who} is running and uses {what}")
+                notify(f"{who} is running and uses {what}")
             # If adoption has found a container again, nothing is forgotten.
             elif lease.gpus and self._state.read_lease(self._state.lease_path(lease.key)) is None:
-                tell(f"{who} is running, and its reservation of {what} is forgotten")
+                notify(f"{who} is running, and its reservation of {what} is forgotten")
 
     def _enabled_as_far_as_known(self) -> bool:
         try:

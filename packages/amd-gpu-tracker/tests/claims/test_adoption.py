@@ -308,7 +308,7 @@ class TestContainersThatAreJustBeingMade:
         timer.join()
 
     def test_one_that_never_ends_is_told(self, untracked, monkeypatch):
-        monkeypatch.setattr(adoption, "PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(adoption, "CREATION_TIMEOUT_SECONDS", 0.1)
         creator = untracked.start_program(*self.RUNC)
 
         assert enabled(untracked) == [
@@ -329,7 +329,7 @@ class TestContainersThatAreJustBeingMade:
         assert enabled(untracked) == []
 
     def test_our_runtime_counts_before_it_becomes_runc(self, untracked, monkeypatch):
-        monkeypatch.setattr(adoption, "PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(adoption, "CREATION_TIMEOUT_SECONDS", 0.1)
         code = ("python3", "-I", "-S", "-B", "-c", "code", "/usr/lib", "/usr/bin/amd-container-runtime")
         untracked.start_program("/usr/bin/python3", *code, "--root", "/r", "create", "--bundle=/b", "c1")
 

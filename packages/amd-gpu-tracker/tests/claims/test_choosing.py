@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, why_not
+from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, format_shortage
 from amd_gpu_tracker.life.user_leases import UserLease
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.choices.grammar import parse_choice
@@ -84,7 +84,7 @@ def refusal(request, *described, unfit=0, hidden=0):
     found = [
         candidate.replace(gpu=candidate.gpu.replace(host_total=usable + hidden)) for candidate in candidates(*described)
     ]
-    return why_not(found, parse_choice(request), lambda each: each.container_id, usable=usable)
+    return format_shortage(found, parse_choice(request), lambda each: each.container_id, usable=usable)
 
 
 def test_the_lowest_numbers_are_chosen_of_equal_gpus():

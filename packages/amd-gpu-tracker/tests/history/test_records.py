@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.history.files import read_history, remove_old, settle
-from amd_gpu_tracker.history.sampling import add_look
+from amd_gpu_tracker.history.sampling import add_sample
 from amd_gpu_tracker.history.used import parse_line, parse_lines
 from amd_gpu_tracker.records.history import LONGEST_LINE, finish, format_begun, open_path
 from amd_gpu_tracker.records.history_directory import begin_history
@@ -138,8 +138,8 @@ def test_the_load_of_a_reservation_is_the_mean_of_its_gpus(state):
     # A GPU is never more than 100 percent busy.
     gpus = (gpu_used_by("c1", 80, 70), gpu_used_by("c1", 50, None))
 
-    add_look(book_of(state), SimpleNamespace(gpus=gpus))
-    add_look(book_of(state), SimpleNamespace(gpus=gpus[1:]))
+    add_sample(book_of(state), SimpleNamespace(gpus=gpus))
+    add_sample(book_of(state), SimpleNamespace(gpus=gpus[1:]))
 
     finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
     (each,) = used(state)

@@ -15,7 +15,7 @@ from amd_gpu_tracker.claims.claim import Book, prune_others
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.history.files import read_history
 from amd_gpu_tracker.life import restarts
-from amd_gpu_tracker.life.lease_scan import foresee_leases, prune_leases, scan_leases
+from amd_gpu_tracker.life.lease_scan import preview_leases, prune_leases, scan_leases
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import HOOK
 from amd_gpu_tracker.records.history_directory import begin_history
@@ -92,7 +92,7 @@ def test_a_container_with_a_restart_policy_keeps_its_gpus(ended, policy):
 
     (kept,) = ended.kept()
 
-    assert (kept.container_id, kept.gpus, kept.is_kept) == ("c1", (GPU,), True)
+    assert (kept.container_id, kept.gpus, kept.will_restart) == ("c1", (GPU,), True)
     assert kept.bundle == f"{ended.directory}/docker/c1"
     assert ended.kept() == (kept,)
 
@@ -101,11 +101,11 @@ def test_what_a_claim_would_find_kept_is_foreseen_and_not_written(ended):
     ended.of_docker("always")
     files = {path: Path(path).read_bytes() for path in ended.state.lease_paths()}
 
-    (foreseen,) = foresee_leases(ended.state, Processes(), ended.state.lease_paths()).living
+    (foreseen,) = preview_leases(ended.state, Processes(), ended.state.lease_paths()).living
 
     assert {path: Path(path).read_bytes() for path in ended.state.lease_paths()} == files
     (kept,) = ended.kept()
-    assert (foreseen.key, foreseen.gpus, foreseen.is_kept) == (kept.key, kept.gpus, True)
+    assert (foreseen.key, foreseen.gpus, foreseen.will_restart) == (kept.key, kept.gpus, True)
 
 
 @pytest.mark.parametrize("policy", ["no", "", None, 7])
@@ -195,7 +195,7 @@ def test_the_hook_of_the_end_keeps_too_and_is_never_too_late(ended, first):
     released = release(Book(ended.state, Processes(), LibraryLock), "c1", how=HOOK)
 
     assert released.dropped == ()
-    assert ended.state.read_lease(ended.state.lease_path(lease.key)).is_kept
+    assert ended.state.read_lease(ended.state.lease_path(lease.key)).will_restart
 
 
 def test_who_releases_it_by_hand_gets_it_released(ended):

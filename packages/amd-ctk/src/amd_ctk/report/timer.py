@@ -58,7 +58,7 @@ def take_sample(host: Host) -> dict[str, str]:
     """
     tracker = make_tracker(host)
     recording = tracker.recording
-    usage = recording.take_look(tracker.usage_looks(), keep_days=read_settings(host).history_days)
+    usage = recording.take_sample(tracker.usage_looks(), keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None
     # If no program reads the counters, the driver is only asked for them to find out whether a sick GPU has recovered.
     states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))

@@ -25,7 +25,7 @@ from amd_gpu_tracker.broker.requests.connection import Connection
 from amd_gpu_tracker.broker.requests.demand import Demand, resolve_demand
 from amd_gpu_tracker.broker.requests.job_names import JobNames
 from amd_gpu_tracker.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
-from amd_gpu_tracker.claims.by_name import require_nobody_before
+from amd_gpu_tracker.claims.by_name import require_no_waiters
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.node_access.users import NodeUsers
@@ -292,7 +292,7 @@ class Handler:
         if among and len(self.queue):
             # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
             self._leases.refresh()
-        require_nobody_before(self.queue.waits_for(among, self.view), self.view.users_of(among))
+        require_no_waiters(self.queue.waits_for(among, self.view), self.view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:
         """Return the administrator's terms; if they cannot be read, those of before, or ToolkitError if `strict`."""

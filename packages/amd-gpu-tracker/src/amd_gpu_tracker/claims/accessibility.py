@@ -6,7 +6,7 @@ from functools import partial
 
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases, prune_leases
+from amd_gpu_tracker.life.lease_scan import LeaseScan, preview_leases, prune_leases
 from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
 from amd_gpu_tracker.records.matching import match_gpus
 from amd_gpu_tracker.records.numbers import require_same_numbers
@@ -69,13 +69,13 @@ def change_accessibility(
     book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
-    state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
+    state, parsed = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
     with book.locked_by_root():
         policy = state.read_policy()
         if not policy.enabled:
             return AccessibilityChange(tracked=False)
         prune = partial(prune_leases, state, book.processes, state.lease_paths(locked=True))
-        policy, gpus, change = _plan(book, asked, policy, prune)
+        policy, gpus, change = _plan(book, parsed, policy, prune)
         state.write_policy(policy.with_accessibility([gpu.key for gpu in gpus], exclusive=exclusive))
     if not exclusive:
         return change
@@ -92,11 +92,11 @@ def preview_accessibility(
     """Return what `change_accessibility` would do now for root. Takes no lock and writes nothing."""
     # A user's own leases are elsewhere, and do not include root's containers.
     book = Book(State(book.state.host), book.processes)
-    state, asked = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
+    state, parsed = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
     policy = state.read_policy()
     if not policy.enabled:
         return AccessibilityChange(tracked=False)
-    return _plan(book, asked, policy, partial(foresee_leases, state, book.processes, state.lease_paths()))[-1]
+    return _plan(book, parsed, policy, partial(preview_leases, state, book.processes, state.lease_paths()))[-1]
 
 
 def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRules) -> _Request:
@@ -116,31 +116,31 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
 
 
 def _plan(
-    book: Book, asked: _Request, policy: Policy, scan_now: Callable[[], LeaseScan]
+    book: Book, parsed: _Request, policy: Policy, scan_now: Callable[[], LeaseScan]
 ) -> tuple[Policy, Sequence[GpuLocation], AccessibilityChange]:
     """Return the policy for the current GPUs, the GPUs that change, and the result to report."""
     gpus = locate_gpus(book.state.host)
     match = match_gpus(book.state.host, policy, gpus)
-    require_same_numbers(match, gpus, asked.rules.words_behind(asked.text, asked.choice))
-    fitting = _find_fitting(book.state, asked.choice, asked.rules) if asked.choice else ()
-    resolution = Resolution(gpus=tuple(fitting)) if asked.choice else resolve(gpus, asked.text)
+    require_same_numbers(match, gpus, parsed.rules.words_behind(parsed.text, parsed.choice))
+    fitting = _find_fitting(book.state, parsed.choice, parsed.rules) if parsed.choice else ()
+    resolution = Resolution(gpus=tuple(fitting)) if parsed.choice else resolve(gpus, parsed.text)
     # Scan only now, so that an invalid request removes no lease.
     scan = scan_now()
-    if asked.choice and asked.choice.needs_tracker:
-        chosen = _choose(book.state, asked.choice, fitting, asked, policy=match.policy, scan=scan)
+    if parsed.choice and parsed.choice.needs_tracker:
+        chosen = _choose(book.state, parsed.choice, fitting, parsed, policy=match.policy, scan=scan)
         resolution = Resolution(gpus=chosen)
-    in_use = [gpu for gpu in resolution.gpus if asked.exclusive and scan.count_users(gpu.key) > 1]
+    in_use = [gpu for gpu in resolution.gpus if parsed.exclusive and scan.count_users(gpu.key) > 1]
     free = [gpu for gpu in resolution.gpus if gpu not in in_use]
-    changed = asked.users.without_used(free) if asked.exclusive else free
+    changed = parsed.users.without_used(free) if parsed.exclusive else free
     unknown = tuple(item for problem in resolution.unknown for item in problem.items)
     change = AccessibilityChange(
         tracked=True,
         changed=_numbers(changed),
-        already=_numbers([gpu for gpu in changed if (gpu.key in match.policy.exclusive_keys) is asked.exclusive]),
+        already=_numbers([gpu for gpu in changed if (gpu.key in match.policy.exclusive_keys) is parsed.exclusive]),
         in_use=_numbers(in_use),
         rootless=_numbers([gpu for gpu in free if gpu not in changed]),
         broken_ranges=tuple(problem.item for problem in resolution.broken_ranges),
-        unknown=(asked.text,) if asks_for_nothing(asked.text) else unknown,
+        unknown=(parsed.text,) if asks_for_nothing(parsed.text) else unknown,
     )
     return match.policy, changed, change
 
@@ -154,13 +154,13 @@ def _find_fitting(state: State, choice: Choice, rules: ChoiceRules) -> Sequence[
 
 
 def _choose(
-    state: State, choice: Choice, fitting: Sequence[Gpu], asked: _Request, *, policy: Policy, scan: LeaseScan
+    state: State, choice: Choice, fitting: Sequence[Gpu], parsed: _Request, *, policy: Policy, scan: LeaseScan
 ) -> tuple[GpuLocation, ...]:
     """Return the GPUs of a choice. The caller holds the lock, so they stay free until it is done."""
     from amd_gpu_tracker.claims.choice import OtherLeases, decide_choice
 
-    others = OtherLeases(of_users=asked.users.proved)
-    chosen = decide_choice(state, choice, fitting, policy, scan, others=others, verdicts=asked.verdicts)
+    others = OtherLeases(of_users=parsed.users.proved)
+    chosen = decide_choice(state, choice, fitting, policy, scan, others=others, verdicts=parsed.verdicts)
     if isinstance(chosen, ToolkitError):
         raise chosen
     return tuple(chosen)

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from amd_gpu_tracker.claims.claim import Claim, in_pod, new_lease
 from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.life.running import find_creations, find_running_containers, find_strangers, read_own_file
+from amd_gpu_tracker.life.running import count_untracked, find_creations, find_running_containers, read_own_file
 from amd_gpu_tracker.records.history_directory import begin_history
 from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
 from amdgpu_discovery.errors import ToolkitError
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
-    Tell = Callable[[str], None]
+    Notify = Callable[[str], None]
 
 # Creating a container takes less than a second, unless its engine itself waits.
-PATIENCE_SECONDS = 10.0
+CREATION_TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 0.05
 # At most so many users with rootless containers are named.
 MOST_USERS = 8
 
 
-def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
+def adopt_running(book: Book, notify: Notify, *, since: float) -> None:
     """Give each running container of root with GPUs a lease; `tell` gets a sentence about each, even on failure.
 
     `since` is when the policy was written, in seconds since boot.
@@ -52,19 +52,19 @@ def adopt_running(book: Book, tell: Tell, *, since: float) -> None:
         # Each scan finds the same containers again.
         if sentence not in said:
             said.add(sentence)
-            tell(sentence)
+            notify(sentence)
 
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + CREATION_TIMEOUT_SECONDS
     pending = _scan(book, notify_once, since=since)
     while pending and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
         pending = _scan(book, notify_once, since=since)
     for creation in pending:
-        tell(
+        notify(
             f"container {creation.container_id} is still being made by process {creation.process.pid},"
             " but its GPUs are not known; restart it"
         )
-    _tell_of_strangers(book.state.host, book.processes, tell)
+    _report_untracked(book.state.host, book.processes, notify)
 
 
 def take_over_at_start(state: State, processes: Processes) -> None:
@@ -81,17 +81,17 @@ def take_over_at_start(state: State, processes: Processes) -> None:
         _adopt(state, processes, lambda _: None)
 
 
-def _scan(book: Book, tell: Tell, *, since: float) -> list[Creation]:
+def _scan(book: Book, notify: Notify, *, since: float) -> list[Creation]:
     """Adopt running containers; return those in creation since before `since` that do not run yet."""
     creations = find_creations(book.state.host, book.processes)
     older = [creation for creation in creations if creation.process.started <= since]
     # Wait without the lock: one of the older processes may be waiting for it.
     with book.locked():
-        running = _adopt(book.state, book.processes, tell)
+        running = _adopt(book.state, book.processes, notify)
     return [creation for creation in older if creation.container_id not in running]
 
 
-def _adopt(state: State, processes: Processes, tell: Tell) -> set[str]:
+def _adopt(state: State, processes: Processes, notify: Notify) -> set[str]:
     """Write the leases that are missing; return the ids of all running containers."""
     containers = find_running_containers(state.host, processes)
     if not containers:
@@ -100,7 +100,7 @@ def _adopt(state: State, processes: Processes, tell: Tell) -> set[str]:
     known = prune_leases(state, processes, state.lease_paths()).living
     for container in containers:
         if not any(_is_of(lease, container) for lease in known):
-            _adopt_one(state, container, gpus, processes, tell)
+            _adopt_one(state, container, gpus, processes, notify)
     return {container.container_id for container in containers}
 
 
@@ -111,14 +111,14 @@ def _is_of(lease: Lease, container: RunningContainer) -> bool:
 
 
 def _adopt_one(
-    state: State, container: RunningContainer, gpus: Sequence[GpuLocation], processes: Processes, tell: Tell
+    state: State, container: RunningContainer, gpus: Sequence[GpuLocation], processes: Processes, notify: Notify
 ) -> None:
     try:
         config = f"{container.bundle}/config.json"
         spec = read_spec(config, name=config, read=read_own_file)
         wanted = gpus_in_spec(spec, gpus)
     except ToolkitError as error:
-        tell(f"container {container.container_id} is running, but its GPUs are not known: {error}; restart it")
+        notify(f"container {container.container_id} is running, but its GPUs are not known: {error}; restart it")
         return
     privileged = is_privileged(spec)
     if not (wanted or privileged):
@@ -135,7 +135,7 @@ def _adopt_one(
     state.write_lease(new_lease(in_pod(state, state.read_policy(), claim), processes).replace(since=started))
     if wanted:
         numbers = " ".join(str(gpu.number) for gpu in wanted)
-        tell(f"container {container.container_id} is running and uses GPUs [{numbers}]")
+        notify(f"container {container.container_id} is running and uses GPUs [{numbers}]")
 
 
 def _holder(container: RunningContainer, spec: dict[str, Any]) -> Holder:
@@ -149,10 +149,10 @@ def _holder(container: RunningContainer, spec: dict[str, Any]) -> Holder:
     )
 
 
-def _tell_of_strangers(host: Host, processes: Processes, tell: Tell) -> None:
-    strangers = find_strangers(host, processes)
-    for uid, count in sorted(strangers.items())[:MOST_USERS]:
+def _report_untracked(host: Host, processes: Processes, notify: Notify) -> None:
+    counts = count_untracked(host, processes)
+    for uid, count in sorted(counts.items())[:MOST_USERS]:
         whose = f"user {uid}" if uid != os.geteuid() else "an engine in another mount or user namespace"
-        tell(f"the running containers of {whose} ({count}) are not tracked; restart those with GPUs")
-    if len(strangers) > MOST_USERS:
-        tell(f"nor are those of {len(strangers) - MOST_USERS} more users")
+        notify(f"the running containers of {whose} ({count}) are not tracked; restart those with GPUs")
+    if len(counts) > MOST_USERS:
+        notify(f"nor are those of {len(counts) - MOST_USERS} more users")

@@ -137,7 +137,7 @@ def find_person(processes: Processes) -> int | None:
     return person_behind(os.geteuid(), login=processes.login("self"), sudo=behind_sudo(os.environ))
 
 
-def require_nobody_before(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
+def require_no_waiters(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
     """Raise GpusRefused if `jobs` is not 0: so many jobs wait for the requested GPUs, which `users` have."""
     if not jobs:
         return
@@ -165,8 +165,8 @@ def _find_claim(
     choice, wanted = find_wanted(book.state.host, request, rules)
     if before and is_contested(book.state.read_policy(), choice, wanted):
         _require_no_queue(book, before, wanted)
-    asked = rules.words_behind(request, choice)
-    return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), asked=asked)
+    requests = rules.words_behind(request, choice)
+    return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
 
 
 def _parse_choice(request: str) -> Choice | None:
@@ -209,7 +209,7 @@ def _require_no_queue(book: Book, tickets: Iterable[Tickets], wanted: Sequence[G
     )
     if waiting:
         leases = scan_leases(book.state, book.processes, book.state.lease_paths()).living
-        require_nobody_before(waiting, find_users(leases, numbers_by_key))
+        require_no_waiters(waiting, find_users(leases, numbers_by_key))
 
 
 def _has_gpus(name: str) -> ContainerRunning:

@@ -11,7 +11,7 @@ from amd_gpu_tracker.claims.choosing import (
     find_apart,
     find_blocking_user,
     find_doubts,
-    why_not,
+    format_shortage,
 )
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of
 from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
@@ -94,7 +94,7 @@ def decide_choice(
         return chosen
     candidates = name_programs(state.host, candidates, verdicts)
     return GpusRefused(
-        _why_not(state, candidates, choice, scan.living),
+        _format_refusal(state, candidates, choice, scan.living),
         hint=_hint(candidates, choice),
         people=people_of(lease for candidate in candidates for lease in candidate.users),
         obstacle=find_apart(candidates, choice),
@@ -157,7 +157,7 @@ def _never(candidates: Sequence[Candidate], choice: Choice) -> str:
     return only_for_root(choice, [each.gpu for each in candidates], for_root)
 
 
-def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
+def _format_refusal(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
     if never := _never(candidates, choice):
         return never
 
@@ -166,4 +166,4 @@ def _why_not(state: State, candidates: Sequence[Candidate], choice: Choice, own:
         name = (find_container_name(lease) if lease in own else "") or lease.container_id.rpartition("/")[2]
         return f"{name} of {{{lease.person}}}" if lease.person else name
 
-    return why_not(candidates, choice, title_of, usable=len(locate_gpus(state.host)))
+    return format_shortage(candidates, choice, title_of, usable=len(locate_gpus(state.host)))

@@ -50,7 +50,9 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
     return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
 
 
-def why_not(candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int) -> str:
+def format_shortage(
+    candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int
+) -> str:
     """Return the refusal of a choice for which there are not enough GPUs now.
 
     `usable` GPUs are open to this process, perhaps more than the candidates. `name_of` returns a container's name.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import refuse_unreserved
-from amd_gpu_tracker.claims.reservation import find_others, look_again, read_current_policy, recorded
-from amd_gpu_tracker.life.lease_scan import LeaseScan, foresee_leases
+from amd_gpu_tracker.claims.reservation import find_other_leases, read_current_policy, recorded, withdraw_if_exclusive
+from amd_gpu_tracker.life.lease_scan import LeaseScan, preview_leases
 from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
 from amd_gpu_tracker.records.state import STARTS, State
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -84,12 +84,12 @@ def find_chooser(
 ) -> Chooser:
     """Return the chooser for a container with this `spec`; RequestError if the container has GPUs already."""
     if grant.choice is None:
-        from amd_gpu_tracker.claims.vram import MemoryChooser, asked
+        from amd_gpu_tracker.claims.vram import MemoryChooser, format_resource
         from amdgpu_discovery.discover import find_gpus
 
         gpus = find_gpus(host)
         if not claim.is_privileged:
-            _require_none_given(spec, gpus, f"{asked(claim)} is memory of a GPU that is yet to be chosen")
+            _require_none_given(spec, gpus, f"{format_resource(claim)} is memory of a GPU that is yet to be chosen")
         return MemoryChooser(claim, gpus)
     from amd_gpu_tracker.claims.choice import GpuChooser
 
@@ -117,17 +117,17 @@ def reserve_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu] | No
         chooser.require_enabled(policy)
         if refusal := refuse_unreserved(policy, claim):
             raise recorded(state, claim, refusal)
-        policy = require_tracked_gpus(state, policy, stamp, chooser.gpus, asked=claim.asked)
+        policy = require_tracked_gpus(state, policy, stamp, chooser.gpus, requests=claim.requests)
         if read_own_lease(book, claim) is not None:
             return None
-        chosen = chooser.decide(state, policy, prune_others(book, find_others(state, claim, locked=True)))
+        chosen = chooser.decide(state, policy, prune_others(book, find_other_leases(state, claim, locked=True)))
         if isinstance(chosen, ToolkitError):
             raise recorded(state, claim, chosen)
         met = in_pod(state, policy, claim).replace(wanted=chosen)
         state.write_lease(new_lease(met, book.processes))
         state.count(STARTS)
         if state.is_rootless:
-            look_again(state, met, None)
+            withdraw_if_exclusive(state, met, None)
     return chosen
 
 
@@ -138,8 +138,8 @@ def preview_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu]:
     chooser.require_enabled(policy)
     if refusal := chooser.prepare(book) or refuse_unreserved(policy, claim):
         raise refusal
-    policy = match_wanted(state, policy, locate_gpus(state.host), chooser.gpus, claim.asked).policy
-    chosen = chooser.decide(state, policy, foresee_leases(state, book.processes, find_others(state, claim)))
+    policy = match_wanted(state, policy, locate_gpus(state.host), chooser.gpus, claim.requests).policy
+    chosen = chooser.decide(state, policy, preview_leases(state, book.processes, find_other_leases(state, claim)))
     if isinstance(chosen, ToolkitError):
         raise chosen
     return chosen

@@ -70,8 +70,8 @@ class Claim(LeaseTerms):
     holder: Holder
     wanted: Sequence[GpuLocation]
     ways: tuple[str, ...]
-    # The words of the request. A number in it is valid only while neither its GPU nor one before it is lost.
-    asked: Sequence[str] = ()
+    # The parts of the request. A number in it is valid only while neither its GPU nor one before it is lost.
+    requests: Sequence[str] = ()
     creators: Collection[ProcessId] = ()
     # The generic resources by which Docker Swarm promised this, and the MiB if it promised memory, not whole GPUs.
     kinds: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def read_own_lease(book: Book, claim: Claim) -> Lease | None:
     """Return the living lease of the container that claims; None if it has none, or an outdated one."""
     lease = book.state.read_lease(book.state.lease_path(claim.holder.key))
     # A lease that was kept for this container's restart is written again.
-    if lease is None or lease.is_kept:
+    if lease is None or lease.will_restart:
         return None
     # Imported here, because most starts have nothing to judge.
     from amd_gpu_tracker.life.liveness import judge
@@ -111,9 +111,9 @@ def prune_others(book: Book, paths: Iterable[str]) -> LeaseScan:
     scan = prune_leases(book.state, book.processes, paths)
     if not any(lease.unit for lease in scan.living):
         return scan
-    from amd_gpu_tracker.life.restarts import take_up
+    from amd_gpu_tracker.life.restarts import drop_restart_leases
 
-    return scan.replace(living=take_up(book.state, scan.living))
+    return scan.replace(living=drop_restart_leases(book.state, scan.living))
 
 
 def _is_left_over(lease: Lease, claim: Claim) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # A note about a privileged container is not worth a longer wait.
 NOTE_TIMEOUT_SECONDS = 2.0
 # Limit for a line in the log: each GPU is a file to read.
-MOST_LOOKED_AT = 64
+MOST_GPUS_READ = 64
 
 
 class StartingContainer(Value):
@@ -113,9 +113,9 @@ class ContainerClaim:
         if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:
             return []
         # Imported here, because mostly no GPU is.
-        from amd_gpu_tracker.claims.verdicts import say_unreserved_use
+        from amd_gpu_tracker.claims.verdicts import describe_unreserved_use
 
-        return say_unreserved_use(self._book.state, self._claim)
+        return describe_unreserved_use(self._book.state, self._claim)
 
     def withdraw(self) -> None:
         """Release the reservation, if there is one."""
@@ -138,7 +138,7 @@ class ContainerClaim:
 
     def _read_vram_used(self) -> list[int]:
         # The driver keeps this count itself and asks no GPU.
-        gpus = self._claim.wanted[:MOST_LOOKED_AT]
+        gpus = self._claim.wanted[:MOST_GPUS_READ]
         paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in gpus]
         return [int(text) for text in self._book.state.host.read_attributes(paths) if text.isdecimal()]
 
@@ -184,7 +184,7 @@ def claim_grant(
         holder=holder_of(container, book.processes),
         wanted=(),
         ways=(BY_SWARM,) if grant.kinds else (BY_ENVIRONMENT,),
-        asked=asked,
+        requests=asked,
         kinds=grant.kinds,
         vram_mb=grant.vram.mib if grant.vram else 0,
         is_privileged=is_privileged(container.spec),
@@ -222,7 +222,7 @@ def claim_nodes(
         holder=holder_of(container, book.processes),
         wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
         ways=(*_ways_of_request(granted, kinds), *((container.source or _way_of_nodes(spec),) if given else ())),
-        asked=asked,
+        requests=asked,
         creators=container.creators,
         kinds=kinds,
         is_privileged=privileged,

@@ -199,7 +199,7 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
 
 def _in_order_asked(claim: Claim) -> list[int]:
     """Return the numbers of the wanted GPUs as the guide lists them: in the order of the request."""
-    items = [item for request in claim.asked for item in split_items(request)]
+    items = [item for request in claim.requests for item in split_items(request)]
     named = [gpu for item in items for gpu in resolve(claim.wanted, item).gpus]
     return list(dict.fromkeys(gpu.number for gpu in (*named, *claim.wanted)))
 
@@ -207,7 +207,7 @@ def _in_order_asked(claim: Claim) -> list[int]:
 def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
     """Return the title of a holder, with the container's name if its engine has one."""
     title = lease.title(name_of(lease))
-    return f"{title}, which its engine will restart" if lease.is_kept else title
+    return f"{title}, which its engine will restart" if lease.will_restart else title
 
 
 def _list(numbers: Collection[int]) -> str:

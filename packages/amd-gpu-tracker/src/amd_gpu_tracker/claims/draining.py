@@ -36,17 +36,17 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
     host = book.state.host
     with book.locked_by_root():
         gpus = _select(host, request)
-        told, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
+        text, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
         kept = [each for each in read_drains(host) if each.is_sick or each.key not in keys]
-        new = (Drain(key=gpu.key, reason=told, since=time.time(), until=until, by=by) for gpu in gpus)
+        new = (Drain(key=gpu.key, reason=text, since=time.time(), until=until, by=by) for gpu in gpus)
         write_drains(host, (*kept, *new))
     return list(gpus)
 
 
 def find_undrained(host: Host, request: str, *, reason: str, until: float) -> list[GpuLocation]:
     """Return the GPUs of a request that are not yet drained for this reason and time. RequestError."""
-    told = reason[:LONGEST_REASON]
-    same = {each.key for each in read_drains(host) if not each.is_sick and (each.reason, each.until) == (told, until)}
+    text = reason[:LONGEST_REASON]
+    same = {each.key for each in read_drains(host) if not each.is_sick and (each.reason, each.until) == (text, until)}
     return [gpu for gpu in _select(host, request) if gpu.key not in same]
 
 
@@ -89,7 +89,7 @@ def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | Non
     return GpusRefused(message, hint=SICK_HINT if first.is_sick else HINT)
 
 
-def say_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
+def describe_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
     """Return by number a sentence about each of some GPUs that is drained or sick, with the reason."""
     drains = by_key(read_drains(host)) if may_be_draining(host) else {}
     return {gpu.number: _message([gpu], drains[gpu.key]) for gpu in gpus if gpu.key in drains}
@@ -121,10 +121,10 @@ def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
         from amd_gpu_tracker.times import format_time
 
         return f"{what} sick since {format_time(drained.since)}: {drained.reason}"
-    return f"{what} drained{_say_by(drained.by)}{f': {drained.reason}' if drained.reason else ''}"
+    return f"{what} drained{_format_drainer(drained.by)}{f': {drained.reason}' if drained.reason else ''}"
 
 
-def _say_by(uid: int | None) -> str:
+def _format_drainer(uid: int | None) -> str:
     """Return who drained a GPU; "" for root."""
     if not uid:
         return ""

@@ -65,7 +65,7 @@ def forget_lost(book: Book, request: str) -> Forgotten:
     )
 
 
-def keep_living(state: State, policy: Policy, processes: Processes) -> list[Lease]:
+def find_surviving(state: State, policy: Policy, processes: Processes) -> list[Lease]:
     """Return the leases that survive a reset, because a process proves that they are alive. Call this with the lock.
 
     `policy` is the new one. A reservation on a board whose state is unknown keeps the whole board.
@@ -78,7 +78,7 @@ def keep_living(state: State, policy: Policy, processes: Processes) -> list[Leas
     return sorted(kept, key=lambda lease: (lease.since, lease.container_id))
 
 
-def say_of(lease: Lease, gpus: Iterable[GpuLocation]) -> tuple[str, str]:
+def describe_lease(lease: Lease, gpus: Iterable[GpuLocation]) -> tuple[str, str]:
     """Return the title of a lease for a sentence, and the GPUs that it names."""
     numbers = [gpu.number for gpu in gpus if gpu.key in lease.gpus]
     return title_with_name(lease), f"GPUs [{' '.join(map(str, numbers))}]" if numbers else "GPUs that are lost"
@@ -90,12 +90,12 @@ def _find_lost(match: Match, request: str) -> list[int]:
         if not match.lost:
             raise NotDone("no GPU is lost")
         return list(match.lost)
-    spans, lost, look = find_numbers(request), set(match.lost), "'amd-ctk gpu-tracker status' shows which GPU is lost"
+    spans, lost, hint = find_numbers(request), set(match.lost), "'amd-ctk gpu-tracker status' shows which GPU is lost"
     if not spans:
-        raise RequestError(f"{shown(request, quoted=True)} is not a GPU number", hint=look)
+        raise RequestError(f"{shown(request, quoted=True)} is not a GPU number", hint=hint)
     # Compare ranges without expanding them: a range can be of any length.
     if any(span[len(lost) :] or not set(span) <= lost for span in spans):
-        raise NotDone(f"{shown(request)}: not all of these GPUs are lost", hint=look)
+        raise NotDone(f"{shown(request)}: not all of these GPUs are lost", hint=hint)
     return sorted({number for span in spans for number in span})
 
 

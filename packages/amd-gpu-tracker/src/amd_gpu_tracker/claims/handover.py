@@ -117,9 +117,9 @@ def _find_given(state: State, digest: str, processes: Processes) -> Lease | None
     """Return a living container of root that got the reservation of this token. Users could forge theirs."""
     if state.is_rootless:
         return None
-    from amd_gpu_tracker.life.lease_scan import foresee_leases
+    from amd_gpu_tracker.life.lease_scan import preview_leases
 
-    living = foresee_leases(state, processes, state.lease_paths()).living
+    living = preview_leases(state, processes, state.lease_paths()).living
     given = next((each for each in living if each.reservation_digest == digest), None)
     return given.replace(token_digest=digest) if given else None
 

@@ -48,14 +48,14 @@ def release(
                 continue
             is_alive = judge(lease, processes, creator_is_done=lease.creator in creators).is_alive
             # The end of a kept container may already have been seen before its hook runs.
-            if is_alive and (how == HOOK or not lease.is_kept):
+            if is_alive and (how == HOOK or not lease.will_restart):
                 living.append(lease)
-            elif not _is_kept(state, path, lease, processes, how):
+            elif not _keep_for_restart(state, path, lease, processes, how):
                 dropped.append(lease)
     return Released(dropped=tuple(dropped), living=tuple(living))
 
 
-def _is_kept(state: State, path: str, lease: Lease, processes: Processes, how: str) -> bool:
+def _keep_for_restart(state: State, path: str, lease: Lease, processes: Processes, how: str) -> bool:
     """Remove a lease; return True if its end hook keeps it, because its engine will restart the container."""
     if how != HOOK:
         state.remove_lease(path, how)

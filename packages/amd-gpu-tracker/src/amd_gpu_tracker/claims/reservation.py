@@ -40,9 +40,9 @@ def reserve(book: Book, claim: Claim) -> bool:
         if not policy.enabled:
             return True
         handed_on = read_handed_on(book, claim)
-        asked = find_words(claim, handed_on)
+        requests = find_requests(claim, handed_on)
         claim = in_pod(book.state, policy, claim)
-        policy = require_tracked_gpus(book.state, policy, stamp, claim.wanted, asked=asked)
+        policy = require_tracked_gpus(book.state, policy, stamp, claim.wanted, requests=requests)
         return _reserve(book, claim, policy, handed_on)
 
 
@@ -56,18 +56,18 @@ def preview(book: Book, claim: Claim) -> None:
         return
     # Imported here, because no start needs them.
     from amd_gpu_tracker.claims.decision import decide
-    from amd_gpu_tracker.life.lease_scan import foresee_leases
+    from amd_gpu_tracker.life.lease_scan import preview_leases
     from amd_gpu_tracker.records.identity import match_wanted
     from amdgpu_discovery.numbering import locate_gpus
 
     handed_on = read_handed_on(book, claim)
-    policy = match_wanted(state, policy, locate_gpus(state.host), claim.wanted, find_words(claim, handed_on)).policy
+    policy = match_wanted(state, policy, locate_gpus(state.host), claim.wanted, find_requests(claim, handed_on)).policy
     claim = in_pod(state, policy, claim)
 
     def scan(paths: Iterable[str]) -> LeaseScan:
-        return foresee_leases(state, book.processes, paths)
+        return preview_leases(state, book.processes, paths)
 
-    others = find_others(state, claim, handed_on)
+    others = find_other_leases(state, claim, handed_on)
     met = decide(read_situation(state, claim, policy, handed_on, paths=others, scan=scan), claim)
     if isinstance(met, ToolkitError):
         raise met
@@ -135,13 +135,13 @@ def read_handed_on(book: Book, claim: Claim) -> Lease | None:
     return found
 
 
-def find_words(claim: Claim, handed_on: Lease | None) -> Sequence[str]:
+def find_requests(claim: Claim, handed_on: Lease | None) -> Sequence[str]:
     """Return the words of a claim, whose numbers must still mean the GPUs that they meant before one was lost.
 
     For GPUs that were handed on, there are none: a job knows its GPUs by their current numbers.
     """
     is_handed_on = handed_on is not None and all(gpu.key in handed_on.gpus for gpu in claim.wanted)
-    return () if is_handed_on else claim.asked
+    return () if is_handed_on else claim.requests
 
 
 def read_situation(
@@ -188,8 +188,8 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
     # A claim with its own token is not part of another reservation.
     if own is not None and (own.creator not in makers or claim.token_digest):
         return False
-    others = find_others(state, claim, handed_on, locked=True)
-    swept = _swept(others)
+    others = find_other_leases(state, claim, handed_on, locked=True)
+    swept = _select_to_sweep(others)
     if handed_on or _may_be_refused(state, claim, policy):
         # Imported here, because most claims are for shared GPUs, which are always given.
         from amd_gpu_tracker.claims.decision import decide
@@ -210,7 +210,7 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
     if own is None:
         state.count(STARTS)
     if state.is_rootless:
-        look_again(state, claim, own, handed_on)
+        withdraw_if_exclusive(state, claim, own, handed_on)
     return True
 
 
@@ -237,7 +237,7 @@ def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
     return refusal
 
 
-def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease | None = None) -> None:
+def withdraw_if_exclusive(state: State, claim: Claim, own: Lease | None, handed_on: Lease | None = None) -> None:
     """Withdraw a rootless claim if root, who has another lock, made one of its GPUs exclusive meanwhile."""
     from amd_gpu_tracker.claims.decision import refuse_exclusive
 
@@ -254,13 +254,13 @@ def look_again(state: State, claim: Claim, own: Lease | None, handed_on: Lease |
         raise recorded(state, claim, refusal)
 
 
-def find_others(state: State, claim: Claim, handed_on: Lease | None = None, *, locked: bool = False) -> list[str]:
+def find_other_leases(state: State, claim: Claim, handed_on: Lease | None = None, *, locked: bool = False) -> list[str]:
     """Return the paths of other leases. The lease that hands GPUs on to this claim is no rival."""
     passed_over = (state.lease_path(claim.holder.key), state.lease_path(handed_on.key) if handed_on else "")
     return [path for path in state.lease_paths(locked=locked) if path not in passed_over]
 
 
-def _swept(paths: list[str]) -> list[str]:
+def _select_to_sweep(paths: list[str]) -> list[str]:
     """Return the leases that a claim checks to clean up; if there are many, different ones each time."""
     if len(paths) <= FEW:
         return paths

@@ -58,7 +58,7 @@ def name_programs(host: Host, candidates: Sequence[Candidate], verdicts: Mapping
     return [each.replace(doubt=named.get(each.gpu.number, each.doubt)) for each in candidates]
 
 
-def say_unreserved_use(state: State, claim: Claim) -> list[str]:
+def describe_unreserved_use(state: State, claim: Claim) -> list[str]:
     """Return a sentence about each used GPU of a claim that no other reservation names.
 
     It names no processes: reading all of them takes longer than a start.
@@ -72,7 +72,7 @@ def say_unreserved_use(state: State, claim: Claim) -> list[str]:
     return [f"GPU {gpu.number} is {format_use(uses[gpu.number], ())}" for gpu in gpus if uses[gpu.number].is_used]
 
 
-def keep_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gives_sick: bool) -> None:
+def record_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gives_sick: bool) -> None:
     """Record the health of GPUs after a look, by their keys. `doctor` shows failures to write it.
 
     A look `with_errors` has read everything that can be wrong with a GPU. If the administrator `gives_sick` GPUs, none
@@ -87,7 +87,7 @@ def keep_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gi
     directory = book.state.run_directory
     try:
         if book.state.read_policy().enabled:
-            _note(book, seen)
+            _record(book, seen)
             forget_failure(directory, DRAINS)
     except FileError as error:
         note_failure(directory, DRAINS, error.message)
@@ -110,17 +110,17 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
     return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
 
 
-def _note(book: Book, seen: Mapping[str, str]) -> None:
+def _record(book: Book, seen: Mapping[str, str]) -> None:
     """Record what is wrong with each GPU, "" if it is healthy; records of other GPUs stay."""
     host = book.state.host
-    if _with_seen(read_drains(host), seen) is None:
+    if _with_health(read_drains(host), seen) is None:
         return
     with book.locked():
-        if (noted := _with_seen(read_drains(host), seen)) is not None:
+        if (noted := _with_health(read_drains(host), seen)) is not None:
             write_drains(host, noted)
 
 
-def _with_seen(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
+def _with_health(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
     """Return the drains to write after a look at GPUs; None if nothing changes."""
     before = {each.key: each for each in drains if each.is_sick}
     if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):

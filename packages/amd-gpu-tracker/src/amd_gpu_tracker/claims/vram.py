@@ -33,7 +33,7 @@ class MemoryChooser:
         """Raise GpusRefused if it is unknown which GPUs are in use."""
         if not policy.enabled:
             raise GpusRefused(
-                f"{asked(self._claim)}: memory can be reserved only while the GPU Tracker is enabled",
+                f"{format_resource(self._claim)}: memory can be reserved only while the GPU Tracker is enabled",
                 hint="run 'sudo amd-ctk swarm setup --vram', or 'sudo amd-ctk gpu-tracker enable'",
             )
 
@@ -41,7 +41,7 @@ class MemoryChooser:
         """Return the refusal of a rootless container."""
         if not book.state.is_rootless:
             return None
-        return GpusRefused(f"{asked(self._claim)}: only containers of root can reserve memory")
+        return GpusRefused(f"{format_resource(self._claim)}: only containers of root can reserve memory")
 
     def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
         """Return the GPU that has enough memory and the least to spare, or the reason why there is none."""
@@ -68,16 +68,16 @@ def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, i
     largest = max(map(_vram_mb, gpus), default=0)
     if claim.vram_mb > largest:
         return GpusRefused(
-            f"{asked(claim)} is more than any GPU of this node has, the largest has {largest} MiB",
+            f"{format_resource(claim)} is more than any GPU of this node has, the largest has {largest} MiB",
             hint="reserve whole GPUs by name instead",
         )
     fitting = [gpu for gpu in gpus if free_mb_by_gpu.get(gpu.number, -1) >= claim.vram_mb]
     if not fitting:
-        return GpusRefused(f"{asked(claim)}: {_no_room(free_mb_by_gpu)}", hint=HINT)
+        return GpusRefused(f"{format_resource(claim)}: {_no_room(free_mb_by_gpu)}", hint=HINT)
     return [min(fitting, key=lambda gpu: (free_mb_by_gpu[gpu.number], gpu.number))]
 
 
-def asked(claim: Claim) -> str:
+def format_resource(claim: Claim) -> str:
     """Return the memory that a claim requests, in the form of the environment variable."""
     return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
 

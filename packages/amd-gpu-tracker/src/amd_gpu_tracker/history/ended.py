@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.records.state import State
 
-KEPT_IN = "ended-by-restart.json"
+FILE_NAME = "ended-by-restart.json"
 # The file is read only up to 64 KiB.
 MOST = 200
 
@@ -41,7 +41,7 @@ class Ended(Value):
 
 def ended_path(state: State) -> str:
     """Return the path of the notes; the service makes this file in each boot."""
-    return f"{state.run_directory}/{KEPT_IN}"
+    return f"{state.run_directory}/{FILE_NAME}"
 
 
 def parse_ended(line: bytes) -> Ended | None:

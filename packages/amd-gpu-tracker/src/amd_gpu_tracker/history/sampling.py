@@ -1,11 +1,11 @@
-"""The look that a timer takes: how busy the GPUs of each running reservation are, and how much memory it uses."""
+"""The sample that a timer takes: how busy the GPUs of each running reservation are, and how much memory it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.history.used import Look, parse_look
+from amd_gpu_tracker.history.used import SampleSums, parse_sums
 from amd_gpu_tracker.life.container_names import find_container_image
 from amd_gpu_tracker.records.history import open_path, read_begun, write_begun
 from amd_gpu_tracker.records.lease import Lease, since_boot
@@ -16,8 +16,8 @@ from amdgpu_discovery.plain_json import loads
 LONGEST_TEXT = 256
 
 
-def add_look(book: Book, usage: Usage) -> None:
-    """Add a look to every running reservation, or note the failure."""
+def add_sample(book: Book, usage: Usage) -> None:
+    """Add a sample to every running reservation, or note the failure."""
     users = _users_by_id(usage.gpus)
     with book.locked():
         for path in book.state.lease_paths():
@@ -32,23 +32,23 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
         return
     month, text = found
     begun, _, before = text.partition(',"last":')
-    look = _next_check(_parse(before), lease, list(users))
-    write_begun(state.history_directory, lease_path, month, f"{begun}{look.as_text()}")
+    sample = _next_sample(_parse(before), lease, list(users))
+    write_begun(state.history_directory, lease_path, month, f"{begun}{sample.as_text()}")
 
 
-def _parse(before: str) -> Look | None:
-    """Return the sums of earlier looks; None if there are none, or if they cannot be read."""
+def _parse(before: str) -> SampleSums | None:
+    """Return the sums of earlier samples; None if there are none, or if they cannot be read."""
     try:
-        return parse_look(loads(f'{{"last":{before}}}'.encode())) if before else None
+        return parse_sums(loads(f'{{"last":{before}}}'.encode())) if before else None
     except (RecursionError, ValueError):
         return None
 
 
-def _next_check(before: Look | None, lease: Lease, users: list[GpuUser]) -> Look:
+def _next_sample(before: SampleSums | None, lease: Lease, users: list[GpuUser]) -> SampleSums:
     busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
     name = next((user.name for user in users if user.name), "")
     # The image stays the same as long as the container is alive.
-    sums = before or Look(
+    sums = before or SampleSums(
         last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_TEXT]
     )
     return sums.replace(

@@ -64,8 +64,8 @@ class Used(Value):
         return self.how not in (FOUND, POWER)
 
 
-class Look(Value):
-    """The looks at a running reservation so far: the sums for its line."""
+class SampleSums(Value):
+    """The samples of a running reservation so far, as the sums for its line."""
 
     # In seconds since boot.
     last: float
@@ -81,7 +81,7 @@ class Look(Value):
 
 
 class _Line(Value):
-    """The fields of a line, without those of looks."""
+    """The fields of a line, without those of samples."""
 
     version: int
     id: str
@@ -95,12 +95,12 @@ class _Line(Value):
     part_of: str
 
 
-def parse_look(fields: dict[str, Any]) -> Look:
-    """Return the sums of earlier looks from the fields of a line; ValueError."""
-    look = Look.from_json(fields)
-    _require_within(LATEST, look.last)
-    _require_within(LARGEST_AMOUNT, look.looks, look.busy_sum, look.peak_bytes)
-    return look
+def parse_sums(fields: dict[str, Any]) -> SampleSums:
+    """Return the sums of earlier samples from the fields of a line; ValueError."""
+    sums = SampleSums.from_json(fields)
+    _require_within(LATEST, sums.last)
+    _require_within(LARGEST_AMOUNT, sums.looks, sums.busy_sum, sums.peak_bytes)
+    return sums
 
 
 def parse_line(line: bytes, *, end: float | None = None) -> Used:
@@ -140,12 +140,12 @@ def _pattern() -> re.Pattern[str]:
         rf'"since":({_SECONDS}),"ways":{_TEXTS},"person":(null|0|[1-9][0-9]{{0,8}}),"vram_mb":{_WHOLE},'
         rf'"part_of":"({_TEXT})","gpus":({_TEXTS})(?:,"until":{_SECONDS})?'
     )
-    looked = (
+    sampled = (
         rf'"last":{_SECONDS},"looks":({_WHOLE}),"busy_sum":({_SECONDS}),"peak_bytes":({_WHOLE}),"name":"({_TEXT})",'
         rf'"image":"({_TEXT})"'
     )
     ended = rf'"end":({_SECONDS}),"how":"(hook|program|found|forgotten)"'
-    return re.compile(rf"^(?:{{{begun}(?:,{looked})?,{ended}}}|(.+))$", re.MULTILINE)
+    return re.compile(rf"^(?:{{{begun}(?:,{sampled})?,{ended}}}|(.+))$", re.MULTILINE)
 
 
 def _from_groups(groups: tuple[str, ...]) -> Used:
@@ -176,8 +176,8 @@ def _parse(fields: dict[str, Any]) -> Used:
     line = _Line.from_json(fields)
     if line.version != VERSION or len(line.gpus) > MOST_GPUS:
         raise ValueError(f"it is not version {VERSION}, or has too many GPUs")
-    look = parse_look(fields) if "last" in fields else Look(last=line.start, looks=0, busy_sum=0, peak_bytes=0)
-    last = look.last if line.how == POWER else line.end
+    sums = parse_sums(fields) if "last" in fields else SampleSums(last=line.start, looks=0, busy_sum=0, peak_bytes=0)
+    last = sums.last if line.how == POWER else line.end
     _require_within(LATEST, line.since, line.start, last)
     _require_within(LARGEST_ID, line.person or 0)
     return Used(
@@ -188,10 +188,10 @@ def _parse(fields: dict[str, Any]) -> Used:
         seconds=max(0.0, round(last - line.start, 2)),
         how=line.how,
         part_of=line.part_of,
-        busy=look.busy_sum / look.looks if look.looks else None,
-        peak_bytes=look.peak_bytes if look.looks else None,
-        name=look.name,
-        image=look.image,
+        busy=sums.busy_sum / sums.looks if sums.looks else None,
+        peak_bytes=sums.peak_bytes if sums.looks else None,
+        name=sums.name,
+        image=sums.image,
     )
 
 

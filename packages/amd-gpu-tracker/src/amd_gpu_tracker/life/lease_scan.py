@@ -36,7 +36,7 @@ class LeaseScan(Value):
         """Return whether an unreadable lease names this GPU."""
         return any(gpu_key in (error.gpus or ()) for error in self.unreadable)
 
-    def may_be_used(self, gpu_key: str) -> bool:
+    def may_be_named(self, gpu_key: str) -> bool:
         """Return whether an unreadable lease is, or may be, about this GPU."""
         return any(error.gpus is None or gpu_key in error.gpus for error in self.unreadable)
 
@@ -55,14 +55,14 @@ def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> Lea
     return _scan(state, processes, paths, lambda _, lease, verdict: lease if verdict.is_alive else None)
 
 
-def foresee_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
+def preview_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
     """Return what `prune_leases` would return now, with leases kept for a restart, and change nothing."""
-    from amd_gpu_tracker.life.restarts import find_kept
+    from amd_gpu_tracker.life.restarts import find_restart_lease
 
-    def foresee(_: str, lease: Lease, verdict: Liveness) -> Lease | None:
-        return lease if verdict.is_alive else find_kept(state, lease, processes)
+    def preview(_: str, lease: Lease, verdict: Liveness) -> Lease | None:
+        return lease if verdict.is_alive else find_restart_lease(state, lease, processes)
 
-    return _scan(state, processes, paths, foresee)
+    return _scan(state, processes, paths, preview)
 
 
 def prune_leases(state: State, processes: Processes, paths: Iterable[str], how: str = "found") -> LeaseScan:
@@ -71,7 +71,7 @@ def prune_leases(state: State, processes: Processes, paths: Iterable[str], how: 
     The caller holds the lock. The history records `how` an end became known.
     """
 
-    def write_down(path: str, lease: Lease, verdict: Liveness) -> Lease | None:
+    def drop_or_update(path: str, lease: Lease, verdict: Liveness) -> Lease | None:
         if not verdict.is_alive:
             # Imported here, because few claims find one.
             from amd_gpu_tracker.life.restarts import end_lease
@@ -79,7 +79,7 @@ def prune_leases(state: State, processes: Processes, paths: Iterable[str], how: 
             return end_lease(state, path, lease, processes, how)
         return _with_init(state, lease, verdict)
 
-    return _scan(state, processes, paths, write_down)
+    return _scan(state, processes, paths, drop_or_update)
 
 
 def _scan(state: State, processes: Processes, paths: Iterable[str], count: Count) -> LeaseScan:

@@ -58,7 +58,7 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
     With `creator_is_done`, the process that made the container does not count, because it reports the end itself.
     """
-    if lease.boot_id != processes.boot_id or _is_past(lease, processes.now()):
+    if lease.boot_id != processes.boot_id or _has_expired(lease, processes.now()):
         return DEAD
     if lease.namespace != processes.namespace:
         return UNKNOWN
@@ -75,12 +75,12 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
     return _judge_others(lease, processes)
 
 
-def _is_past(lease: Lease, now: float) -> bool:
+def _has_expired(lease: Lease, now: float) -> bool:
     """Return whether a lease without a process has ended."""
     if lease.until and now >= lease.until:
         return True
     # Its engine has removed the container, so it will not restart it.
-    return lease.is_kept and not _is_there(lease.bundle)
+    return lease.will_restart and not _is_there(lease.bundle)
 
 
 def is_known_to_runtime(root: str, container_id: str) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.bounded_files import FileAnswer
 
 # The kernel passes at most 6 MiB of arguments and variables; with prctl(2), a process may place them anywhere.
-LARGEST_WORDS = 8 * 1024 * 1024
+LARGEST_ARGUMENTS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
 # Many times what reading the memory of thousands of processes takes.
 MEMORY_SECONDS = 2.0
@@ -189,7 +189,7 @@ class Processes:
     def _text(self, pid: int, name: str) -> bytes:
         """Return strings that each end with a null byte, b"" if they cannot be read or are too long."""
         try:
-            return read_file(f"{self._proc}/{pid}/{name}", largest=LARGEST_WORDS)
+            return read_file(f"{self._proc}/{pid}/{name}", largest=LARGEST_ARGUMENTS)
         except OSError:
             return b""
 
@@ -250,7 +250,7 @@ def _read_memory(paths: Iterable[str], find: Callable[[bytes], bytes]) -> dict[s
     from amdgpu_discovery.bounded_files import read_in_child
 
     def read(path: str) -> str:
-        content = read_file(path, largest=LARGEST_WORDS)
+        content = read_file(path, largest=LARGEST_ARGUMENTS)
         if not content:
             raise OSError(ENODATA, "a process without memory")
         return find(content).decode("utf-8", "surrogateescape")

@@ -92,7 +92,7 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
     """
     if how == FOUND:
         state.count(REPAIRS)
-    kept = find_kept(state, lease, processes)
+    kept = find_restart_lease(state, lease, processes)
     if kept is not None:
         # On a full disk, the GPUs are released.
         with suppress(FileError):
@@ -104,7 +104,7 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
     return None
 
 
-def find_kept(state: State, lease: Lease, processes: Processes) -> Lease | None:
+def find_restart_lease(state: State, lease: Lease, processes: Processes) -> Lease | None:
     """Return the lease that keeps the GPUs of an ended container for a moment, at most until its time limit.
 
     None if its engine does not restart it, if its time is over, or if it is unknown how long GPUs are kept.
@@ -115,14 +115,15 @@ def find_kept(state: State, lease: Lease, processes: Processes) -> Lease | None:
     first, now = processes.find(FIRST_PROCESS), processes.now()
     until = min(now + grace, lease.limit or now + grace)
     # The number of a pod's namespace may be reused. Containers of the pod that go on keep its GPUs.
-    is_of_container = bool(lease.bundle) and not lease.pod and not lease.is_kept and lease.boot_id == processes.boot_id
-    kept_at, unit = _find_restart(lease) if is_of_container and first and until > now else ("", "")
+    is_of_container = bool(lease.bundle) and not (lease.pod or lease.will_restart)
+    is_of_boot = lease.boot_id == processes.boot_id
+    kept_at, unit = _find_restart(lease) if is_of_container and is_of_boot and first and until > now else ("", "")
     if not kept_at:
         return None
     return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)
 
 
-def take_up(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
+def drop_restart_leases(state: State, living: Sequence[Lease]) -> tuple[Lease, ...]:
     """Return leases without those kept for this process's unit, which is restarting its container."""
     unit = own_unit()
     own = [lease for lease in living if unit and lease.unit == unit]

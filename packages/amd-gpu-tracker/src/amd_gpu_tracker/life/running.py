@@ -167,14 +167,14 @@ def find_creations(host: Host, processes: Processes) -> list[Creation]:
     return [creation for pid in trusted if (creation := _creation(processes, pid)) and _serves(processes, pid, host)]
 
 
-def find_strangers(host: Host, processes: Processes) -> dict[int, int]:
+def count_untracked(host: Host, processes: Processes) -> dict[int, int]:
     """Return by user how many processes monitor containers that the tracker does not trust or cannot follow."""
     monitors = [pid for pid in processes.pids() if _program(processes, pid).startswith((SHIM, CONMON))]
     roots = processes.variable_of([pid for pid in monitors if not processes.is_trusted(pid)], ROOT_VARIABLE)
-    strangers: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for uid in (processes.uid(pid) for pid, root in roots.items() if (root or "/") == host.root):
-        strangers[uid] = strangers.get(uid, 0) + 1
-    return strangers
+        counts[uid] = counts.get(uid, 0) + 1
+    return counts
 
 
 def _is_engines(processes: Processes, pid: int) -> bool:

@@ -155,7 +155,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     try:
         match = match_gpus(state.host, policy, gpus)
     except GpusChanged as error:
-        raise GpusChanged(error.gone, tuple(_say_living(leases, error.gone))) from None
+        raise GpusChanged(error.gone, tuple(_describe_holders(leases, error.gone))) from None
     uses_by_key = _uses_by_key(leases)
     exclusive_keys = match.policy.exclusive_keys
     tracked_number = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
@@ -168,7 +168,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             key=gpu.key,
             accessibility=EXCLUSIVE if gpu.key in exclusive_keys else SHARED,
             containers=tuple(uses_by_key.get(gpu.key, ())),
-            has_unreadable=scan.may_be_used(gpu.key),
+            has_unreadable=scan.may_be_named(gpu.key),
             tracked_number=None if tracked_number[gpu.key] == gpu.number else tracked_number[gpu.key],
             drained=drained.get(gpu.key),
             sick=sick.get(gpu.key, ""),
@@ -223,7 +223,7 @@ def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[Contai
     )
 
 
-def _say_living(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator[str]:
+def _describe_holders(leases: Iterable[OwnedLease], gone: Collection[str]) -> Iterator[str]:
     for lease, user in leases:
         keys = sorted(key for key in lease.gpus if key in gone)
         if keys:
@@ -254,9 +254,9 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         # A user's lease is trusted only about that user.
         person=lease.person if user is None else user,
         job=_job_name(lease, user),
-        until=_on_the_wall(lease.limit or lease.until),
-        idle_since=_on_the_wall(lease.idle_since),
-        preemptible_at=_on_the_wall(lease.preemptible),
+        until=_to_wall_clock(lease.limit or lease.until),
+        idle_since=_to_wall_clock(lease.idle_since),
+        preemptible_at=_to_wall_clock(lease.preemptible),
     )
 
 
@@ -267,6 +267,6 @@ def _job_name(lease: Lease, user: int | None) -> str | None:
     return None if is_anothers else name or None
 
 
-def _on_the_wall(moment: float) -> float | None:
+def _to_wall_clock(moment: float) -> float | None:
     """Return a time since boot as one since 1970, None for 0."""
     return moment + boot_offset() if moment else None

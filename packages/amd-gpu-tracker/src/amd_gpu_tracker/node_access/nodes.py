@@ -107,7 +107,7 @@ def close_nodes(host: Host, users: Mapping[str, Collection[int]]) -> None:
         give_back(host)
         raise FileError(f"the nodes of the GPUs cannot be closed: {reason(error)}") from error
     # The access that logind gave to the user at the machine is gone; udev must learn to give no more.
-    _tell_udev(host, nodes)
+    _notify_udev(host, nodes)
 
 
 def give_back(host: Host) -> bool:
@@ -121,7 +121,7 @@ def give_back(host: Host) -> bool:
         with suppress(FileNotFoundError):
             set_users(host.path(node), ())
             _own(host.path(node), _find_group(GROUPS[kind]))
-    _tell_udev(host, nodes)
+    _notify_udev(host, nodes)
     return True
 
 
@@ -178,7 +178,7 @@ def _find_group(names: Sequence[str]) -> int:
     return 0
 
 
-def _tell_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
+def _notify_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
     """Let udev read its rules again and set up these nodes, if it is running."""
     if not host.is_this_machine or host.stat(UDEV_CONTROL) is None:
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 START = ("busctl", "--quiet", "--timeout=10", "call", *MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))")
 SECONDS = 15.0
-LOOK_SECONDS = 0.005
+POLL_SECONDS = 0.005
 SESSION, USER_MANAGER = ("session-", ".scope"), ("user@", ".service")
 # Every scope except a strict one may open it.
 OTHER_NODE = "/dev/full"
@@ -119,7 +119,7 @@ def _wait_until_in(path: str, name: str) -> str:
     while not is_in(path, name):
         if time.monotonic() > end:
             return "systemd did not start it in time"
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return ""
 
 

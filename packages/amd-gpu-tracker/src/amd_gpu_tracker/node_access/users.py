@@ -127,7 +127,7 @@ class NodeUsers:
                     f"{path} cannot be opened to user {owner}: {reason(error)}", hint="run 'amd-ctk doctor'"
                 ) from error
 
-    def follow(self, leases: Iterable[Lease]) -> None:
+    def update(self, leases: Iterable[Lease]) -> None:
         """Let all users open the GPUs that they have reserved, and no others."""
         if self.is_reserved:
             ReservedNodes(self._host).update(leases)

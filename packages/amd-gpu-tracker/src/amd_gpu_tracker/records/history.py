@@ -22,7 +22,7 @@ LONGEST_LINE = 1 << 16
 # Where `unrecorded` notes a failure of the history.
 FAILED = "unrecorded/history"
 # A killed process may have written the line without removing the file; search so many bytes at the end for it.
-LOOKED_AT = 1 << 20
+SEARCHED_BYTES = 1 << 20
 
 
 def begin(directory: str, lease_path: str, lease: Lease) -> None:
@@ -48,7 +48,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
     month, text = begun
     file = f"{directory}/{month}.jsonl"
     if end is None:
-        end = (how == FOUND and _last_look(text)) or since_boot()
+        end = (how == FOUND and _last_seen(text)) or since_boot()
     try:
         if not _is_written(file, identity_of(text)):
             # A full disk may have cut off an earlier line.
@@ -144,7 +144,7 @@ def _run_directory(lease_path: str) -> str:
     return lease_path.rpartition("/leases/")[0]
 
 
-def _last_look(text: str) -> float:
+def _last_seen(text: str) -> float:
     """Return when the sampler last saw it, in seconds since boot; 0.0 for never."""
     try:
         return float(text.partition(',"last":')[2].partition(",")[0])
@@ -158,7 +158,7 @@ def _is_written(file: str, identity: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        start = max(0, posix.fstat(descriptor).st_size - LOOKED_AT)
-        return identity.encode() in posix.pread(descriptor, LOOKED_AT, start)
+        start = max(0, posix.fstat(descriptor).st_size - SEARCHED_BYTES)
+        return identity.encode() in posix.pread(descriptor, SEARCHED_BYTES, start)
     finally:
         posix.close(descriptor)

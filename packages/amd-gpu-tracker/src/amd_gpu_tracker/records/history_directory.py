@@ -78,13 +78,13 @@ def _find_group(name: str) -> int:
 def _make(directory: str, mode: int, group: int) -> None:
     """Make the directory and its content in one step: without `open`, it would be a history that was turned off."""
     if os.path.isdir(directory):
-        _furnish(directory, mode, group)
+        _set_up(directory, mode, group)
         return
     temporary = f"{directory}{TEMPORARY}"
     # Left by a process that was killed; the lock keeps others out.
     _remove(temporary)
     try:
-        _furnish(temporary, mode, group)
+        _set_up(temporary, mode, group)
         sync_directory(temporary)
         os.rename(temporary, directory)
         sync_directory(os.path.dirname(directory))
@@ -93,7 +93,7 @@ def _make(directory: str, mode: int, group: int) -> None:
         raise
 
 
-def _furnish(directory: str, mode: int, group: int) -> None:
+def _set_up(directory: str, mode: int, group: int) -> None:
     # An engine may start a container with any umask.
     make_directories(directory, ignore_umask=True)
     os.chmod(directory, mode)

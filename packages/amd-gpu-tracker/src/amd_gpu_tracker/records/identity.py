@@ -40,11 +40,11 @@ def take_stamp(state: State, boot_id: str) -> bytes:
 
 
 def require_tracked_gpus(
-    state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], *, asked: Sequence[str] = ()
+    state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], *, requests: Sequence[str] = ()
 ) -> Policy:
     """Return the policy for the current GPUs of the host. The caller holds the lock.
 
-    GpusChanged if the policy is for other GPUs. NumbersChanged if the requests `asked` name a number that meant another
+    GpusChanged if the policy is for other GPUs. NumbersChanged if the `requests` name a number that meant another
     GPU when GPUs were tracked, or that means a lost one. `wanted` are GPUs that were located before the lock was taken;
     meanwhile the administrator may have repartitioned them and made a policy for that.
     """
@@ -58,11 +58,11 @@ def require_tracked_gpus(
         if [numbers[key] for key in keys] == [gpu.number for gpu in wanted]:
             return policy
         # The numbers differ only while a GPU is lost.
-        from amd_gpu_tracker.records.numbers import are_by_number
+        from amd_gpu_tracker.records.numbers import any_by_number
 
-        if not are_by_number(asked):
+        if not any_by_number(requests):
             return policy
-    return _look_again(state, policy, stamp, wanted, asked)
+    return _recheck(state, policy, stamp, wanted, requests)
 
 
 def _has_partitions(gpu: GpuLocation, tracked: TrackedGpu) -> bool:
@@ -70,7 +70,7 @@ def _has_partitions(gpu: GpuLocation, tracked: TrackedGpu) -> bool:
 
 
 def match_wanted(
-    state: State, policy: Policy, gpus: Sequence[GpuLocation], wanted: Sequence[GpuLocation], asked: Sequence[str]
+    state: State, policy: Policy, gpus: Sequence[GpuLocation], wanted: Sequence[GpuLocation], requests: Sequence[str]
 ) -> Match:
     """Compare the policy with `gpus`, which are those of the host. Errors as `require_tracked_gpus`."""
     from amd_gpu_tracker.errors import GpusChanged
@@ -83,24 +83,24 @@ def match_wanted(
     if match.lost or [gpu.key for gpu in match.policy.gpus] != [gpu.key for gpu in gpus]:
         from amd_gpu_tracker.records.numbers import require_same_numbers
 
-        require_same_numbers(match, gpus, asked)
+        require_same_numbers(match, gpus, requests)
     return match
 
 
-def _look_again(
-    state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], asked: Sequence[str]
+def _recheck(
+    state: State, policy: Policy, stamp: bytes, wanted: Sequence[GpuLocation], requests: Sequence[str]
 ) -> Policy:
     from amdgpu_discovery.numbering import hidden_numbers, locate_gpus
 
     gpus = locate_gpus(state.host)
-    match = match_wanted(state, policy, gpus, wanted, asked)
+    match = match_wanted(state, policy, gpus, wanted, requests)
     # Only if nothing is hidden, because what is written also counts for processes that may use more GPUs.
     if stamp and not hidden_numbers(gpus):
-        _write_down(state, policy, match, stamp)
+        _record(state, policy, match, stamp)
     return match.policy
 
 
-def _write_down(state: State, policy: Policy, match: Match, stamp: bytes) -> None:
+def _record(state: State, policy: Policy, match: Match, stamp: bytes) -> None:
     """Record the result: in the policy if GPUs are lost, new or moved; otherwise a stamp that nothing has changed."""
     if match.policy == policy or state.is_rootless:
         _write_stamp(state, stamp)

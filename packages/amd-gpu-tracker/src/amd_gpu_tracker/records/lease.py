@@ -182,7 +182,7 @@ class Lease(Holder):
         return self.spare_from > 0
 
     @property
-    def is_kept(self) -> bool:
+    def will_restart(self) -> bool:
         """Return whether the container has ended, and its engine will restart it."""
         return self.until > 0 and BY_API not in self.ways
 

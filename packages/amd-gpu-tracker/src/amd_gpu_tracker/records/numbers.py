@@ -24,26 +24,25 @@ if TYPE_CHECKING:
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
 
-def are_by_number(asked: Iterable[str]) -> bool:
+def any_by_number(requests: Iterable[str]) -> bool:
     """Return whether any of these requests names a GPU by its number."""
-    return any(find_numbers(request) for request in asked)
+    return any(find_numbers(request) for request in requests)
 
 
-def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], asked: Iterable[str]) -> None:
+def require_same_numbers(match: Match, gpus: Sequence[GpuLocation], requests: Iterable[str]) -> None:
     """Raise NumbersChanged if a request has a number that was another GPU's when GPUs were tracked.
 
     `gpus` are those of the host, located now.
     """
     number_by_key = {gpu.key: gpu.number for gpu in gpus}
     now = [number_by_key.get(gpu.key) for gpu in match.policy.gpus]
-    spans = [span for request in asked for span in find_numbers(request)]
+    spans = [span for request in requests for span in find_numbers(request)]
     changed = [then for then, number in enumerate(now) if number != then and any(then in span for span in spans)]
     # If a process may not see all GPUs, a missing one is hidden, not lost.
     changed = [then for then in changed if now[then] is not None or then in match.lost]
     if changed:
-        raise NumbersChanged(
-            _say(changed, now), hint=f"name GPUs by UUID as 'amd-ctk gpu list' shows them, or {end_of_it(match)}"
-        )
+        hint = f"name GPUs by UUID as 'amd-ctk gpu list' shows them, or {hint_to_accept(match)}"
+        raise NumbersChanged(_format_changes(changed, now), hint=hint)
 
 
 class TrackedNumbers(Value):
@@ -93,16 +92,16 @@ def _match(host: Host) -> tuple[Match, list[GpuLocation]] | None:
         return None
 
 
-def end_of_it(match: Match) -> str:
+def hint_to_accept(match: Match) -> str:
     """Return the advice how to accept the new numbers."""
     lost = ",".join(map(str, match.lost))
     return f"accept the new numbers with 'sudo amd-ctk gpu-tracker {f'forget {lost}' if lost else 'reset'}'"
 
 
-def _say(changed: Sequence[int], now: Sequence[int | None]) -> str:
-    told = [
+def _format_changes(changed: Sequence[int], now: Sequence[int | None]) -> str:
+    sentences = [
         f"GPU {then} is lost" if now[then] is None else f"GPU {then} now has number {now[then]}"
         for then in changed[:NAMES_SHOWN]
     ]
-    more = len(changed) - len(told)
-    return ", ".join(told) + (f", and {more} more have other numbers" if more else "")
+    more = len(changed) - len(sentences)
+    return ", ".join(sentences) + (f", and {more} more have other numbers" if more else "")

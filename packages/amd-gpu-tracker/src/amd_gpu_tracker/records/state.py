@@ -190,7 +190,7 @@ class State:
             put_in_place(write_beside(path, format_lease(lease), mode=0o644), path)
         except OSError as error:
             raise FileError(f"{path} cannot be written: {reason(error)}") from error
-        if lease.gpus and self.records_history and not lease.is_kept:
+        if lease.gpus and self.records_history and not lease.will_restart:
             from amd_gpu_tracker.records.history import begin
 
             begin(self.history_directory, path, lease)

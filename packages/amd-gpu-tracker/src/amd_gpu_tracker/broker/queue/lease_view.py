@@ -192,14 +192,14 @@ def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int
     """Return when each GPU is free at the earliest. A lease that is preemptible or has no end may end any time."""
     ends = dict.fromkeys(numbers_in(drained), inf)
     for lease in leases:
-        end = 0.0 if lease.is_kept or lease.is_preemptible(now) else lease.until or lease.limit
+        end = 0.0 if lease.will_restart or lease.is_preemptible(now) else lease.until or lease.limit
         for number in _numbers_of(lease, numbers) if end else ():
             ends[number] = max(end, ends.get(number, 0.0))
     return ends
 
 
 def _latest_end(lease: Lease, now: float) -> float:
-    if lease.is_kept:
+    if lease.will_restart:
         return inf
     if lease.is_spare:
         return now + GRACE_SECONDS

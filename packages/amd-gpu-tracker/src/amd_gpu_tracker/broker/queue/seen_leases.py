@@ -42,7 +42,7 @@ class SeenLeases:
             view = read_view(self._state, self._processes)
         # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
         self.view = view
-        self._node_users.follow(self.view.leases)
+        self._node_users.update(self.view.leases)
         self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}
         given = self._grants.gpus_by_job
