@@ -20,7 +20,7 @@ from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.usage.looks import UsageLooks
+from amd_gpu_tracker.usage.reader import UsageReader
 from amdgpu_discovery.simulate import build_host
 
 ROUNDS = 41
@@ -34,8 +34,8 @@ def main(words: list[str]) -> None:
     with TemporaryDirectory() as directory, running(processes, descriptors):
         host = build_host(f"{directory}/host", "mi210-8", with_links=False)
         Tracker(host).enable()
-        looks = UsageLooks(State(host), Processes(PROC), LibraryLock)
-        pairs = [(seconds(walk), seconds(looks.look)) for _ in range(ROUNDS)]
+        looks = UsageReader(State(host), Processes(PROC), LibraryLock)
+        pairs = [(seconds(walk), seconds(looks.read)) for _ in range(ROUNDS)]
     ratio = statistics.median(look / bare for bare, look in pairs)
     bare, look = (statistics.median(each) * 1000 for each in zip(*pairs, strict=True))
     print(f"{processes} processes with {descriptors} descriptors, {ROUNDS} pairs")

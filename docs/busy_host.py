@@ -59,7 +59,7 @@ def shown_screen() -> list[str]:
         )
         for look in range(8):
             _set_busy(host, look)
-            page = screen.look(console, "")
+            page = screen.next_page(console, "")
         assert page
         console.print(draw_page(page.title, page, console))
     return [CLOCK.sub("2026-11-23 09:15:02", line) for line in output.getvalue().rstrip().split("\n")]

@@ -110,9 +110,9 @@ def _commands() -> dict[str, Command]:
     import typer.main
 
     from amd_ctk.cli.root import app
-    from amd_gpu_tracker.cli import alone
+    from amd_gpu_tracker.cli import standalone_app
 
-    return {"amd-ctk": typer.main.get_command(app), "amd-gpu-tracker": typer.main.get_command(alone())}
+    return {"amd-ctk": typer.main.get_command(app), "amd-gpu-tracker": typer.main.get_command(standalone_app())}
 
 
 def _subcommands(group: Command, name: str) -> Iterator[str]:

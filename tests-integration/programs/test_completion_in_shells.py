@@ -17,7 +17,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from amd_ctk.cli.root import app
-from amd_gpu_tracker.cli import alone
+from amd_gpu_tracker.cli import standalone_app
 from amdgpu_discovery.simulate import build_host
 from support.installed import our_program
 
@@ -36,7 +36,7 @@ SHELLS = {
     ),
 }
 
-APPS = {"amd-ctk": app, "amd-gpu-tracker": alone()}
+APPS = {"amd-ctk": app, "amd-gpu-tracker": standalone_app()}
 # Groups in which GPUs may stand in place of a command, so that the program is asked where nothing is typed yet.
 TAKE_GPUS = ("amd-ctk gpu-tracker", "amd-gpu-tracker")
 # How each shell says what it offers for a line. zsh's own display needs a terminal; what it displays is in `offers`.

@@ -26,7 +26,7 @@ from amdgpu_discovery.standard_output import prepare_streams, print_error, run_a
 if TYPE_CHECKING:
     from amd_gpu_tracker.broker.requests.people import FindTerms
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
-    from amd_gpu_tracker.usage.looks import UsageLooks
+    from amd_gpu_tracker.usage.reader import UsageReader
 
 DISABLED = "GPU Tracker is disabled"
 RESTART = (
@@ -198,7 +198,7 @@ def enable_tracker(host: Host, after_switch: Callable[[Host], None]) -> bool:
         print("GPU Tracker has been enabled", flush=True)
         after_switch(host)
 
-    return Tracker(host, lock=CommandLock).enable(tell=say, when_enabled=when_enabled)
+    return Tracker(host, lock=CommandLock).enable(tell=print_note, when_enabled=when_enabled)
 
 
 def _disabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
@@ -209,7 +209,7 @@ def _disabler(after_switch: Callable[[Host], None]) -> Callable[..., None]:
         if tracker.disable():
             print("GPU Tracker has been disabled")
             if waiting:
-                say(_end_of_wait(waiting))
+                print_note(_end_of_wait(waiting))
             after_switch(host_of(context))
         else:
             print("GPU Tracker is already disabled")
@@ -249,7 +249,7 @@ def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
         for new, old in forgotten.numbers.items():
             print(f"GPU {old} now has number {new}")
         for sentence in forgotten.said:
-            say(sentence)
+            print_note(sentence)
         after_switch(host)
 
     return forget
@@ -274,7 +274,7 @@ def reset(
     force: Annotated[bool, typer.Option("--force", help="Also forget the reservations of running jobs.")] = False,
 ) -> None:
     """Reset the GPU Tracker."""
-    enabled = Tracker(host_of(context), lock=CommandLock).reset(force=force, tell=say)
+    enabled = Tracker(host_of(context), lock=CommandLock).reset(force=force, tell=print_note)
     print("GPU Tracker has been reset")
     if enabled:
         print(RESTART)
@@ -306,11 +306,11 @@ def status(
     # Without amd-ctk, no other command has these options.
     if context.parent and context.parent.info_name == "gpu-tracker":
         for option in MOVED.intersection(given):
-            say(f"'amd-ctk status {option}' replaces {option} here, which a later version will drop")
+            print_note(f"'amd-ctk status {option}' replaces {option} here, which a later version will drop")
     tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
-        looks = tracker.usage_looks()
-        show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
+        reader = tracker.usage_looks()
+        show_usage(reader, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
     elif refusals:
         print_refusals(tracker.refusals(), as_json=as_json)
     elif watch:
@@ -319,16 +319,18 @@ def status(
         print_status(tracker.status, as_json=as_json, wide=wide, no_trunc=no_trunc)
 
 
-def show_usage(looks: UsageLooks, *, as_json: bool, watch: bool, peaks: bool, prometheus: bool, no_trunc: bool) -> None:
+def show_usage(
+    reader: UsageReader, *, as_json: bool, watch: bool, peaks: bool, prometheus: bool, no_trunc: bool
+) -> None:
     """Show who uses how much of each GPU, once or until Ctrl-C."""
     from amd_gpu_tracker.usage.screen import print_metrics, print_usage, watch_usage
 
     if prometheus:
-        print_metrics(looks)
+        print_metrics(reader)
     elif watch:
-        watch_usage(looks, as_json=as_json, peaks=peaks)
+        watch_usage(reader, as_json=as_json, peaks=peaks)
     else:
-        print_usage(looks, as_json=as_json, peaks=peaks, no_trunc=no_trunc)
+        print_usage(reader, as_json=as_json, peaks=peaks, no_trunc=no_trunc)
 
 
 def set_accessibility(tracker: Tracker, words: list[str], *, dry_run: bool) -> None:
@@ -383,11 +385,11 @@ def _drainer(find_hints: FindHints) -> Callable[..., None]:
         numbers = tracker.drain(request, reason=reason, until=end)
         print(f"GPUs {_list(numbers)} are drained", flush=True)
         if not new:
-            say(NOTHING_CHANGED)
+            print_note(NOTHING_CHANGED)
         if not tracker.is_enabled():
-            say("the GPU Tracker is disabled, so no container is refused: run 'sudo amd-ctk gpu-tracker enable'")
+            print_note("the GPU Tracker is disabled, so no container is refused: run 'sudo amd-ctk gpu-tracker enable'")
         for hint in find_hints(host, is_drained=True, reason=reason):
-            say(hint)
+            print_note(hint)
         # By key, because numbers change if a GPU is lost meanwhile.
         keys = {gpu.key for gpu in tracker.status().gpus if gpu.number in numbers}
         while wait and any(gpu.containers for gpu in tracker.status().tracked if gpu.key in keys):
@@ -429,7 +431,7 @@ def _undrainer(find_hints: FindHints) -> Callable[..., None]:
         numbers = tracker.undrain(request)
         print(f"GPUs {_list(numbers)} are given out again" if numbers else "None of these GPUs was drained")
         for hint in find_hints(host, is_drained=False, reason="") if numbers else ():
-            say(hint)
+            print_note(hint)
 
     return undrain
 
@@ -480,7 +482,7 @@ def grace(
     else:
         tracker.settings.set_restart_grace(wanted)
         print(f"Restarted containers {kept}")
-        _say_unchanged(is_change=wanted != before)
+        _print_unchanged(is_change=wanted != before)
 
 
 class Holders(str, Enum):
@@ -513,7 +515,7 @@ def holder(
     else:
         tracker.settings.set_exclusive_to_pods(shared=kind is Holders.pod)
         print(f"An exclusive GPU belongs to one {kind.value}")
-        _say_unchanged(is_change=kind is not before)
+        _print_unchanged(is_change=kind is not before)
 
 
 def _preview(tracker: Tracker, change: str, *, is_change: bool) -> None:
@@ -523,14 +525,14 @@ def _preview(tracker: Tracker, change: str, *, is_change: bool) -> None:
     print(change if is_change else NOTHING_WOULD_CHANGE)
 
 
-def _say_unchanged(*, is_change: bool) -> None:
+def _print_unchanged(*, is_change: bool) -> None:
     if not is_change:
-        say(NOTHING_CHANGED)
+        print_note(NOTHING_CHANGED)
 
 
 def initialize(context: typer.Context) -> None:
     """Take over the state of the original toolkit; packages do this when they are installed."""
-    Tracker(host_of(context), lock=CommandLock).initialize(tell=say)
+    Tracker(host_of(context), lock=CommandLock).initialize(tell=print_note)
 
 
 def release(context: typer.Context, container_id: Annotated[str, typer.Argument(metavar="CONTAINER_ID")]) -> None:
@@ -565,12 +567,12 @@ def host_of(context: typer.Context) -> Host:
     return host
 
 
-def say(sentence: str) -> None:
+def print_note(sentence: str) -> None:
     """Print on standard error what is not in AMD's guide; ids of containers may hold anything."""
     print_error(printable(sentence))
 
 
-def say_refresh(host: Host) -> None:
+def suggest_refresh(host: Host) -> None:
     """Print how to update the CDI spec after a switch; for programs that cannot do it."""
     if host.stat(CDI_SPEC):
         print("Run 'sudo amd-ctk cdi refresh' to update the CDI spec", file=sys.stderr)
@@ -585,15 +587,15 @@ def run_command_line() -> None:
     """Run the command in `sys.argv`; an expected failure prints one sentence on stderr and sets its exit code."""
     prepare_streams()
     try:
-        alone()()
+        standalone_app()()
     except ToolkitError as error:
         print_error(printable_lines(str(error)))
         sys.exit(error.exit_code)
 
 
-def alone() -> typer.Typer:
+def standalone_app() -> typer.Typer:
     """Return the commands of amd-gpu-tracker when it runs without amd-ctk."""
-    app = tracker_app("amd-gpu-tracker", say_refresh)
+    app = tracker_app("amd-gpu-tracker", suggest_refresh)
     app.callback()(_choose_host)
     return app
 
@@ -627,7 +629,7 @@ def _print_change(change: AccessibilityChange, operation: str, *, dry_run: bool)
     if change.rootless:
         print(f"GPUs {_list(change.rootless)} {not_done} made exclusive because a rootless container is using it")
     if not new and change.is_complete:
-        print(NOTHING_WOULD_CHANGE) if dry_run else say(NOTHING_CHANGED)
+        print(NOTHING_WOULD_CHANGE) if dry_run else print_note(NOTHING_CHANGED)
     if change.broken_ranges:
         print(f"Ignoring {_list(change.broken_ranges)} GPUs Ranges as they are invalid")
     if change.unknown:

@@ -130,15 +130,15 @@ def _read_container() -> dict[str, Any]:
         raise ToolkitError("the container's state on standard input is not what OCI runtimes write") from error
 
 
-def _find_bundle(told: str, runtime_words: list[str]) -> str:
+def _find_bundle(reported: str, runtime_words: list[str]) -> str:
     """Return the directory of the bundle; `told` is the one in the container's state.
 
     crun 1.21 and 1.28 change to / before they run hooks of a container that has device nodes and its own user
     namespace, and then report their current directory as the bundle. The engine's command line for crun is the only
     other source that a container cannot influence: by now, the container's init may be in a directory of the image.
     """
-    if told != "/":
-        return told
+    if reported != "/":
+        return reported
     bundle = option_in(runtime_words, "bundle", "b")
     if not bundle.startswith("/"):
         raise ToolkitError(

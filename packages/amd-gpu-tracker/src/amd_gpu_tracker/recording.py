@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.states.state import GpuState
     from amd_gpu_tracker.tickets import Ticket
-    from amd_gpu_tracker.usage.looks import UsageLooks
+    from amd_gpu_tracker.usage.reader import UsageReader
     from amd_gpu_tracker.usage.users import Usage
 
 
@@ -61,7 +61,7 @@ class Recording:
 
             settle(self._book)
 
-    def take_sample(self, looks: UsageLooks, *, keep_days: int) -> Usage:
+    def take_sample(self, reader: UsageReader, *, keep_days: int) -> Usage:
         """Add the current load of the GPUs to the history of their reservations, and return it.
 
         Months that ended more than `keep_days` days ago are removed.
@@ -70,7 +70,7 @@ class Recording:
         from amd_gpu_tracker.history.sampling import add_sample
         from amd_gpu_tracker.usage.screen import READING_SECONDS
 
-        usage = looks.look_twice(READING_SECONDS)
+        usage = reader.read_twice(READING_SECONDS)
         self.settle()
         add_sample(self._book, usage)
         remove_old(self._state, days=keep_days, now=time.time())

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.tracker import Tracker
 
-# A look reads the open files of every process, which takes a tenth of a second if there are thousands.
-LOOK_SECONDS = 2.0
+# A refresh reads the open files of every process, which takes a tenth of a second if there are thousands.
+REFRESH_SECONDS = 2.0
 # Reading error counters accesses the hardware.
 ERROR_SECONDS = 600.0
 TREND_LENGTH = 8
@@ -90,11 +90,11 @@ def watch_states(tracker: Tracker) -> None:
         return
     from amd_gpu_tracker.show.watch_screen import watch_screen
 
-    watch_screen("GPUs", Screen(tracker).look, seconds=LOOK_SECONDS, takes_keys=True)
+    watch_screen("GPUs", Screen(tracker).next_page, seconds=REFRESH_SECONDS, takes_keys=True)
 
 
 class Screen:
-    """What is kept between two looks, and what keys have selected."""
+    """What is kept between two refreshes, and what keys have selected."""
 
     def __init__(self, tracker: Tracker) -> None:
         """Show the GPUs of a tracker's host."""
@@ -107,22 +107,22 @@ class Screen:
         self._order = 0
         self._shows_help = False
 
-    def look(self, console: Console, keys: str) -> Page | None:
+    def next_page(self, console: Console, keys: str) -> Page | None:
         """Return the page after these keys, None after `q`; without keys the GPUs are read again."""
         if not keys:
-            self._look_again()
-        elif not all(map(self._press, _without_sequences(keys))):
+            self._refresh()
+        elif not all(map(self._handle_key, _without_sequences(keys))):
             return None
         return self._page(console)
 
-    def _press(self, key: str) -> bool:
+    def _handle_key(self, key: str) -> bool:
         """Handle a key; return whether the screen stays."""
         if key == "s" and not self._shows_help:
             self._order = (self._order + 1) % len(ORDERS)
         self._shows_help = key == "?" and not self._shows_help
         return key not in "qQ"
 
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
         asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
         try:
             self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.tickets import Ticket, Tickets
     from amd_gpu_tracker.tracked_gpus import TrackedGpus
     from amd_gpu_tracker.tracking import LastingSettings, Tracking
-    from amd_gpu_tracker.usage.looks import UsageLooks
+    from amd_gpu_tracker.usage.reader import UsageReader
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
 
-def keep_quiet(_: str) -> None:
+def ignore(_: str) -> None:
     """Ignore a message."""
 
 
@@ -116,7 +116,7 @@ class Tracker:
         self._take_over()
         return self._state.read_policy().enabled
 
-    def enable(self, *, tell: Notify = keep_quiet, when_enabled: Callable[[], None] = do_nothing) -> bool:
+    def enable(self, *, tell: Notify = ignore, when_enabled: Callable[[], None] = do_nothing) -> bool:
         """Start tracking, with all GPUs shared; return False if the tracker was enabled already.
 
         Containers that are already running are adopted. `tell` is called with a message for each container that has
@@ -134,7 +134,7 @@ class Tracker:
         """
         return self.is_enabled() and self._tracking.disable()
 
-    def reset(self, *, force: bool = False, tell: Notify = keep_quiet) -> bool:
+    def reset(self, *, force: bool = False, tell: Notify = ignore) -> bool:
         """Make all GPUs shared and detect their users again; return whether the tracker is enabled.
 
         Containers and jobs that are provably running keep their GPUs, unless `force` is set. `tell` is called with a
@@ -143,7 +143,7 @@ class Tracker:
         """
         return self._tracking.reset(force=force, notify=tell)
 
-    def initialize(self, *, tell: Notify = keep_quiet) -> None:
+    def initialize(self, *, tell: Notify = ignore) -> None:
         """Take over the state of AMD's original toolkit, once; existing state is kept.
 
         `tell` is as for `enable`.
@@ -226,12 +226,12 @@ class Tracker:
 
         record_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 
-    def usage_looks(self) -> UsageLooks:
+    def usage_looks(self) -> UsageReader:
         """Return an object that reads the usage of the GPUs: memory, processes, containers and load."""
-        from amd_gpu_tracker.usage.looks import UsageLooks
+        from amd_gpu_tracker.usage.reader import UsageReader
 
         self._take_over()
-        return UsageLooks(self._state, self._processes, self._book.lock)
+        return UsageReader(self._state, self._processes, self._book.lock)
 
     def history(self, *, since: float, until: float) -> Iterator[Used | None]:
         """Yield the reservations that overlap the time from `since` to `until`, and None for each unreadable line.
@@ -287,7 +287,7 @@ class Tracker:
         before = self._tickets()
         return hold_by_name(self._book, name, request, pid=pid, rules=self._rules, release=self.release, before=before)
 
-    def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Notify = keep_quiet) -> Reservation:
+    def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Notify = ignore) -> Reservation:
         """Wait in line, then reserve GPUs as `hold` does; jobs are served in the order in which they came.
 
         `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and when `cancel` is called;
@@ -345,7 +345,7 @@ class Tracker:
         with self._book.lock(state.lock_path):
             prune_leases(state, self._processes, state.lease_paths())
 
-    def _take_over(self, tell: Notify = keep_quiet) -> None:
+    def _take_over(self, tell: Notify = ignore) -> None:
         """Take over the original toolkit's state, if that is still to be done."""
         if self._state.has_former_policy():
             self._tracking.take_over(tell)

@@ -44,7 +44,7 @@ def test_prometheus_gets_them_as_counters(machine, tmp_path):
     machine.create("c1", [0])
     file = tmp_path / "amd-gpu.prom"
 
-    machine.tracker.recording.write_metrics(str(file), machine.tracker.usage_looks().look_twice(0), [], [])
+    machine.tracker.recording.write_metrics(str(file), machine.tracker.usage_looks().read_twice(0), [], [])
 
     assert [line for line in file.read_text().splitlines() if "starts" in line or "refusals" in line] == [
         "# HELP amd_gpu_starts_total Containers and programs that were given GPUs since the machine started.",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.usage.peaks import MOST_PEAKS, Peak, raise_peaks, read_peaks, write_peaks
+from amd_gpu_tracker.usage.peaks import MOST_PEAKS, Peak, read_peaks, update_peaks, write_peaks
 from amdgpu_discovery.host import Host
 
 
@@ -15,22 +15,22 @@ def peak(container_id: str, **fields: object) -> Peak:
 
 
 def test_the_most_that_was_seen_stays():
-    peaks = raise_peaks({}, [peak("a", vram_bytes=9)])
-    peaks = raise_peaks(peaks, [peak("a", vram_bytes=4, seen=2.0, name="")])
+    peaks = update_peaks({}, [peak("a", vram_bytes=9)])
+    peaks = update_peaks(peaks, [peak("a", vram_bytes=4, seen=2.0, name="")])
 
     assert list(peaks.values()) == [peak("a", vram_bytes=9, seen=2.0)]
 
 
 def test_the_most_of_each_memory_stays():
-    peaks = raise_peaks({}, [peak("a", vram_bytes=9, gtt_bytes=1)])
-    peaks = raise_peaks(peaks, [peak("a", vram_bytes=4, gtt_bytes=7)])
+    peaks = update_peaks({}, [peak("a", vram_bytes=9, gtt_bytes=1)])
+    peaks = update_peaks(peaks, [peak("a", vram_bytes=4, gtt_bytes=7)])
 
     assert list(peaks.values()) == [peak("a", vram_bytes=9, gtt_bytes=7)]
 
 
 def test_those_that_were_not_seen_for_longest_are_forgotten():
-    peaks = raise_peaks({}, [peak(str(number)) for number in range(MOST_PEAKS)])
-    peaks = raise_peaks(peaks, [peak("0", seen=2.0), peak("new")])
+    peaks = update_peaks({}, [peak(str(number)) for number in range(MOST_PEAKS)])
+    peaks = update_peaks(peaks, [peak("0", seen=2.0), peak("new")])
 
     assert len(peaks) == MOST_PEAKS
     assert [key[0] for key in peaks][:1] == ["2"]
@@ -38,14 +38,14 @@ def test_those_that_were_not_seen_for_longest_are_forgotten():
 
 
 def test_a_user_cannot_make_the_peaks_of_others_forgotten():
-    peaks = raise_peaks({}, [peak("real"), peak("theirs", user=1001)])
-    peaks = raise_peaks(peaks, [peak(str(number), user=1000) for number in range(2000)])
+    peaks = update_peaks({}, [peak("real"), peak("theirs", user=1001)])
+    peaks = update_peaks(peaks, [peak(str(number), user=1000) for number in range(2000)])
 
     assert [key[0] for key in peaks] == ["real", "theirs", *map(str, range(1968, 2000))]
 
 
 def test_a_user_cannot_raise_the_peak_of_a_container_of_root():
-    peaks = raise_peaks({}, [peak("a", vram_bytes=1), peak("a", vram_bytes=9, user=1000)])
+    peaks = update_peaks({}, [peak("a", vram_bytes=1), peak("a", vram_bytes=9, user=1000)])
 
     assert list(peaks.values()) == [peak("a", vram_bytes=1), peak("a", vram_bytes=9, user=1000)]
 
@@ -54,7 +54,7 @@ def test_the_largest_peaks_are_read(tmp_path):
     state = State(Host(tmp_path))
     state.prepare()
     ids = [f"{number:03}{chr(0x1F600) * 125}" for number in range(MOST_PEAKS)]
-    peaks = raise_peaks({}, [peak(each, name="\x1b" * 128, user=number) for number, each in enumerate(ids)])
+    peaks = update_peaks({}, [peak(each, name="\x1b" * 128, user=number) for number, each in enumerate(ids)])
 
     write_peaks(state, peaks)
 
@@ -73,7 +73,7 @@ def test_a_file_that_is_too_large_is_forgotten(tmp_path):
 def test_a_peak_that_no_look_wrote_is_left_out(tmp_path, fields):
     state = State(Host(tmp_path))
     state.prepare()
-    write_peaks(state, raise_peaks({}, [peak("b"), peak("a").replace(**fields)]))
+    write_peaks(state, update_peaks({}, [peak("b"), peak("a").replace(**fields)]))
 
     assert list(read_peaks(state).values()) == [peak("b")]
 
@@ -81,7 +81,7 @@ def test_a_peak_that_no_look_wrote_is_left_out(tmp_path, fields):
 def test_what_is_written_is_read(tmp_path):
     state = State(Host(tmp_path))
     state.prepare()
-    peaks = raise_peaks({}, [peak("a"), peak("b", name='"\n\x1b')])
+    peaks = update_peaks({}, [peak("a"), peak("b", name='"\n\x1b')])
 
     write_peaks(state, peaks)
 

@@ -62,7 +62,7 @@ class Listing(Value):
 
 
 class Page(Value):
-    """What a screen shows after one look.
+    """What a screen shows at a time.
 
     Attributes:
         shown: A list, or a sentence if there is none.

@@ -75,19 +75,17 @@ def watch_status(read_status: ReadStatus, *, as_json: bool, wide: bool) -> None:
     if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU Tracker", lambda console, _: _look(read_status, console, wide=wide), seconds=WATCH_SECONDS)
+        watch_screen("GPU Tracker", lambda console, _: _page(read_status, console, wide=wide), seconds=WATCH_SECONDS)
         return
-    print_again(lambda: _format_now(read_status, as_json=as_json, wide=wide), seconds=WATCH_SECONDS)
+    watch_text(lambda: _format_now(read_status, as_json=as_json, wide=wide), seconds=WATCH_SECONDS)
 
 
-def print_again(
-    look: Callable[[], tuple[str, tuple[str, ...]]], *, seconds: float, unchanged_too: bool = False
-) -> None:
-    """Print what each look returns until Ctrl-C: the text, and on stderr the notes, if they have changed."""
+def watch_text(read: Callable[[], tuple[str, tuple[str, ...]]], *, seconds: float, unchanged_too: bool = False) -> None:
+    """Print what each `read` returns until Ctrl-C: the text, and on stderr the notes, if they have changed."""
     before: tuple[str, tuple[str, ...]] = ("", ())
     try:
         while True:
-            text, notes = look()
+            text, notes = read()
             if unchanged_too or text != before[0]:
                 print(text, flush=True)
             if notes != before[1]:
@@ -112,7 +110,7 @@ def _format_now(read_status: ReadStatus, *, as_json: bool, wide: bool) -> tuple[
     return _format(status, as_json=as_json, wide=wide), () if as_json else _notes(status)
 
 
-def _look(read_status: ReadStatus, console: Console, *, wide: bool) -> Page:
+def _page(read_status: ReadStatus, console: Console, *, wide: bool) -> Page:
     try:
         status = read_status()
     except GpusChanged as error:
@@ -136,15 +134,16 @@ def _notes(status: Status) -> tuple[str, ...]:
         f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
         for use in status.privileged
     )
-    return (*status.problems, *map(_say_lost, status.lost), *_say_numbers(status), *drained, *sick, *privileged)
+    lost = map(_format_lost, status.lost)
+    return (*status.problems, *lost, *_format_changes(status), *drained, *sick, *privileged)
 
 
-def _say_lost(gpu: LostGpu) -> str:
+def _format_lost(gpu: LostGpu) -> str:
     since = f" since {format_time(gpu.since)}" if gpu.since else ""
     return f"GPU {gpu.number} is lost{since}: {gpu.reason}; 'sudo amd-ctk gpu-tracker forget {gpu.number}' forgets it"
 
 
-def _say_numbers(status: Status) -> tuple[str, ...]:
+def _format_changes(status: Status) -> tuple[str, ...]:
     """Return a sentence if requests by some numbers are refused."""
     changed = [min(gpu.number, gpu.tracked_number) for gpu in status.gpus if gpu.tracked_number is not None]
     changed += [gpu.number for gpu in status.lost]

@@ -78,7 +78,7 @@ def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
     """Return the refusals as JSON, with people by name."""
     import json
 
-    told = [
+    fields = [
         {
             "time": refusal.time,
             "container_id": refusal.container_id,
@@ -87,7 +87,7 @@ def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
         }
         for refusal in refusals
     ]
-    return json.dumps(told, indent=2)
+    return json.dumps(fields, indent=2)
 
 
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:

@@ -58,7 +58,7 @@ class Events:
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._handlers = {number: signal.signal(number, _do_nothing) for number in EVENT_BY_SIGNAL}
-        # Otherwise a signal just before the wait below would go unseen until the next look.
+        # Otherwise a signal just before the wait below would go unseen until the next page.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         if self._takes_keys:
             self._settings = termios.tcgetattr(STANDARD_INPUT)
@@ -94,9 +94,9 @@ def _do_nothing(_number: int, _frame: Any) -> None:
 
 
 def watch_screen(
-    title: str, look: Callable[[Console, str], Page | None], *, seconds: float, takes_keys: bool = False
+    title: str, next_page: Callable[[Console, str], Page | None], *, seconds: float, takes_keys: bool = False
 ) -> None:
-    """Show what `look` returns for a terminal and the keys that were typed, "" for none, until it returns None.
+    """Show what `next_page` returns for a terminal and the keys that were typed, "" for none, until it returns None.
 
     Ctrl-C and signals that end a program also end the screen, whether it takes keys or not.
     """
@@ -104,18 +104,18 @@ def watch_screen(
     for number in ENDING:
         signal.signal(number, _end)
     with suppress(KeyboardInterrupt):
-        # If the first look fails or takes long, there is no screen yet.
-        while (page := look(console, "")) and _follow(
-            title, page, look, console, seconds=seconds, takes_keys=takes_keys
+        # If the first page fails or takes long, there is no screen yet.
+        while (page := next_page(console, "")) and _show_pages(
+            title, page, next_page, console, seconds=seconds, takes_keys=takes_keys
         ):
             # Stop like a program without a handler, until it is continued (SIGCONT).
             os.kill(os.getpid(), signal.SIGTSTP)
 
 
-def _follow(
+def _show_pages(
     title: str,
     first: Page,
-    look: Callable[[Console, str], Page | None],
+    next_page: Callable[[Console, str], Page | None],
     console: Console,
     *,
     seconds: float,
@@ -130,7 +130,7 @@ def _follow(
             if event == STOPPED:
                 return True
             if event != RESIZED:
-                page = look(console, event)
+                page = next_page(console, event)
     return False
 
 
@@ -152,7 +152,7 @@ def draw_page(title: str, page: Page, console: Console) -> Group:
     notes = _draw_notes(page.notes, room - len(rows), console)
     count = _count_shown(len(rows), room - len(notes))
     drawn = draw(page.shown.replace(rows=rows[:count]), fitted, console, has_rules=has_rules)
-    return Group(*head, drawn, *_say_more(len(rows) - count, "lines"), *notes)
+    return Group(*head, drawn, *_format_rest(len(rows) - count, "lines"), *notes)
 
 
 def _head(title: str, width: int) -> str:
@@ -169,7 +169,7 @@ def _draw_notes(notes: Sequence[str], spare: int, console: Console) -> list[Text
     lines = [line for note in notes for line in Text(printable(note)).wrap(console, console.width)]
     room = max(0, spare, console.height // SHARE_OF_NOTES if console.height >= LEAST_WITH_RULES else 0)
     count = _count_shown(len(lines), room)
-    return [*lines[:count], *_say_more(len(lines) - count, "lines of notes")][:room]
+    return [*lines[:count], *_format_rest(len(lines) - count, "lines of notes")][:room]
 
 
 def _count_shown(count: int, room: int) -> int:
@@ -177,5 +177,5 @@ def _count_shown(count: int, room: int) -> int:
     return count if count <= room else max(0, room - 1)
 
 
-def _say_more(count: int, what: str) -> list[Text]:
+def _format_rest(count: int, what: str) -> list[Text]:
     return [Text(f"... {count} more {what}", no_wrap=True, overflow="crop")] if count else []

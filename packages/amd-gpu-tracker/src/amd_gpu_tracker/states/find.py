@@ -39,7 +39,7 @@ def find_states(
     """Return the state of each GPU, including lost ones, in the order in which GPUs are tracked; nothing is changed.
 
     `processes` finds out which processes are running, by default on this machine. `with_errors` also reads error
-    counters, which accesses the hardware: a screen that looks every second sets it only for its first look, and passes
+    counters, which accesses the hardware: a screen that looks every second sets it only for its first page, and passes
     its `earlier` findings. `limits` define when a GPU is suspect or sick. `note` is called with the health of GPUs by
     their keys, without those that were not asked; notes about sick ones are read after that. Errors as `locate_gpus`;
     StateError if the tracker's files cannot be understood.

@@ -63,7 +63,7 @@ def list_states(
 ) -> Listing:
     """Return a row for each GPU in the order given.
 
-    `blocks` are the two characters for bars, "" for no bars. `trends` are the busy percentages of the last looks by
+    `blocks` are the two characters for bars, "" for no bars. `trends` are the busy percentages of the last refreshes by
     `GpuState.key`, oldest first.
     """
     wanted = {BAR: bool(blocks), TREND: trends is not None, ENDS: any(_end(gpu) is not None for gpu in states)}

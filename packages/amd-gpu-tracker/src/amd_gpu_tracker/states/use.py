@@ -66,9 +66,9 @@ def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
     address = str(gpu.pci_address)
     if gpu.partition_total > 1 or address not in health:
         return GpuTotals(vram_total=gpu.vram_bytes)
-    said = health[address].measured
+    seen = health[address].measured
     return GpuTotals(
-        vram_total=said.vram_total or gpu.vram_bytes, vram_used=said.vram_used, busy_percent=said.busy_percent
+        vram_total=seen.vram_total or gpu.vram_bytes, vram_used=seen.vram_used, busy_percent=seen.busy_percent
     )
 
 

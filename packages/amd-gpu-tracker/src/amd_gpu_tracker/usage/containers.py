@@ -149,7 +149,7 @@ def uses_by_owner(*uses: Iterable[ContainerUse]) -> dict[Owner, ContainerUse]:
     return found
 
 
-def believed(
+def trusted_container(
     container: ContainerOfProcess, uses: Mapping[Owner, ContainerUse], *, me: int | None
 ) -> ContainerOfProcess | None:
     """Return the container that the name of a cgroup stands for, None if the name is not credible.

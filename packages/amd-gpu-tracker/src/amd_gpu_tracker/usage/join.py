@@ -9,10 +9,10 @@ from amd_gpu_tracker.life.running import find_running_containers
 from amd_gpu_tracker.records.rootless import find_user
 from amd_gpu_tracker.usage.containers import (
     ContainerOfProcess,
-    believed,
     find_container,
     find_holders,
     find_process_user,
+    trusted_container,
     uses_by_owner,
 )
 from amd_gpu_tracker.usage.users import GpuUsage, GpuUser, Usage, UserProcess, with_few_users
@@ -116,7 +116,7 @@ class UsageJoin:
             gtt_total=totals.gtt_total,
             gtt_used=totals.gtt_used,
             busy_percent=self._gpu_busy.get(gpu.number),
-            users=tuple(sorted(users, key=lambda user: _place_of(user, is_apu=gpu.is_apu))),
+            users=tuple(sorted(users, key=lambda user: _sort_key(user, is_apu=gpu.is_apu))),
             product_name=self._products[gpu.key],
         )
 
@@ -126,7 +126,7 @@ class UsageJoin:
         found: dict[int, ContainerOfProcess | None] = {}
         for pid in dict.fromkeys(use.pid for use in self._reading.processes):
             named = find_container(self._proc, pid, known_ids)
-            by_cgroup = believed(named, self._uses, me=me) if named else None
+            by_cgroup = trusted_container(named, self._uses, me=me) if named else None
             found[pid] = _of_holder(holders.get(pid), by_cgroup)
         return found
 
@@ -169,7 +169,7 @@ class UsageJoin:
         )
 
 
-def _place_of(user: GpuUser, *, is_apu: bool) -> tuple[float, float, str, int]:
+def _sort_key(user: GpuUser, *, is_apu: bool) -> tuple[float, float, str, int]:
     """Return the sort key of the users of a GPU: those with most memory first."""
     memory = user.vram_bytes + (user.gtt_bytes if is_apu else 0)
     return -memory, user.since or 0, user.container_id, -1 if user.user is None else user.user

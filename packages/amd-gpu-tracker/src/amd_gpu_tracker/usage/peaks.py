@@ -1,6 +1,6 @@
 """Remembers the most memory that each container has used, and when it was last seen to use a GPU.
 
-Written when root looks at the usage, so a peak is what these looks have seen. The file does not survive a reboot.
+Written when root reads the usage, so a peak is what these readings have seen. The file does not survive a reboot.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ def read_peaks(state: State) -> dict[Key, Peak]:
     return {peak.key: peak for peak in peaks if peak}
 
 
-def can_keep(container_id: str) -> bool:
+def is_recorded(container_id: str) -> bool:
     """Return whether the peaks of a container with this id are remembered."""
     return len(container_id) <= LONGEST_TEXT and container_id.isprintable()
 
 
-def raise_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Peak]:
-    """Return the peaks after one more look, in which `now` was seen."""
+def update_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Peak]:
+    """Return the peaks after one more reading, in which `now` was seen."""
     peaks = dict(known)
     for seen in now:
         before = peaks.pop(seen.key, seen)
@@ -151,4 +151,4 @@ def _parse(fields: dict[str, Any]) -> Peak | None:
         return None
     is_short = all(len(text) <= LONGEST_TEXT for text in (peak.gpu, peak.name, peak.engine))
     is_amount = all(0 <= amount < LARGEST_AMOUNT for amount in (peak.vram_bytes, peak.gtt_bytes))
-    return peak if is_short and can_keep(peak.container_id) and is_amount and 0 <= peak.seen < NEVER else None
+    return peak if is_short and is_recorded(peak.container_id) and is_amount and 0 <= peak.seen < NEVER else None

@@ -6,24 +6,24 @@ import time
 
 from amd_gpu_tracker.errors import GpusChanged
 from amd_gpu_tracker.show.listing import Page, format_listing
-from amd_gpu_tracker.show.screen import print_again, print_list
+from amd_gpu_tracker.show.screen import print_list, watch_text
 from amd_gpu_tracker.usage.documents import format_prometheus, format_usage_json
-from amd_gpu_tracker.usage.looks import UsageLooks
+from amd_gpu_tracker.usage.reader import UsageReader
 from amd_gpu_tracker.usage.text import DISABLED, list_usage, usage_notes
 from amd_gpu_tracker.usage.users import Usage
 from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
 
 # Time between the two readings that show how busy GPUs are.
 READING_SECONDS = 0.25
-# A look reads the open files of every process, which takes a tenth of a second if there are thousands.
+# A refresh reads the open files of every process, which takes a tenth of a second if there are thousands.
 WATCH_SECONDS = 2.0
 
 
-def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool) -> None:
+def print_usage(reader: UsageReader, *, as_json: bool, peaks: bool, no_trunc: bool) -> None:
     """Print the current usage, and on stderr what could not be read."""
     if peaks:
-        looks.require_peaks()
-    usage = looks.look_twice(READING_SECONDS)
+        reader.require_peaks()
+    usage = reader.read_twice(READING_SECONDS)
     if as_json:
         print(format_usage_json(usage))
         return
@@ -34,21 +34,21 @@ def print_usage(looks: UsageLooks, *, as_json: bool, peaks: bool, no_trunc: bool
     print_notes(_problems(usage))
 
 
-def watch_usage(looks: UsageLooks, *, as_json: bool, peaks: bool) -> None:
+def watch_usage(reader: UsageReader, *, as_json: bool, peaks: bool) -> None:
     """Show the usage every few seconds until Ctrl-C: on a terminal as a screen, elsewhere one below the other."""
     if peaks:
-        looks.require_peaks()
+        reader.require_peaks()
     if is_terminal() and not as_json:
         from amd_gpu_tracker.show.watch_screen import watch_screen
 
-        watch_screen("GPU usage", lambda *_: _look(looks, peaks=peaks), seconds=WATCH_SECONDS)
+        watch_screen("GPU usage", lambda *_: _page(reader, peaks=peaks), seconds=WATCH_SECONDS)
         return
-    print_again(lambda: _format(looks.look(), as_json=as_json, peaks=peaks), seconds=WATCH_SECONDS, unchanged_too=True)
+    watch_text(lambda: _format(reader.read(), as_json=as_json, peaks=peaks), seconds=WATCH_SECONDS, unchanged_too=True)
 
 
-def print_metrics(looks: UsageLooks) -> None:
+def print_metrics(reader: UsageReader) -> None:
     """Print the usage for Prometheus, and on stderr what could not be read."""
-    usage = looks.look_twice(READING_SECONDS)
+    usage = reader.read_twice(READING_SECONDS)
     print_utf8(format_prometheus(usage))
     print_notes(usage.problems)
 
@@ -61,9 +61,9 @@ def _format(usage: Usage, *, as_json: bool, peaks: bool) -> tuple[str, tuple[str
     return "\n".join([listing, *usage_notes(usage, now=now, peaks=peaks)]), _problems(usage)
 
 
-def _look(looks: UsageLooks, *, peaks: bool) -> Page:
+def _page(reader: UsageReader, *, peaks: bool) -> Page:
     try:
-        usage = looks.look()
+        usage = reader.read()
     except GpusChanged as error:
         return Page(shown=str(error))
     now = time.time()

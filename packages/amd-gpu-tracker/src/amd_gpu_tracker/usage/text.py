@@ -28,7 +28,7 @@ ONE_OF_PARTITIONS = "(one of the partitions)"
 # Characters between names and pids.
 PARTS_OF_LIST = frozenset(' ;,()"')
 # Characters that are letters and symbols in Unicode and blank on a screen: fillers of Hangul and Braille.
-LOOK_BLANK = "\u115f\u1160\u2800\u3164\uffa0"
+BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 NOT_TRACKED = "(not tracked)"
 DISABLED = "GPU Tracker is disabled, so reservations are not known"
 # The column that a narrow terminal can best do without yields first.
@@ -129,7 +129,7 @@ def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
 def _quoted(name: str) -> str:
     """Return a name that cannot be taken for a part of the list: a process may give itself any name."""
     plain = shorten(printable(name), LONGEST_NAME, "..")
-    if not name or (plain.strip(LOOK_BLANK) and PARTS_OF_LIST.isdisjoint(plain)):
+    if not name or (plain.strip(BLANK_LETTERS) and PARTS_OF_LIST.isdisjoint(plain)):
         return plain
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

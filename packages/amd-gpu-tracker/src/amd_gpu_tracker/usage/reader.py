@@ -1,4 +1,4 @@
-"""Repeated looks at the usage; between looks, the most that containers have used is remembered."""
+"""Read the usage repeatedly; between readings, the most that containers have used is remembered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.life.status import read_status_with_leases
 from amd_gpu_tracker.usage.join import UsageJoin
-from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, can_keep, raise_peaks, read_peaks, write_peaks
+from amd_gpu_tracker.usage.peaks import LONGEST_TEXT, Peak, is_recorded, read_peaks, update_peaks, write_peaks
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.models import find_product_names
 from amdgpu_discovery.usage.reading import UsageReading, processes_directory, read_usage
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.usage.users import GpuUser, Usage
 
 
-class UsageLooks:
-    """Looks at the GPUs of a host; from the second look on it is known how busy they are.
+class UsageReader:
+    """Reads the usage of a host's GPUs; from the second reading on it is known how busy they are.
 
-    Looks by root write down peaks, and so do looks at a simulated host.
+    Readings by root record peaks, and so do readings of a simulated host.
     """
 
     def __init__(self, state: State, processes: Processes, lock: Lock) -> None:
@@ -48,12 +48,12 @@ class UsageLooks:
         if not self.keeps_peaks:
             raise NotPermitted("only root may see the peaks", hint="run the command with sudo")
 
-    def look(self) -> Usage:
+    def read(self) -> Usage:
         """Return who uses what now. Errors as `find_gpus`; GpusChanged if the GPUs are not the tracked ones."""
         return self._join(self._read())
 
-    def look_twice(self, seconds: float) -> Usage:
-        """Return what `look` does, and how busy GPUs were for these seconds.
+    def read_twice(self, seconds: float) -> Usage:
+        """Return what `read` does, and how busy GPUs were for these seconds.
 
         The second reading covers only processes that use a GPU in the first: most of a reading is the search for them.
         """
@@ -70,7 +70,7 @@ class UsageLooks:
 
     def _join(self, reading: UsageReading) -> Usage:
         status, leases = read_status_with_leases(self._state, self._processes)
-        # Product names are looked up in the first look at a GPU.
+        # Product names are looked up in the first reading of a GPU.
         if not self._products.keys() >= {gpu.key for gpu in reading.gpus}:
             found = find_product_names(self._state.host, reading.gpus)
             self._products = {gpu.key: found[gpu.number] for gpu in reading.gpus}
@@ -85,20 +85,20 @@ class UsageLooks:
             products=self._products,
         ).usage()
         self._before = reading
-        return self._remember(usage) if self.keeps_peaks else usage
+        return self._record_peaks(usage) if self.keeps_peaks else usage
 
     @property
     def _proc(self) -> str:
         proc = self._processes.directory
         return processes_directory(self._state.host) if proc == "/proc" else proc
 
-    def _remember(self, usage: Usage) -> Usage:
+    def _record_peaks(self, usage: Usage) -> Usage:
         seen = list(_seen(usage, time.time()))
         if not seen:
             return _with_peaks(usage, read_peaks(self._state))
         self._state.prepare()
         with self._lock(f"{self._state.run_directory}/peaks.lock"):
-            peaks = raise_peaks(read_peaks(self._state), seen)
+            peaks = update_peaks(read_peaks(self._state), seen)
             write_peaks(self._state, peaks)
         return _with_peaks(usage, peaks)
 
@@ -130,7 +130,7 @@ def _with_peak(user: GpuUser, peak: Peak | None) -> GpuUser:
 def _seen(usage: Usage, now: float) -> Iterator[Peak]:
     for gpu in usage.gpus:
         for user in gpu.users:
-            if user.container_id and user.processes and can_keep(user.container_id):
+            if user.container_id and user.processes and is_recorded(user.container_id):
                 yield Peak(
                     container_id=user.container_id,
                     gpu=gpu.key,

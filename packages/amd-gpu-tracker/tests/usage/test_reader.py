@@ -19,7 +19,7 @@ def test_the_second_look_asks_those_that_use_a_gpu(used_host, monkeypatch):
         drm_clients._ProcessLook, "read_clients", lambda look: asked.append(Path(look._directory).name) or real(look)
     )
 
-    usage = Tracker(host).usage_looks().look_twice(0)
+    usage = Tracker(host).usage_looks().read_twice(0)
 
     assert asked == ["12", "811", "811"]
     assert [len(gpu.users) for gpu in usage.gpus] == [1, 0, 0, 0]
