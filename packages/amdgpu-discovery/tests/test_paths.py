@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from amdgpu_discovery.files import (
     absolute,
-    behind_links,
     directory_of,
     exists,
     is_directory,
     is_file,
     is_link,
+    resolve_links,
     writable_by_others,
 )
 
@@ -41,10 +41,10 @@ def test_a_link_is_followed_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "link-to-link").symlink_to("link")
     (tmp_path / "dangling").symlink_to("nothing")
 
-    assert behind_links(f"{tmp_path}/link-to-link") == f"{tmp_path}/file"
-    assert behind_links(f"{tmp_path}/dangling") == f"{tmp_path}/nothing"
-    assert behind_links(f"{tmp_path}/file") == f"{tmp_path}/file"
-    assert behind_links(f"{tmp_path}/missing") == f"{tmp_path}/missing"
+    assert resolve_links(f"{tmp_path}/link-to-link") == f"{tmp_path}/file"
+    assert resolve_links(f"{tmp_path}/dangling") == f"{tmp_path}/nothing"
+    assert resolve_links(f"{tmp_path}/file") == f"{tmp_path}/file"
+    assert resolve_links(f"{tmp_path}/missing") == f"{tmp_path}/missing"
 
 
 def test_what_a_path_leads_to(tmp_path: Path) -> None:

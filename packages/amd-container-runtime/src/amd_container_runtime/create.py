@@ -8,7 +8,7 @@ from amd_device_spec.oci import is_edited
 from amd_device_spec.start.plan import edit_spec, plan_start
 from amd_gpu_tracker import may_be_draining, may_be_tracking
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
-from amdgpu_discovery.files import absolute, behind_links, directory_of, put_in_place, write_beside
+from amdgpu_discovery.files import absolute, directory_of, put_in_place, resolve_links, write_beside
 from amdgpu_discovery.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.plain_json import dumps
 
@@ -33,7 +33,7 @@ class Bundle:
     """
 
     def __init__(self, directory: str, config: str = "config.json") -> None:
-        self.path = behind_links(config if config.startswith("/") else f"{directory}/{config}")
+        self.path = resolve_links(config if config.startswith("/") else f"{directory}/{config}")
         self.spec = read_spec(
             self.path, name=f"the bundle's {self.path}", hint="name the bundle's directory with --bundle"
         )

@@ -17,7 +17,7 @@ from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.records.user_files import LARGEST_UID
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
-from amdgpu_discovery.completion import offer_gpus
+from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
 from amdgpu_discovery.plain_text import printable, printable_lines
@@ -123,7 +123,7 @@ class TrackerGroup(RootCommand):
         """Offer the commands, and GPU numbers, which can stand in place of a command."""
         # The class of completions depends on the version of Typer; there is always a command to take it from.
         kind = type(super().shell_complete(ctx, "")[0])
-        return [*super().shell_complete(ctx, incomplete), *map(kind, offer_gpus(incomplete))]
+        return [*super().shell_complete(ctx, incomplete), *map(kind, complete_gpus(incomplete))]
 
 
 def no_rules(_: Host) -> ChoiceRules:
@@ -666,5 +666,5 @@ def _list(items: tuple[int, ...] | tuple[str, ...]) -> str:
 def _offer_accessibility(ctx: Any, incomplete: str) -> list[str]:
     """Return GPUs for the first word, and their accessibility for the second."""
     if not ctx.params.get("words"):
-        return offer_gpus(incomplete)
+        return complete_gpus(incomplete)
     return [word for word in (EXCLUSIVE, SHARED) if word.startswith(incomplete)]

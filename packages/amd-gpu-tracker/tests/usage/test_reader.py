@@ -14,9 +14,9 @@ def test_the_second_look_asks_those_that_use_a_gpu(used_host, monkeypatch):
     display_server = SimulatedProcess(pid=811, name="Xorg", uses=(use,))
     host = used_host(display_server, SimulatedProcess(pid=12, name="idle", uses=()))
     asked = []
-    real = drm_clients._ProcessLook.read_clients
+    real = drm_clients._ProcessReader.read_clients
     monkeypatch.setattr(
-        drm_clients._ProcessLook, "read_clients", lambda look: asked.append(Path(look._directory).name) or real(look)
+        drm_clients._ProcessReader, "read_clients", lambda one: asked.append(Path(one._directory).name) or real(one)
     )
 
     usage = Tracker(host).usage_looks().read_twice(0)

@@ -29,7 +29,7 @@ SHORTEST_WAIT = 0.01
 # The kernel's limit for a process that did not ask for more (NR_OPEN of fs.h).
 MOST_DESCRIPTORS = 1024 * 1024
 # Children that may not have ended yet.
-LEFT_BEHIND: list[int] = []
+UNREAPED: list[int] = []
 
 
 class FileAnswer(Value):
@@ -91,10 +91,10 @@ def _read_with_one_child(paths: Sequence[str], answers: dict[str, FileAnswer], u
     finally:
         os.close(reader)
         os.kill(pid, signal.SIGKILL)
-        _let_go(pid, has_answered=all(path in answers for path in paths))
+        _reap(pid, has_answered=all(path in answers for path in paths))
 
 
-def _let_go(pid: int, *, has_answered: bool) -> None:
+def _reap(pid: int, *, has_answered: bool) -> None:
     """Reap a child that was killed, and earlier ones, without waiting for those that may be in the kernel for ever.
 
     Several threads may run this at the same time. Only the thread that took a pid from the list may wait for it.
@@ -102,11 +102,11 @@ def _let_go(pid: int, *, has_answered: bool) -> None:
     pids = [] if _has_ended(pid, wait=has_answered) else [pid]
     while True:
         try:
-            pids.append(LEFT_BEHIND.pop())
+            pids.append(UNREAPED.pop())
         except IndexError:
             # Another thread may have taken the last one.
             break
-    LEFT_BEHIND.extend(each for each in pids if not _has_ended(each))
+    UNREAPED.extend(each for each in pids if not _has_ended(each))
 
 
 def _has_ended(pid: int, *, wait: bool = False) -> bool:

@@ -8,7 +8,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import host_from_environment
 
 
-def offer_gpus(incomplete: str) -> list[str]:
+def complete_gpus(incomplete: str) -> list[str]:
     """Return the GPU numbers of this host, and `all`, that complete a text. In a list, its last item is completed."""
     from amdgpu_discovery.numbering import locate_gpus
 

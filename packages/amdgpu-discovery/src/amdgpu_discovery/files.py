@@ -111,7 +111,7 @@ def replace_file(path: str, content: bytes, *, mode: int | None = None, durable:
     Raises FileError if the file cannot be replaced; the old one is then untouched and nothing is left beside it.
     """
     try:
-        target = behind_links(path)
+        target = resolve_links(path)
         temporary = write_beside(target, content, mode=mode, durable=durable)
         put_in_place(temporary, target, durable=durable)
     except OSError as error:
@@ -176,7 +176,7 @@ def write_beside(
     try:
         try:
             _write_all(descriptor, content)
-            _dress(descriptor, old, mode)
+            _set_access(descriptor, old, mode)
             if owner is not None:
                 posix.fchown(descriptor, owner, -1)
             if durable:
@@ -242,7 +242,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
         written += posix.write(descriptor, content[written:])
 
 
-def _dress(descriptor: int, old: os.stat_result | None, mode: int | None) -> None:
+def _set_access(descriptor: int, old: os.stat_result | None, mode: int | None) -> None:
     if old is None:
         posix.fchmod(descriptor, 0o644 if mode is None else mode)
         return
@@ -270,7 +270,7 @@ def absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
-def behind_links(path: str) -> str:
+def resolve_links(path: str) -> str:
     """Return the absolute path of the file that a path leads to; directories in it may still be links."""
     try:
         if posix.lstat(path).st_mode & FILE_TYPE != SYMBOLIC_LINK:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The content of /proc/self/uid_map outside of every user namespace (user_namespaces(7)): all ids map to themselves.
 IDENTITY_UID_MAP = "0 0 4294967295"
 # Has no effect on files. Without it, open(2) of a named pipe waits for a writer.
-NEVER_WAIT = posix.O_NONBLOCK
+NONBLOCK = posix.O_NONBLOCK
 ROOT_VARIABLE = "AMD_CTK_HOST_ROOT"
 # A program prints this on standard error before it changes such a host.
 SIMULATED_NOTICE = "Working on the simulated host {root}, not on this machine"
@@ -59,7 +59,7 @@ class Host:
 
     def read(self, path: str) -> bytes:
         """Return the content of a file; OSError as from the kernel (EPERM has a meaning in KFD topology)."""
-        return read_file(self.path(path), flags=NEVER_WAIT)
+        return read_file(self.path(path), flags=NONBLOCK)
 
     def read_attribute(self, path: str) -> str:
         """Return a sysfs attribute without its newline, "" if the kernel does not have it or refuses to read it."""
@@ -70,7 +70,7 @@ class Host:
 
     def read_each(self, paths: Iterable[str]) -> list[bytes | OSError]:
         """Return for each of `paths` its content, or the error if it cannot be read."""
-        return read_files([self.path(path) for path in paths], flags=NEVER_WAIT)
+        return read_files([self.path(path) for path in paths], flags=NONBLOCK)
 
     def read_attributes(self, paths: Iterable[str]) -> list[str]:
         """Return each sysfs attribute of `paths` as `read_attribute` does."""

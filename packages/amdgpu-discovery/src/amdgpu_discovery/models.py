@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PCI_DEVICES = "/sys/bus/pci/devices"
 # libdrm's list, from AMD's driver packages and from distributions (libdrm/data/amdgpu.ids).
 AMDGPU_IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
-MAKER = "AMD "
+VENDOR_PREFIX = "AMD "
 # The property that udev's builtin hwdb adds to a device, from hwdb.d/20-pci-vendor-model.hwdb.
 HWDB_MODEL = "ID_MODEL_FROM_DATABASE"
 
@@ -48,7 +48,7 @@ def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
 def short_name(model: str, product: str) -> str:
     """Return the name of a GPU in lists: MI210, or the product of a graphics card without the maker."""
     is_compute = product.endswith(model)
-    return model if is_compute or not product else product.removeprefix(MAKER)
+    return model if is_compute or not product else product.removeprefix(VENDOR_PREFIX)
 
 
 def parse_amdgpu_ids(text: str) -> dict[tuple[int, int], str]:
@@ -65,7 +65,7 @@ def parse_amdgpu_ids(text: str) -> dict[tuple[int, int], str]:
 def product_in_hwdb(model: str) -> str:
     """Return the product that udev's database puts after the chip: `Aldebaran/MI200 [Instinct MI210]`."""
     inside = model.partition("[")[2].partition("]")[0] or model
-    return f"{MAKER}{inside.removeprefix(MAKER)}" if inside else ""
+    return f"{VENDOR_PREFIX}{inside.removeprefix(VENDOR_PREFIX)}" if inside else ""
 
 
 class _Hwdb:
@@ -96,9 +96,9 @@ class _Hwdb:
 
 def _find_product_name(host: Host, gpu: Gpu, listed: dict[tuple[int, int], str], hwdb: _Hwdb) -> str:
     directory = f"{PCI_DEVICES}/{gpu.pci_address}"
-    told, revision = host.read_attributes([f"{directory}/product_name", f"{directory}/revision"])
+    name, revision = host.read_attributes([f"{directory}/product_name", f"{directory}/revision"])
     return (
-        told
+        name
         or (listed.get((gpu.device_id, int(revision, 16)), "") if _is_hexadecimal(revision.removeprefix("0x")) else "")
         or product_in_hwdb(hwdb.model_of(directory))
         or _name_in_table(gpu)
@@ -113,7 +113,7 @@ def _read_amdgpu_ids(host: Host) -> dict[tuple[int, int], str]:
 
 def _name_in_table(gpu: Gpu) -> str:
     model = _model_in_table(gpu)
-    return f"{MAKER}Instinct {model}" if model else ""
+    return f"{VENDOR_PREFIX}Instinct {model}" if model else ""
 
 
 def _model_in_table(gpu: Gpu) -> str:

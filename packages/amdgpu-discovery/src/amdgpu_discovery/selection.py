@@ -52,12 +52,12 @@ class Resolution(Value):
     @property
     def unknown(self) -> list[UnknownGpu]:
         """Return the items that name no GPU of this host."""
-        return [problem for problem in self.problems if isinstance(problem, _sentences().UnknownGpu)]
+        return [problem for problem in self.problems if isinstance(problem, _messages().UnknownGpu)]
 
     @property
     def broken_ranges(self) -> list[BrokenRange]:
         """Return the invalid ranges; they come first."""
-        return [problem for problem in self.problems if isinstance(problem, _sentences().BrokenRange)]
+        return [problem for problem in self.problems if isinstance(problem, _messages().BrokenRange)]
 
 
 def asks_for_nothing(request: str) -> bool:
@@ -110,7 +110,7 @@ def resolve(
     found = tuple(gpu for gpu in gpus if gpu.number in chosen)
     if not problems:
         return Resolution(gpus=found)
-    words = _sentences()
+    words = _messages()
     problems = words.name_unnumbered(problems, unnumbered)
     return Resolution(gpus=found, problems=tuple(sorted(problems, key=lambda each: isinstance(each, words.UnknownGpu))))
 
@@ -202,21 +202,21 @@ def format_smi_uuid(unique_id: int, device_id: int) -> str:
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     """Return the numbers that an item names, and its problem; a range may have both."""
     if item.lower() == ALL:
-        return [gpu.number for gpu in gpus], None if gpus else _sentences().no_gpu()
+        return [gpu.number for gpu in gpus], None if gpus else _messages().no_gpu()
     span = _span_of(item)
     return _resolve_range(gpus, item, *span) if span else _resolve_name(gpus, item)
 
 
 def _resolve_range(gpus: Sequence[GpuLocation], item: str, low: int, high: int) -> Resolved:
     if low > high:
-        return [], _sentences().broken_range(item, f"write {high}-{low}")
+        return [], _messages().broken_range(item, f"write {high}-{low}")
     return _resolve_span(gpus, low, high)
 
 
 def _resolve_span(gpus: Sequence[GpuLocation], first: int, last: int) -> Resolved:
     # Compared and never expanded: 0-9999999999 in an image must cost nothing.
     numbers = [gpu.number for gpu in gpus if first <= gpu.number <= last]
-    return numbers, None if len(numbers) == last - first + 1 else _sentences().missing_numbers(gpus, first, last)
+    return numbers, None if len(numbers) == last - first + 1 else _messages().missing_numbers(gpus, first, last)
 
 
 def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
@@ -228,21 +228,21 @@ def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     if named is not None:
         return [gpu.number for gpu in named[0]], named[1]
     if item.lower() == NO_UNIQUE_ID:
-        return [], _sentences().no_unique_id(item)
+        return [], _messages().no_unique_id(item)
     if "-" in item and not item.strip(OF_NUMBERS):
-        return [], _sentences().broken_range(item, "write the first and the last number, such as 0-2")
+        return [], _messages().broken_range(item, "write the first and the last number, such as 0-2")
     number = parse_number(item)
-    return ([], _sentences().not_a_gpu(item, gpus)) if number is None else _resolve_span(gpus, number, number)
+    return ([], _messages().not_a_gpu(item, gpus)) if number is None else _resolve_span(gpus, number, number)
 
 
 def _resolve_partition(gpus: Sequence[GpuLocation], name: str, rank: str) -> Resolved:
     named = _find(gpus, name)
     if named is None:
-        return [], _sentences().names_no_partition(f"{name}:p{rank}")
+        return [], _messages().names_no_partition(f"{name}:p{rank}")
     siblings, problem = named
     chosen = [gpu.number for gpu in siblings if gpu.partition_rank == parse_number(rank)]
     if not (chosen or problem):
-        problem = _sentences().no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
+        problem = _messages().no_such_partition(f"{name}:p{rank}", [gpu.partition_rank for gpu in siblings])
     return chosen, problem
 
 
@@ -251,16 +251,16 @@ def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], Un
     address = parse_pci_address(item)
     if address:
         found = [gpu for gpu in gpus if gpu.pci_address == address]
-        return found, None if found else _sentences().no_gpu_at(address, item, gpus)
+        return found, None if found else _messages().no_gpu_at(address, item, gpus)
     unique_id = parse_unique_id(item)
     if unique_id is None:
         return None
     # 0 means "no id", and all APUs have it.
     found = [gpu for gpu in gpus if unique_id != 0 and unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id)]
-    return found, None if found else _sentences().no_gpu_with_id(item, gpus)
+    return found, None if found else _messages().no_gpu_with_id(item, gpus)
 
 
-def _sentences() -> ModuleType:
+def _messages() -> ModuleType:
     """Return the module with the error messages; a request that can be met does not load it."""
     from amdgpu_discovery import unknown_gpus
 

@@ -61,12 +61,12 @@ def run_and_leave(run: Callable[[], object]) -> None:
             # A code that is not a number is a sentence, which Python prints.
             if not isinstance(ended.code, int):
                 raise
-            _leave(ended.code)
+            _exit(ended.code)
     except OSError as error:
         # Errors of named files are ToolkitErrors; standard output and os.getcwd() remain.
         if error.filename is not None:
             raise
-        _give_up(error)
+        _fail(error)
 
 
 def print_error(sentence: str) -> None:
@@ -79,7 +79,7 @@ def print_error(sentence: str) -> None:
         sys.stderr = None
 
 
-def _leave(code: int) -> None:
+def _exit(code: int) -> None:
     """Flush the output, and end the process."""
     # Python has no stdout if the descriptor is closed.
     if sys.stdout is not None:
@@ -87,7 +87,7 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _give_up(error: OSError) -> NoReturn:
+def _fail(error: OSError) -> NoReturn:
     """Print why the output cannot be written, and end the process."""
     from amdgpu_discovery.errors import reason
 

@@ -24,7 +24,7 @@ AND_MORE = ", ..."
 # Types that a plain field of JSON may have, by annotation. True is an int to Python, but not a number.
 PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 PLAIN |= {kind + OR_NONE: (*types, type(None)) for kind, types in PLAIN.items()}
-WORDS = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
+KIND_NAMES = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=True)
@@ -121,7 +121,7 @@ def parse_field(name: str, annotation: str, field: Any, types: Mapping[str, type
     if annotation in PLAIN:
         if type(field) in PLAIN[annotation]:
             return field
-        raise ValueError(f"{name} is {WORDS[annotation.removesuffix(OR_NONE)]}, not {_shown(field)}")
+        raise ValueError(f"{name} is {KIND_NAMES[annotation.removesuffix(OR_NONE)]}, not {_shown(field)}")
     if annotation.endswith(OR_NONE):
         return None if field is None else parse_field(name, annotation[: -len(OR_NONE)], field, types)
     if annotation in types:

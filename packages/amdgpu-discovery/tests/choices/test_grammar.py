@@ -56,7 +56,7 @@ def test_a_choice_says_how_many(request_text, word, count):
 def test_a_condition_says_what_a_gpu_must_be(condition, kind, wanted, amount):
     (parsed,) = parse_choice(f"auto:1+{condition}").conditions
 
-    assert (parsed.kind, parsed.text, parsed.wanted, parsed.amount) == (kind, condition, wanted, amount)
+    assert (parsed.kind, parsed.text, parsed.value, parsed.amount) == (kind, condition, wanted, amount)
 
 
 @pytest.mark.parametrize("request_text", ["all+discrete+numa:0", "all&discrete&numa:0", "ALL + discrete & numa:0"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.bounded_files import LEFT_BEHIND, FileAnswer, read_in_child
+from amdgpu_discovery.bounded_files import UNREAPED, FileAnswer, read_in_child
 from amdgpu_discovery.health.attributes import Measured
 from amdgpu_discovery.health.reading import Health, judge, read_health
 from amdgpu_discovery.plain_json import loads
@@ -257,13 +257,13 @@ def test_a_screen_asks_a_driver_that_hangs_once(host_with):
 
 def test_a_look_takes_a_child_that_an_earlier_one_left_behind_and_that_has_died_since(host_with):
     left = os.posix_spawn("/bin/true", ["true"], {})
-    LEFT_BEHIND.append(left)
+    UNREAPED.append(left)
     # It stays a zombie until somebody asks for it.
     os.waitid(os.P_PID, left, os.WEXITED | os.WNOWAIT)
 
     read_health(host_with({}), ADDRESSES)
 
-    assert left not in LEFT_BEHIND
+    assert left not in UNREAPED
     with pytest.raises(ChildProcessError):
         os.waitpid(left, os.WNOHANG)
 

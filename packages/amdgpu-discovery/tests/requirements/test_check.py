@@ -226,7 +226,7 @@ def test_a_space_is_or_and_a_comma_is_and(alternatives):
 def test_a_condition_is_taken_apart_as_it_was_put_together(subject, operator, wanted):
     (((condition,),)) = parse_requirement(f"{subject}{operator}{wanted}")
 
-    assert (condition.subject, condition.operator, condition.wanted) == (subject, operator, wanted)
+    assert (condition.subject, condition.operator, condition.value) == (subject, operator, wanted)
 
 
 @given(st.tuples(*[st.integers(0, 9)] * 3), st.tuples(*[st.integers(0, 9)] * 3))

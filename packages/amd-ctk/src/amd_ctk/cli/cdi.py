@@ -23,7 +23,7 @@ from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
 from amd_gpu_tracker.plain_help import NOTHING_CHANGED, DryRun, examples
-from amdgpu_discovery.completion import offer_gpus
+from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -73,7 +73,7 @@ def generate(
     ] = NameStrategy.ALL,
     no_all: Annotated[bool, typer.Option("--no-all", help="Leave out the device 'all'.")] = False,
     gpus: Annotated[
-        str, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.", autocompletion=offer_gpus)
+        str, typer.Option(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.", autocompletion=complete_gpus)
     ] = cdi_names.ALL,
     vendor: Annotated[str, typer.Option(metavar="VENDOR", help="Vendor of the devices.")] = cdi_names.VENDOR,
     device_class: Annotated[

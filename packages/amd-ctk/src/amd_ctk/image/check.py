@@ -148,7 +148,7 @@ def _required_values(image: Image) -> dict[str, list[str]]:
     for value in requirements_of(image).values():
         for comparison in (each for alternative in parse_requirement(value) for each in alternative):
             if comparison.operator in ("=", ">="):
-                values.setdefault(comparison.subject, []).append(comparison.wanted)
+                values.setdefault(comparison.subject, []).append(comparison.value)
     return values
 
 

@@ -163,7 +163,7 @@ def _user_request(request: GpuRequest | None, grant: Grant, settings: Settings) 
     if grant.choice is None:
         return (request.visible,)
     # Most requests name GPUs.
-    return settings.choice_rules().words_behind(request.visible, grant.choice)
+    return settings.choice_rules().expand_request(request.visible, grant.choice)
 
 
 def _drop_limits_of_others(spec: dict[str, Any]) -> None:

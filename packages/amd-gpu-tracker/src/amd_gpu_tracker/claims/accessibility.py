@@ -121,7 +121,7 @@ def _plan(
     """Return the policy for the current GPUs, the GPUs that change, and the result to report."""
     gpus = locate_gpus(book.state.host)
     match = match_gpus(book.state.host, policy, gpus)
-    require_same_numbers(match, gpus, parsed.rules.words_behind(parsed.text, parsed.choice))
+    require_same_numbers(match, gpus, parsed.rules.expand_request(parsed.text, parsed.choice))
     fitting = _find_fitting(book.state, parsed.choice, parsed.rules) if parsed.choice else ()
     resolution = Resolution(gpus=tuple(fitting)) if parsed.choice else resolve(gpus, parsed.text)
     # Scan only now, so that an invalid request removes no lease.

@@ -165,7 +165,7 @@ def _find_claim(
     choice, wanted = find_wanted(book.state.host, request, rules)
     if before and is_contested(book.state.read_policy(), choice, wanted):
         _require_no_queue(book, before, wanted)
-    requests = rules.words_behind(request, choice)
+    requests = rules.expand_request(request, choice)
     return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
 
 

@@ -104,11 +104,11 @@ def _test_of(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> C
 
 
 def _numbers_of_group(condition: Condition, gpus: Sequence[Gpu], rules: ChoiceRules) -> tuple[int, ...]:
-    request = rules.groups.get(condition.wanted)
+    request = rules.groups.get(condition.value)
     if request is None:
         names = ", ".join(sorted(rules.groups))
         raise RequestError(
-            f"there is no group {shown(condition.wanted, quoted=True)}",
+            f"there is no group {shown(condition.value, quoted=True)}",
             hint=f"gpu-groups of the configuration has {names}" if names else "gpu-groups sets groups",
         )
     try:
@@ -125,13 +125,13 @@ def _fits_vram(gpu: Gpu, condition: Condition) -> bool:
 
 
 _FITS: Mapping[str, Callable[[Gpu, Condition], bool]] = {
-    GFX: lambda gpu, condition: belongs_to(gpu.gfx_target, condition.wanted),
-    MODEL: lambda gpu, condition: model_of(gpu) == condition.wanted,
+    GFX: lambda gpu, condition: belongs_to(gpu.gfx_target, condition.value),
+    MODEL: lambda gpu, condition: model_of(gpu) == condition.value,
     VRAM: _fits_vram,
     NUMA: lambda gpu, condition: gpu.numa_node == condition.amount,
     XGMI: lambda gpu, _: gpu.xgmi_hive is not None,
     DISCRETE: lambda gpu, _: not gpu.is_apu,
     INTEGRATED: lambda gpu, _: gpu.is_apu,
     # A GPU that cannot be partitioned counts as whole.
-    MODE: lambda gpu, condition: (gpu.compute_partition or "SPX") == condition.wanted,
+    MODE: lambda gpu, condition: (gpu.compute_partition or "SPX") == condition.value,
 }

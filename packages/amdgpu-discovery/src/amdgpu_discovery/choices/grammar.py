@@ -48,7 +48,7 @@ class Condition(Value):
 
     kind: str
     text: str
-    wanted: str = ""
+    value: str = ""
     amount: int = 0
     in_gib: bool = False
 
@@ -136,14 +136,14 @@ def _parse_count(item: str, text: str) -> int:
 def _parse_condition(item: str, text: str) -> Condition:
     if not text:
         raise RequestError(f"{shown(item, quoted=True)} has an empty condition", hint=f"conditions are {CONDITIONS}")
-    name, colon, wanted = text.partition(":")
-    name, wanted = name.strip().lower(), wanted.strip()
+    name, colon, value = text.partition(":")
+    name, value = name.strip().lower(), value.strip()
     if name == VRAM:
-        return _parse_vram(text, wanted)
+        return _parse_vram(text, value)
     if name == NUMA:
-        return _parse_numa(text, wanted)
+        return _parse_numa(text, value)
     if name == GROUP:
-        return _parse_group(text, wanted)
+        return _parse_group(text, value)
     if colon:
         raise _unknown(text)
     return _parse_word(text, name)
@@ -153,13 +153,13 @@ def _parse_word(text: str, word: str) -> Condition:
     if word in (XGMI, DISCRETE, INTEGRATED):
         return Condition(kind=word, text=text)
     if word in MODES:
-        return Condition(kind=MODE, text=text, wanted=word.upper())
+        return Condition(kind=MODE, text=text, value=word.upper())
     if word.upper() in known_models():
-        return Condition(kind=MODEL, text=text, wanted=word.upper())
+        return Condition(kind=MODEL, text=text, value=word.upper())
     # The last digit of a family is an X: gfx94X, as AMD names its builds.
     digits = word.removeprefix("gfx").removesuffix("x")
     if word.startswith("gfx") and digits and not digits.strip(HEXADECIMAL):
-        return Condition(kind=GFX, text=text, wanted=word)
+        return Condition(kind=GFX, text=text, value=word)
     raise _unknown(text)
 
 
@@ -185,7 +185,7 @@ def _parse_numa(text: str, number: str) -> Condition:
 def _parse_group(text: str, name: str) -> Condition:
     if not is_group_name(name):
         raise RequestError(f"{shown(text, quoted=True)} names no group", hint="as in group:NAME")
-    return Condition(kind=GROUP, text=text, wanted=name)
+    return Condition(kind=GROUP, text=text, value=name)
 
 
 def _parse_digits(text: str) -> int | None:

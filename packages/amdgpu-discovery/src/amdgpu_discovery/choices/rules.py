@@ -39,10 +39,10 @@ class ChoiceRules(Value):
         """Return those of `gpus` that a request may mean."""
         return [gpu for gpu in gpus if self.numbers is None or gpu.number in self.numbers]
 
-    def words_behind(self, request: str, choice: Choice | None) -> tuple[str, ...]:
+    def expand_request(self, request: str, choice: Choice | None) -> tuple[str, ...]:
         """Return a request and those of the groups in its `choice`: all texts that may name GPUs by number."""
         conditions = choice.conditions if choice else ()
-        return (request, *(self.groups[each.wanted] for each in conditions if each.wanted in self.groups))
+        return (request, *(self.groups[each.value] for each in conditions if each.value in self.groups))
 
 
 NO_RULES = ChoiceRules(groups={})

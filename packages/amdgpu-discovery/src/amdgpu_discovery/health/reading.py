@@ -28,7 +28,7 @@ MOST_SECONDS = 2.0
 SICK = "sick"
 SUSPECT = "suspect"
 # Errors by which a driver reports that it has lost its hardware.
-GIVEN_UP = {errno.EIO: "an I/O error", errno.ENODEV: "no device", errno.ETIMEDOUT: "no answer"}
+FATAL_ERRORS = {errno.EIO: "an I/O error", errno.ENODEV: "no device", errno.ETIMEDOUT: "no answer"}
 
 
 class Health(Value):
@@ -77,14 +77,14 @@ def read_health(
     """
     addresses, before = list(dict.fromkeys(addresses)), earlier or {}
     hanging = {each for each in addresses if not with_errors and before.get(each, NOTHING).is_hanging}
-    asked = [each for each in addresses if each not in hanging]
-    asleep = {each for each in asked if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
+    read = [each for each in addresses if each not in hanging]
+    asleep = {each for each in read if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}
     paths_by_name = {
         each: {
             name: host.path(f"{function_path(each)}/{name}")
             for name in list_attributes(host, each, with_errors=with_errors)
         }
-        for each in asked
+        for each in read
         if each not in asleep
     }
     answers = read_in_child([list(paths.values()) for paths in paths_by_name.values()], seconds=seconds)
@@ -121,9 +121,9 @@ def _health(known: Mapping[str, FileAnswer], bad_page_threshold: str, limits: He
         return Health(is_unknown=True)
     texts = {name: answer.text for name, answer in known.items() if not answer.error}
     measured = parse_attributes(texts, bad_page_threshold, limits)
-    broken = next((name for name, answer in known.items() if answer.error in GIVEN_UP), "")
+    broken = next((name for name, answer in known.items() if answer.error in FATAL_ERRORS), "")
     if broken:
-        reason = f"reading {broken} ends with {GIVEN_UP[known[broken].error]}"
+        reason = f"reading {broken} ends with {FATAL_ERRORS[known[broken].error]}"
         is_hanging = known[broken].error == errno.ETIMEDOUT
         return Health(verdict=SICK, reasons=(reason,), measured=measured, is_hanging=is_hanging)
     verdict, reasons = judge(measured)

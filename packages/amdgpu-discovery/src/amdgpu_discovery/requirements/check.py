@@ -64,8 +64,8 @@ def check_requirements(requirements: Mapping[str, str], facts: ContainerFacts) -
             notes.update(dict.fromkeys(_check(value, facts)))
         except RequirementError as error:
             # The value as it stands in the image, then the fact that contradicts it.
-            words = f"{shown(variable)}={shown(value)}: {error.message}"
-            raise RequirementError(words, hint=HINT, clause=error.clause) from error
+            reason = f"{shown(variable)}={shown(value)}: {error.message}"
+            raise RequirementError(reason, hint=HINT, clause=error.clause) from error
     if facts.override:
         notes[f"{OVERRIDE} makes ROCm take every GPU for {facts.override}, which AMD does not support"] = None
     return list(notes)
@@ -85,9 +85,9 @@ def _check_gpu(alternatives: Sequence[Sequence[Comparison]], gpu: JudgedGpu, fac
     reasons: dict[str, None] = {}
     for alternative in alternatives:
         judgements = [judge(comparison, gpu, facts) for comparison in alternative]
-        failed = [judgement.words for judgement in judgements if not judgement.holds]
+        failed = [judgement.reason for judgement in judgements if not judgement.holds]
         if not failed:
-            return [judgement.words for judgement in judgements if judgement.is_unknown]
+            return [judgement.reason for judgement in judgements if judgement.is_unknown]
         reasons[failed[0]] = None
     # There is one clause for each property of a GPU and its host, so these are few.
     raise RequirementError(" and ".join(reasons))
@@ -97,7 +97,7 @@ class Judgement(Value):
     """Whether a condition holds, and the fact that decides it, as a clause."""
 
     holds: bool
-    words: str
+    reason: str
     # Whether the condition passed because it could not be judged.
     is_unknown: bool = False
 
@@ -109,42 +109,42 @@ def judge(comparison: Comparison, gpu: JudgedGpu, facts: ContainerFacts) -> Judg
 
 def _judge_gfx(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     if not gpu.target:
-        return Judgement(holds=False, words=f"the driver does not report the target of GPU {gpu.number}")
-    holds = belongs_to(gpu.target, comparison.wanted) is (comparison.operator == "=")
-    return Judgement(holds=holds, words=f"GPU {gpu.number} is {gpu.target}")
+        return Judgement(holds=False, reason=f"the driver does not report the target of GPU {gpu.number}")
+    holds = belongs_to(gpu.target, comparison.value) is (comparison.operator == "=")
+    return Judgement(holds=holds, reason=f"GPU {gpu.number} is {gpu.target}")
 
 
 def _judge_partition(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     modes = [mode for mode in (gpu.compute_partition, gpu.memory_partition) if mode]
-    holds = (comparison.wanted.upper() in (*modes, "-".join(modes))) is (comparison.operator == "=")
-    return Judgement(holds=holds, words=f"GPU {gpu.number} is in {'-'.join(modes)}")
+    holds = (comparison.value.upper() in (*modes, "-".join(modes))) is (comparison.operator == "=")
+    return Judgement(holds=holds, reason=f"GPU {gpu.number} is in {'-'.join(modes)}")
 
 
 def _judge_vram(comparison: Comparison, gpu: JudgedGpu, _: ContainerFacts) -> Judgement:
     wanted = _parse_size(comparison)
     if gpu.vram_mib is None:
-        return Judgement(holds=False, words=f"the driver does not report the memory of GPU {gpu.number}")
-    words = f"GPU {gpu.number} has {gpu.vram_mib} MiB of memory"
-    return Judgement(holds=_compare((gpu.vram_mib,), comparison.operator, (wanted,)), words=words)
+        return Judgement(holds=False, reason=f"the driver does not report the memory of GPU {gpu.number}")
+    reason = f"GPU {gpu.number} has {gpu.vram_mib} MiB of memory"
+    return Judgement(holds=_compare((gpu.vram_mib,), comparison.operator, (wanted,)), reason=reason)
 
 
 def _judge_gpus(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     count = len(facts.gpus)
-    words = f"the container gets {count} GPU{'' if count == 1 else 's'}"
-    return Judgement(holds=_compare((count,), comparison.operator, _parse_version(comparison)), words=words)
+    reason = f"the container gets {count} GPU{'' if count == 1 else 's'}"
+    return Judgement(holds=_compare((count,), comparison.operator, _parse_version(comparison)), reason=reason)
 
 
 def _judge_kernel(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     found, wanted = leading_numbers(facts.kernel), _parse_version(comparison)
-    return Judgement(holds=_compare(found, comparison.operator, wanted), words=f"the kernel is {facts.kernel}")
+    return Judgement(holds=_compare(found, comparison.operator, wanted), reason=f"the kernel is {facts.kernel}")
 
 
 def _judge_driver(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
     wanted = _parse_version(comparison)
     if not facts.driver:
-        return Judgement(holds=True, is_unknown=True, words="the kernel's own amdgpu driver has no version")
+        return Judgement(holds=True, is_unknown=True, reason="the kernel's own amdgpu driver has no version")
     holds = _compare(leading_numbers(facts.driver), comparison.operator, wanted)
-    return Judgement(holds=holds, words=f"the amdgpu driver is {facts.driver}")
+    return Judgement(holds=holds, reason=f"the amdgpu driver is {facts.driver}")
 
 
 def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
@@ -154,15 +154,16 @@ def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> 
         return _judge_by_order(comparison.operator, wanted[:2], facts)
     if not facts.rocm:
         driver = f"amdgpu driver {facts.driver}" if facts.driver else "kernel's own amdgpu driver"
-        return Judgement(holds=True, is_unknown=True, words=f"the ROCm versions tested with the {driver} are not known")
+        unknown = f"the ROCm versions tested with the {driver} are not known"
+        return Judgement(holds=True, is_unknown=True, reason=unknown)
     # The table lists minor releases.
     releases, wanted = [leading_numbers(release) for release in facts.rocm], wanted[:2]
     if comparison.operator == "!=":
         holds = all(_compare(release, "!=", wanted) for release in releases)
     else:
         holds = any(_compare(release, comparison.operator, wanted) for release in releases)
-    words = f"the amdgpu driver {facts.driver} is tested with ROCm {facts.rocm[0]} to {facts.rocm[-1]}"
-    return Judgement(holds=holds, words=words)
+    reason = f"the amdgpu driver {facts.driver} is tested with ROCm {facts.rocm[0]} to {facts.rocm[-1]}"
+    return Judgement(holds=holds, reason=reason)
 
 
 def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFacts) -> Judgement:
@@ -171,20 +172,20 @@ def _judge_by_order(operator: str, wanted: tuple[int, ...], facts: ContainerFact
     oldest = leading_numbers(facts.oldest_rocm)
     is_older = wanted < oldest or (operator == "<" and wanted <= oldest)
     if is_older and operator in ("=", "<", "<="):
-        return Judgement(holds=False, words=f"{newer}, which begins with ROCm {facts.oldest_rocm}")
-    return Judgement(holds=True, is_unknown=True, words=newer)
+        return Judgement(holds=False, reason=f"{newer}, which begins with ROCm {facts.oldest_rocm}")
+    return Judgement(holds=True, is_unknown=True, reason=newer)
 
 
 def _judge_cpu(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> Judgement:
-    level = comparison.wanted.removeprefix(CPU_PREFIX)
-    if not comparison.wanted.startswith(CPU_PREFIX) or level not in ("1", "2", "3", "4"):
-        raise _meaningless(comparison, "cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4")
+    level = comparison.value.removeprefix(CPU_PREFIX)
+    if not comparison.value.startswith(CPU_PREFIX) or level not in ("1", "2", "3", "4"):
+        raise _invalid_value(comparison, "cpu is one of x86-64-v1, x86-64-v2, x86-64-v3, x86-64-v4")
     if not facts.cpu_level:
-        return Judgement(holds=False, words="the processor is not an x86-64")
+        return Judgement(holds=False, reason="the processor is not an x86-64")
     # A processor of a level also runs the code of all lower levels.
     operator = ">=" if comparison.operator == "=" else comparison.operator
     holds = _compare((facts.cpu_level,), operator, (int(level),))
-    return Judgement(holds=holds, words=f"the processor is {CPU_PREFIX}{facts.cpu_level}")
+    return Judgement(holds=holds, reason=f"the processor is {CPU_PREFIX}{facts.cpu_level}")
 
 
 _JUDGES: Mapping[str, Callable[[Comparison, JudgedGpu, ContainerFacts], Judgement]] = {
@@ -211,18 +212,18 @@ def _compare(found: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> 
 
 
 def _parse_version(comparison: Comparison) -> tuple[int, ...]:
-    parts = comparison.wanted.removeprefix("v").split(".")
+    parts = comparison.value.removeprefix("v").split(".")
     if not all(_is_number(part) for part in parts):
         subject = comparison.subject
-        raise _meaningless(comparison, f"{subject} is compared with numbers, as in {subject}>=6.8")
+        raise _invalid_value(comparison, f"{subject} is compared with numbers, as in {subject}>=6.8")
     return tuple(map(int, parts))
 
 
 def _parse_size(comparison: Comparison) -> int:
-    unit = next((unit for unit in UNITS if comparison.wanted.endswith(unit)), "")
-    number = comparison.wanted.removesuffix(unit)
+    unit = next((unit for unit in UNITS if comparison.value.endswith(unit)), "")
+    number = comparison.value.removesuffix(unit)
     if not _is_number(number):
-        raise _meaningless(comparison, "vram is a number of MiB, or has a unit: 65536, 64GiB")
+        raise _invalid_value(comparison, "vram is a number of MiB, or has a unit: 65536, 64GiB")
     return int(number) * UNITS.get(unit, 1)
 
 
@@ -230,5 +231,5 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
-def _meaningless(comparison: Comparison, words: str) -> Exception:
-    return not_judged(f"{shown(comparison.wanted, quoted=True)} is not valid here: {words}")
+def _invalid_value(comparison: Comparison, reason: str) -> Exception:
+    return not_judged(f"{shown(comparison.value, quoted=True)} is not valid here: {reason}")

@@ -28,7 +28,7 @@ class Comparison(Value):
 
     subject: str
     operator: str
-    wanted: str
+    value: str
 
 
 def find_requirements(environment: Iterable[str]) -> dict[str, str]:
@@ -52,7 +52,7 @@ def parse_requirement(value: str) -> list[list[Comparison]]:
 def _parse(text: str) -> Comparison:
     end = next((place for place, letter in enumerate(text) if letter in "=!<>"), len(text))
     operator = next((known for known in ("!=", "<=", ">=", *OPERATORS) if text.startswith(known, end)), "")
-    comparison = Comparison(subject=text[:end], operator=operator, wanted=text[end + len(operator) :])
+    comparison = Comparison(subject=text[:end], operator=operator, value=text[end + len(operator) :])
     _check(comparison, text)
     return comparison
 
@@ -61,7 +61,7 @@ def _check(comparison: Comparison, text: str) -> None:
     if comparison.subject not in PROPERTIES:
         known = ", ".join(PROPERTIES)
         raise not_judged(f"there is no property {shown(comparison.subject, quoted=True)}; the properties are {known}")
-    if not (comparison.operator and comparison.wanted):
+    if not (comparison.operator and comparison.value):
         raise not_judged(
             f"{shown(text, quoted=True)} is not a property, an operator ({' '.join(OPERATORS)}) and a value"
         )

@@ -19,7 +19,7 @@ usage: python -m amdgpu_discovery.simulate COMMAND | --version
 """
 
 
-class WrongWords(ToolkitError):
+class InvalidArguments(ToolkitError):
     """The command line is not valid."""
 
     exit_code = 2
@@ -50,7 +50,7 @@ def _answer(arguments: list[str]) -> str:
         case ["record", file] if not file.startswith("-"):
             return record(host_from_environment(os.environ), file, with_serials=False)
     given = " ".join(arguments) or "nothing"
-    raise WrongWords(f"expected list, build PROFILE DIR or record FILE, got {given}", hint="--help says more")
+    raise InvalidArguments(f"expected list, build PROFILE DIR or record FILE, got {given}", hint="--help says more")
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ def break_gpu(host: Host, number: int, fault: str) -> None:
     if fault not in KINDS:
         raise CannotBreak(f"{fault!r} is not a fault", hint=f"the faults are {', '.join(KINDS)}")
     if fault == LOST:
-        _lose(host, [each for each in gpus if each.pci_address == gpu.pci_address])
+        _remove_gpus(host, [each for each in gpus if each.pci_address == gpu.pci_address])
     for name, text in FAULTS.get(fault, {}).items():
-        _say(host.path(f"{PCI_DEVICES}/{gpu.pci_address}/{name}"), text)
+        _write(host.path(f"{PCI_DEVICES}/{gpu.pci_address}/{name}"), text)
 
 
-def _say(path: str, text: str | None) -> None:
+def _write(path: str, text: str | None) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = f"{path}.new"
     if text is None:
@@ -66,10 +66,10 @@ def _say(path: str, text: str | None) -> None:
     os.replace(new, path)
 
 
-def _lose(host: Host, gpus: list[GpuLocation]) -> None:
+def _remove_gpus(host: Host, gpus: list[GpuLocation]) -> None:
     """Remove all that a driver removes when a board has gone from the bus, nodes first."""
     for gpu in gpus:
-        for path in _traces(host, gpu):
+        for path in _paths_of(host, gpu):
             real = host.path(path)
             if os.path.isdir(real) and not os.path.islink(real):
                 shutil.rmtree(real)
@@ -77,7 +77,7 @@ def _lose(host: Host, gpus: list[GpuLocation]) -> None:
                 os.unlink(real)
 
 
-def _traces(host: Host, gpu: GpuLocation) -> Iterator[str]:
+def _paths_of(host: Host, gpu: GpuLocation) -> Iterator[str]:
     for name in (os.path.basename(path) for path in (gpu.render_path, gpu.card_path) if path):
         yield f"/dev/dri/{name}"
         yield f"/sys/dev/char/{host.read_attribute(f'{DRM_CLASS}/{name}/dev')}"

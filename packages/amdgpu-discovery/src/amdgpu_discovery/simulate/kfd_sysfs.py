@@ -139,8 +139,8 @@ def _link_properties(link: NodeLink) -> dict[str, int]:
 
 
 def _lines(properties: Mapping[str, int], driver: Driver) -> bytes:
-    told = (f"{key} {value}\n" for key, value in properties.items() if key not in driver.absent_properties)
-    return "".join(told).encode()
+    lines = (f"{key} {value}\n" for key, value in properties.items() if key not in driver.absent_properties)
+    return "".join(lines).encode()
 
 
 def cpu_properties(cpu: CpuNode, core_id_base: int, links: Links) -> dict[str, int]:

@@ -17,7 +17,7 @@ from amdgpu_discovery.simulate.placement import place_host
 from amdgpu_discovery.simulate.profile import Profile, ProfileError
 
 # Directories in which the simulated host covers the machine.
-LAID = ("/sys", "/dev", "/etc", "/run", "/var/lib", "/var/log")
+OVERLAID = ("/sys", "/dev", "/etc", "/run", "/var/lib", "/var/log")
 # Not visible beside it: GPUs of the machine, files of the toolkit, and connections to the machine's systemd.
 HIDDEN = (
     *("/sys/bus/pci", "/sys/class/drm", "/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdgpu"),
@@ -59,11 +59,11 @@ def lay_over(host: Host, numbers: Mapping[str, tuple[int, int]]) -> list[str] | 
         file.write(PODMAN_SETTINGS)
     has_nodes = _make_terminals(host)
     plain = make_nodes(host, numbers) if has_nodes else None
-    for path in LAID:
+    for path in OVERLAID:
         _show_machine(path, host.path(path))
     # The host itself may be in /dev/shm or /run, which the mounts cover.
-    own = [os.open(host.path(path), os.O_PATH | os.O_CLOEXEC) for path in LAID]
-    for path, descriptor in zip(LAID, own, strict=True):
+    own = [os.open(host.path(path), os.O_PATH | os.O_CLOEXEC) for path in OVERLAID]
+    for path, descriptor in zip(OVERLAID, own, strict=True):
         bind(f"/proc/self/fd/{descriptor}", path)
     # Otherwise a program that removes the simulation's directory would remove files of the machine. If the mounts cover
     # the path, it may not exist any more, and then there is nothing to hide.
@@ -102,11 +102,11 @@ def _show_machine(path: str, own: str) -> None:
                 os.symlink(os.readlink(theirs), ours)
         elif not os.path.lexists(ours):
             _show_one(theirs, ours)
-        elif _is_way(theirs, ours):
+        elif _is_merged(theirs, ours):
             _show_machine(theirs, ours)
 
 
-def _is_way(theirs: str, ours: str) -> bool:
+def _is_merged(theirs: str, ours: str) -> bool:
     """Return whether to merge two directories. The directory of a device or of settings comes from one side only."""
     if theirs in COPIED or os.path.ismount(ours) or os.path.exists(f"{ours}/vendor"):
         return False

@@ -55,24 +55,24 @@ def _cpu_links(number: int, cpus: Sequence[int], nodes: list[PlacedNode]) -> Lin
     far = [node for node in nodes if _near_cpu(node, cpus) != number and not node.gpu.model.cpu_by_xgmi]
     to_cpus = [NodeLink(type=HYPERTRANSPORT, node_from=number, node_to=other, weight=CPU_WEIGHT) for other in others]
     return Links(
-        direct=(*to_cpus, *(_way_back(_to_cpu(node, number)) for node in near)),
-        indirect=tuple(_way_back(_to_far_cpu(node, number)) for node in far),
+        direct=(*to_cpus, *(_reverse(_to_cpu(node, number)) for node in near)),
+        indirect=tuple(_reverse(_to_far_cpu(node, number)) for node in far),
     )
 
 
 def _gpu_links(node: PlacedNode, cpus: Sequence[int], nodes: list[PlacedNode]) -> Links:
     near = _near_cpu(node, cpus)
     peers = [peer for peer in nodes if peer is not node and _in_one_hive(node, peer)]
-    strangers = [peer for peer in nodes if peer is not node and not _in_one_hive(node, peer)]
+    remotes = [peer for peer in nodes if peer is not node and not _in_one_hive(node, peer)]
     far_cpus = [] if node.gpu.model.cpu_by_xgmi else [cpu for cpu in cpus if cpu != near]
     to_far_cpus = [_to_far_cpu(node, cpu) for cpu in far_cpus]
     return Links(
         direct=(_to_cpu(node, near), *(_to_peer(node, peer) for peer in peers)),
-        indirect=(*to_far_cpus, *(_to_stranger(node, peer, cpus) for peer in strangers)),
+        indirect=(*to_far_cpus, *(_to_remote(node, peer, cpus) for peer in remotes)),
     )
 
 
-def _way_back(link: NodeLink) -> NodeLink:
+def _reverse(link: NodeLink) -> NodeLink:
     return link.replace(node_from=link.node_to, node_to=link.node_from, flags=3)
 
 
@@ -116,7 +116,7 @@ def _to_peer(node: PlacedNode, peer: PlacedNode) -> NodeLink:
     )
 
 
-def _to_stranger(node: PlacedNode, peer: PlacedNode, cpus: Sequence[int]) -> NodeLink:
+def _to_remote(node: PlacedNode, peer: PlacedNode, cpus: Sequence[int]) -> NodeLink:
     crosses = _near_cpu(node, cpus) != _near_cpu(peer, cpus)
     weight = 2 * PCIE_WEIGHT + (CPU_WEIGHT if crosses else 0)
     # Only the way back from a later node to an earlier one repeats the engines of its wires.

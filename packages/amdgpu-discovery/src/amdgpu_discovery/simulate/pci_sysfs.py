@@ -93,14 +93,14 @@ def _bind(tree: Tree, placed: PlacedGpu) -> None:
 
 def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
     modes = MODES_BY_XCC_COUNT.get(gpu.model.xcc_count, "Not supported") if gpu.compute_partition else ""
-    told = {
+    texts = {
         "mem_info_vram_total": gpu.model.vram_bytes,
         "current_compute_partition": gpu.compute_partition,
         "available_compute_partition": gpu.available_compute_partition or modes,
         "current_memory_partition": gpu.memory_partition,
         "available_memory_partition": gpu.available_memory_partition,
     }
-    return {"vbios_version": FIRMWARE, **gpu.model.attributes, **{name: text for name, text in told.items() if text}}
+    return {"vbios_version": FIRMWARE, **gpu.model.attributes, **{name: text for name, text in texts.items() if text}}
 
 
 def _add_platform_device(tree: Tree, path: str) -> None:

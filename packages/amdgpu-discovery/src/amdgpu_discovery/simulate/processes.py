@@ -27,12 +27,12 @@ def add_processes(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
 
 def _add_totals(tree: Tree, placed: PlacedGpu, uses: list[SimulatedUse]) -> None:
     gpu = placed.gpu
-    told = {
+    attributes = {
         "mem_info_vram_used": sum(use.vram_bytes for use in uses),
         "mem_info_gtt_total": gpu.model.kfd_bytes or GTT_BYTES,
         "mem_info_gtt_used": sum(use.gtt_bytes for use in uses),
     }
-    tree.add_attributes(placed.path, told)
+    tree.add_attributes(placed.path, attributes)
     if gpu.busy_percent is not None:
         tree.add_attributes(placed.path, {"gpu_busy_percent": gpu.busy_percent})
 

@@ -25,26 +25,26 @@ from amdgpu_discovery.simulate.record_gpu import (
 )
 
 # Nobody mistakes these for ids of real hardware.
-FIRST_MADE_UP = 0x5EED000000000001
+FIRST_PLACEHOLDER = 0x5EED000000000001
 
 
 def without_serials(profile: Profile) -> Profile:
     """Return the profile with its unique ids replaced; equal ids stay equal, and the result is always the same."""
-    made_up_by_id: dict[int, int] = {}
+    placeholder_by_id: dict[int, int] = {}
 
-    def made_up(number: int) -> int:
+    def placeholder(number: int) -> int:
         # 0 means that there is no id.
-        return made_up_by_id.setdefault(number, FIRST_MADE_UP + len(made_up_by_id)) if number else 0
+        return placeholder_by_id.setdefault(number, FIRST_PLACEHOLDER + len(placeholder_by_id)) if number else 0
 
     gpus = [
         gpu.replace(
-            pci_unique_id=None if gpu.pci_unique_id is None else made_up(gpu.pci_unique_id),
-            kfd_unique_ids=tuple(map(made_up, gpu.kfd_unique_ids)),
-            hive_id=made_up(gpu.hive_id),
+            pci_unique_id=None if gpu.pci_unique_id is None else placeholder(gpu.pci_unique_id),
+            kfd_unique_ids=tuple(map(placeholder, gpu.kfd_unique_ids)),
+            hive_id=placeholder(gpu.hive_id),
         )
         for gpu in profile.gpus
     ]
-    cpus = tuple(cpu.replace(hive_id=made_up(cpu.hive_id)) for cpu in profile.cpus)
+    cpus = tuple(cpu.replace(hive_id=placeholder(cpu.hive_id)) for cpu in profile.cpus)
     return profile.replace(gpus=tuple(gpus), cpus=cpus)
 
 

@@ -11,7 +11,7 @@ from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attributes
-from amdgpu_discovery.health.reading import GIVEN_UP, MOST_SECONDS
+from amdgpu_discovery.health.reading import FATAL_ERRORS, MOST_SECONDS
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import KfdNode, parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.models import PCI_DEVICES
@@ -33,7 +33,7 @@ AMD = "0x1002"
 # Display controllers and accelerators.
 GPU_CLASSES = ("0x03", "0x12")
 # How a driver fails, in the words of profiles.
-ERRORS = {number: f"[{errno.errorcode[number]}]" for number in GIVEN_UP}
+ERRORS = {number: f"[{errno.errorcode[number]}]" for number in FATAL_ERRORS}
 
 
 def read_id(host: Host, path: str) -> int:
@@ -221,7 +221,7 @@ def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
     names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
     paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
     answers = read_in_child([list(paths.values())], seconds=MOST_SECONDS)
-    told = {name: answers[path] for name, path in paths.items() if path in answers}
-    texts = {name: ERRORS.get(answer.error, "") or answer.text for name, answer in told.items()}
+    found = {name: answers[path] for name, path in paths.items() if path in answers}
+    texts = {name: ERRORS.get(answer.error, "") or answer.text for name, answer in found.items()}
     # A GPU on a simulated host uses nothing by default.
     return {"health": {name: text for name, text in texts.items() if text and text != "0"}}

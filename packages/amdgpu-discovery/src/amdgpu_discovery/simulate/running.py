@@ -43,7 +43,7 @@ def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
     if not NAME.fullmatch(name):
         hint = f"use --name with at most {LONGEST_NAME} letters, digits, dots, dashes and underscores"
         raise NotAName(f"{name[:LONGEST_NAME]!r} cannot name a simulation", hint=hint)
-    with _alone():
+    with _locked():
         for old in _directories():
             # The directory of a simulation that was killed.
             if not _is_running(old):
@@ -54,7 +54,7 @@ def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
     try:
         yield os.path.basename(directory), os.path.join(directory, HOST), descriptor
     finally:
-        with _alone():
+        with _locked():
             os.close(descriptor)
             _remove(directory)
 
@@ -74,7 +74,7 @@ def find_simulation(name: str) -> tuple[str, Host]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _locked() -> Iterator[None]:
     """Keep other simulations of this user from starting and ending meanwhile. Raises FileError."""
     base = _base()
     try:

@@ -88,12 +88,12 @@ def _write_file(file: File, real_path: str) -> None:
     try:
         os.write(descriptor, file.content)
         if file.group is not None:
-            _dress_node(descriptor, file)
+            _set_access(descriptor, file)
     finally:
         os.close(descriptor)
 
 
-def _dress_node(descriptor: int, file: File) -> None:
+def _set_access(descriptor: int, file: File) -> None:
     # Only root can give files away. Other users see their own group where the profile has "render".
     if os.geteuid() == 0:
         os.fchown(descriptor, 0, file.group or 0)

@@ -146,15 +146,15 @@ def scan_drm_clients(
             break
         reached += 1
         try:
-            look = _ProcessLook(proc, pid, budgets.setdefault(share, budget_of(share)), deadline)
-            uses += look.read_clients()
+            reader = _ProcessReader(proc, pid, budgets.setdefault(share, budget_of(share)), deadline)
+            uses += reader.read_clients()
         except PermissionError:
             refused.append(pid)
             continue
         except OSError:
             # The process has ended.
             continue
-        if look.is_cut:
+        if reader.is_cut:
             cut_short.append(pid)
     return DrmScan(
         uses=tuple(sorted(uses, key=lambda use: use.pid)),
@@ -175,7 +175,7 @@ def _order(proc: str, first: Container[int], only: Container[int] | None, deadli
     return [(pid, share) for _, pid, share in sorted(ranked)]
 
 
-class _ProcessLook:
+class _ProcessReader:
     """Reads one process, within what is left of its user's budget."""
 
     def __init__(self, proc: str, pid: int, budget: Budget, deadline: Deadline) -> None:
@@ -208,7 +208,7 @@ class _ProcessLook:
                     if count == MOST_DESCRIPTORS or len(found) == MOST_NODES or is_late or not self._budget.take_link():
                         self.is_cut = True
                         break
-                    node = _node_behind(entry.name, handle)
+                    node = _linked_node(entry.name, handle)
                     found += [(entry.name, node)] if node else []
         finally:
             posix.close(handle)
@@ -229,7 +229,7 @@ class _ProcessLook:
         return parse_fdinfo(content)
 
 
-def _node_behind(descriptor: str, directory: int) -> str:
+def _linked_node(descriptor: str, directory: int) -> str:
     """Return the name of the DRM node that a descriptor leads to, "" if it leads elsewhere or is closed."""
     try:
         target = posix.readlink(descriptor, dir_fd=directory)

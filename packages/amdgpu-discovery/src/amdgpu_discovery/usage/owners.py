@@ -9,17 +9,17 @@ from __future__ import annotations
 import posix
 
 # The line `Uid:` is the ninth. The name above it has 16 characters, and the kernel may print each as four.
-ENOUGH_OF_STATUS = 1024
+STATUS_BYTES = 1024
 # One line for each hierarchy; a path has 4096 bytes at most, and each line begins with the same slice. More would take
 # twice as long for every process, because Python allocates the buffer first.
-ENOUGH_OF_CGROUP = 8192
+CGROUP_BYTES = 8192
 # systemd puts what a user starts below this slice, even if it becomes root later (sudo). Only root can move it out.
 SLICES_OF_USERS = b"/user.slice/user-"
 LONGEST_UID = 10
 # Engines name cgroups by the 64 hexadecimal digits of an id. LXC, systemd-nspawn and Slurm use words.
 ID_OF_CONTAINER = b"0" * 64
 DIGITS_AS_ZEROS = bytes.maketrans(b"0123456789abcdef", ID_OF_CONTAINER[:16])
-WORDS_OF_CONTAINERS = (b"/lxc.payload.", b"/machine-")
+CONTAINER_PREFIXES = (b"/lxc.payload.", b"/machine-")
 JOB = b"/job_"
 # From here on /etc/subuid gives 65,536 ids to each user, so that uids do not identify users.
 FIRST_SUBORDINATE = 65536
@@ -27,7 +27,7 @@ FIRST_SUBORDINATE = 65536
 
 def read_real_uid(proc: str, pid: int) -> int | None:
     """Return the real uid of a process, None if it is gone or unreadable."""
-    return parse_real_uid(_begin_of(f"{proc}/{pid}/status", ENOUGH_OF_STATUS))
+    return parse_real_uid(_read_start(f"{proc}/{pid}/status", STATUS_BYTES))
 
 
 def read_share(proc: str, pid: int) -> tuple[int, bool]:
@@ -35,7 +35,7 @@ def read_share(proc: str, pid: int) -> tuple[int, bool]:
 
     The user is the one whose slice the process is in, else its real uid; all subordinate ids count as one user.
     """
-    cgroup = _begin_of(f"{proc}/{pid}/cgroup", ENOUGH_OF_CGROUP)
+    cgroup = _read_start(f"{proc}/{pid}/cgroup", CGROUP_BYTES)
     user = user_of_slice(cgroup)
     if user is not None:
         return user, False
@@ -57,7 +57,7 @@ def is_in_container(cgroup: bytes) -> bool:
     # Not with `re`, whose import takes a tenth of the time of the list of states.
     return (
         ID_OF_CONTAINER in cgroup.translate(DIGITS_AS_ZEROS)
-        or any(word in cgroup for word in WORDS_OF_CONTAINERS)
+        or any(word in cgroup for word in CONTAINER_PREFIXES)
         or any(name[:1].isdigit() for name in cgroup.split(JOB)[1:])
     )
 
@@ -68,7 +68,7 @@ def parse_real_uid(status: bytes) -> int | None:
     return int(real) if real.isdigit() else None
 
 
-def _begin_of(path: str, size: int) -> bytes:
+def _read_start(path: str, size: int) -> bytes:
     """Return what one read returns, b"" if the process is gone."""
     try:
         descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)

@@ -247,8 +247,8 @@ def find_process_busy(before: UsageReading, after: UsageReading) -> dict[tuple[i
 
 def _gpu_busy(before: UsageReading, after: UsageReading, position: int) -> int | None:
     gpu = after.gpus[position]
-    told = [reading.totals[position].busy_percent for reading in (before, after) if position < len(reading.totals)]
-    known = [percent for percent in told if percent is not None]
+    shares = [reading.totals[position].busy_percent for reading in (before, after) if position < len(reading.totals)]
+    known = [percent for percent in shares if percent is not None]
     if known:
         return round(sum(known) / len(known))
     earlier, later = ([use for use in each.processes if use.gpu == gpu.number] for each in (before, after))

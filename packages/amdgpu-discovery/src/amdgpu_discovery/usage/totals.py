@@ -51,15 +51,15 @@ def read_totals(host: Host, gpus: Sequence[Gpu], *, hanging: Container[str] = ()
 
     The GPUs at the PCI addresses `hanging` are not asked again: each attempt would leave a process behind.
     """
-    asked = [gpu for gpu in gpus if gpu.partition_total <= 1 and str(gpu.pci_address) not in hanging]
+    read = [gpu for gpu in gpus if gpu.partition_total <= 1 and str(gpu.pci_address) not in hanging]
     paths = {
-        gpu.number: [host.path(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}") for name in FILES] for gpu in asked
+        gpu.number: [host.path(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}") for name in FILES] for gpu in read
     }
     answers = read_in_child(list(paths.values()), seconds=MOST_SECONDS)
-    told = {number: [answers.get(path, FileAnswer()) for path in of_gpu] for number, of_gpu in paths.items()}
+    answers_by_gpu = {number: [answers.get(path, FileAnswer()) for path in of_gpu] for number, of_gpu in paths.items()}
     return tuple(
-        _totals(gpu, told[gpu.number])
-        if gpu.number in told
+        _totals(gpu, answers_by_gpu[gpu.number])
+        if gpu.number in answers_by_gpu
         else GpuTotals(vram_total=gpu.vram_bytes, is_hanging=str(gpu.pci_address) in hanging)
         for gpu in gpus
     )

@@ -30,7 +30,7 @@ from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.simulate import Profile, record_profile
 from amdgpu_discovery.simulate.profile_json import format_profile
-from amdgpu_discovery.simulate.record import FIRST_MADE_UP, without_serials
+from amdgpu_discovery.simulate.record import FIRST_PLACEHOLDER, without_serials
 from amdgpu_discovery.value import Value
 
 # A container can have 100,000 mounts. Checks look at the first item of a list, or at all GPUs.
@@ -86,7 +86,7 @@ def _record(host: Host, *, with_serials: bool) -> tuple[Profile | None, Callable
         return real, without_credentials
     known = serials_of(real, redacted) if real and redacted else []
     # A GPU that discovery does not understand is in no profile, but its id may be in a spec.
-    return redacted, Redaction([*read_serials(host, FIRST_MADE_UP + len(known)), *known])
+    return redacted, Redaction([*read_serials(host, FIRST_PLACEHOLDER + len(known)), *known])
 
 
 def _settings(host: Host) -> Iterator[tuple[str, str]]:

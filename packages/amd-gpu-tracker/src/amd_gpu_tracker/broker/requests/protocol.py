@@ -162,7 +162,7 @@ def refusal(error: ToolkitError) -> Answer:
 
 def format_rules(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
     """Return the rules as a client sends them: without numbers, and only with groups that its choice names."""
-    named = {each.wanted for each in choice.conditions} if choice else set()
+    named = {each.value for each in choice.conditions} if choice else set()
     groups = {name: request for name, request in rules.groups.items() if name in named}
     return {**rules.as_dict(), "groups": groups, "limits": rules.limits.as_dict(), "numbers": None}
 
