@@ -36,9 +36,9 @@ def test_the_service_says_once_what_is_not_recorded_and_once_that_it_is_again(tm
     unrecorded = Unrecorded(state, lambda verdict, sentence: said.append(f"{verdict}: {sentence}"))
     note_failure(state.run_directory, HISTORY, FULL)
     for _ in range(3):
-        unrecorded.say()
+        unrecorded.log_changes()
     forget_failure(state.run_directory, HISTORY)
     for _ in range(3):
-        unrecorded.say()
+        unrecorded.log_changes()
 
     assert said == [f"not recorded: history: {FULL}", "recorded again: history"]
