@@ -115,7 +115,7 @@ def test_json_has_everything_and_ids_as_words(host, amd_ctk):
     }
 
 
-@pytest.mark.parametrize("words", [("gpu", "list"), ("gpu-tracker", "status"), ("swarm", "status")])
+@pytest.mark.parametrize("words", [("gpu", "list"), ("status",), ("gpu-tracker", "status"), ("swarm", "status")])
 def test_no_unique_id_is_null_in_every_json(host, amd_ctk, words):
     host("strix-halo")
     assert amd_ctk("gpu-tracker", "enable").returncode == 0
