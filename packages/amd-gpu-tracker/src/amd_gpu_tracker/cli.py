@@ -37,7 +37,7 @@ CDI_SPEC = "/etc/cdi/amd.json"
 # The hidden command behind `gpu-tracker 0,1-2 exclusive`.
 SET = "set"
 # Commands that change nothing.
-LOOKING = ("status", "help", "h")
+READ_ONLY = ("status", "help", "h")
 
 # Options of `status` that AMD's program does not have. `amd-ctk status` has them.
 MOVED = frozenset(("--usage", "--peak", "--refusals", "--prometheus"))
@@ -557,7 +557,7 @@ def begin(context: typer.Context) -> None:
     """Show the help if no command is given; name the simulated host that a command is about to change."""
     if context.invoked_subcommand is None:
         print(context.get_help())
-    elif context.invoked_subcommand not in LOOKING and not host_of(context).is_this_machine:
+    elif context.invoked_subcommand not in READ_ONLY and not host_of(context).is_this_machine:
         print_error(SIMULATED_NOTICE.format(root=host_of(context).root))
 
 

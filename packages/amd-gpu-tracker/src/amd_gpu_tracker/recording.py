@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.records.state import REFUSALS, REPAIRS, STARTS, State
-from amd_gpu_tracker.records.unrecorded import METRICS, forget_failure, note_failure, read_failures
+from amd_gpu_tracker.records.unrecorded import METRICS, clear_failure, note_failure, read_failures
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
 
@@ -89,7 +89,7 @@ class Recording:
         except FileError as error:
             note_failure(self._state.run_directory, METRICS, error.message)
         else:
-            forget_failure(self._state.run_directory, METRICS)
+            clear_failure(self._state.run_directory, METRICS)
 
     def failures(self) -> dict[str, str]:
         """Return the reason for each record that cannot be written."""

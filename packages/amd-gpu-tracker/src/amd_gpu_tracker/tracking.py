@@ -40,7 +40,7 @@ class Tracking:
                 return False
             policy = self._fresh_policy(enabled=True)
             # Leases that an interrupted `disable` left must not come back to life.
-            self._state.forget_leases()
+            self._state.remove_leases()
             try:
                 # If it is killed after this, the tracker is disabled with a history, rather than enabled without one.
                 self._begin_history()
@@ -61,7 +61,7 @@ class Tracking:
             if not self._state.read_policy().enabled:
                 return False
             self._state.write_policy(Policy(**read_lasting(self._state)))
-            self._state.forget_leases()
+            self._state.remove_leases()
         give_back(self._state.host)
         return True
 
@@ -78,7 +78,7 @@ class Tracking:
             self._state.clear_files()
             self._state.write_policy(policy)
             kept = {self._state.lease_path(lease.key) for lease in living if not force}
-            self._state.forget_leases(but=kept)
+            self._state.remove_leases(but=kept)
             for lease in living:
                 if not force:
                     self._state.write_lease(lease)

@@ -6,7 +6,7 @@ import os
 
 from amd_gpu_tracker.broker.jobs.journal import Unrecorded
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import HISTORY, METRICS, forget_failure, note_failure, read_failures
+from amd_gpu_tracker.records.unrecorded import HISTORY, METRICS, clear_failure, note_failure, read_failures
 from amdgpu_discovery.host import Host
 
 FULL = "/var/lib/amd-container-toolkit/history cannot be written: No space left on device"
@@ -18,7 +18,7 @@ def test_the_last_failure_of_each_record_is_known(tmp_path):
     note_failure(str(tmp_path), METRICS, "metrics cannot be written")
 
     assert read_failures(str(tmp_path)) == {"history": FULL, "metrics": "metrics cannot be written"}
-    forget_failure(str(tmp_path), METRICS)
+    clear_failure(str(tmp_path), METRICS)
     assert read_failures(str(tmp_path)) == {"history": FULL}
 
 
@@ -37,7 +37,7 @@ def test_the_service_says_once_what_is_not_recorded_and_once_that_it_is_again(tm
     note_failure(state.run_directory, HISTORY, FULL)
     for _ in range(3):
         unrecorded.log_changes()
-    forget_failure(state.run_directory, HISTORY)
+    clear_failure(state.run_directory, HISTORY)
     for _ in range(3):
         unrecorded.log_changes()
 

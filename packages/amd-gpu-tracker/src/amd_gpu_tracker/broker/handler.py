@@ -163,7 +163,7 @@ class Handler:
         permission = people.permission_of(self._terms, peer, request)
         if grant := self._grants.repeat_grant(job, peer.process):
             # A broker that was killed had given the GPUs already, and may have left the ticket.
-            self.queue.forget(peer.uid, request.name)
+            self.queue.remove_job(peer.uid, request.name)
             return self._scopes.hand_over(client, job, grant)
         if client.has_disconnected():
             return None
@@ -292,7 +292,7 @@ class Handler:
         if among and len(self.queue):
             # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
             self._leases.refresh()
-        require_no_waiters(self.queue.waits_for(among, self.view), self.view.users_of(among))
+        require_no_waiters(self.queue.count_waiting(among, self.view), self.view.users_of(among))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:
         """Return the administrator's terms; if they cannot be read, those of before, or ToolkitError if `strict`."""

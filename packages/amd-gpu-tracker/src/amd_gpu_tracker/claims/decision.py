@@ -190,14 +190,14 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
     return GpusRefused(
         refusal(
             "" if BY_API in claim.ways else claim.holder.container_id,
-            [number for number in _in_order_asked(claim) if number not in taken],
+            [number for number in _in_request_order(claim) if number not in taken],
             [(_title(lease, situation.name_of), numbers) for lease, numbers in users],
         ),
         people=people_of(lease for lease, _ in users),
     )
 
 
-def _in_order_asked(claim: Claim) -> list[int]:
+def _in_request_order(claim: Claim) -> list[int]:
     """Return the numbers of the wanted GPUs as the guide lists them: in the order of the request."""
     items = [item for request in claim.requests for item in split_items(request)]
     named = [gpu for item in items for gpu in resolve(claim.wanted, item).gpus]

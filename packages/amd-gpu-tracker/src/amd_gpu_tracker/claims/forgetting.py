@@ -57,7 +57,7 @@ def forget_lost(book: Book, request: str) -> Forgotten:
         if state.has_drains:
             write_drains(state.host, [drain for drain in read_drains(state.host) if drain.key not in keys])
         leases = prune_leases(state, book.processes, state.lease_paths(locked=True)).living
-        said = [_forget_on(state, lease, keys) for lease in leases if keys & set(lease.gpus)]
+        said = [_drop_gpus(state, lease, keys) for lease in leases if keys & set(lease.gpus)]
     return Forgotten(
         gpus=tuple((number, gpu.pci_address) for number, gpu in zip(numbers, dropped, strict=True)),
         said=tuple(said),
@@ -115,7 +115,7 @@ def _without(policy: Policy, keys: Collection[str], gpus: Sequence[GpuLocation])
     return policy.replace(gpus=tuple(left))
 
 
-def _forget_on(state: State, lease: Lease, keys: Collection[str]) -> str:
+def _drop_gpus(state: State, lease: Lease, keys: Collection[str]) -> str:
     """Remove GPUs from a lease, and return a sentence about it."""
     left = tuple(key for key in lease.gpus if key not in keys)
     if left:

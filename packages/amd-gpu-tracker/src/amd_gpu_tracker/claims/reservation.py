@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.lease_scan import LeaseScan
     from amd_gpu_tracker.records.policy import Policy
 
-# A claim on shared GPUs needs no other leases, but ended ones must not accumulate. Each claim reads up to FEW leases.
-# If there are more, one claim in SWEEP_ONE_CLAIM_IN reads SWEPT_AT_ONCE, twice as many as are added meanwhile.
-FEW = 2
-SWEEP_ONE_CLAIM_IN = 8
-SWEPT_AT_ONCE = 16
+# A claim on shared GPUs needs no other leases, but ended ones must not accumulate. Each claim reads up to SWEEP_ALWAYS
+# leases. If there are more, one claim in SWEEP_INTERVAL reads SWEEP_BATCH, twice as many as are added meanwhile.
+SWEEP_ALWAYS = 2
+SWEEP_INTERVAL = 8
+SWEEP_BATCH = 16
 
 
 def reserve(book: Book, claim: Claim) -> bool:
@@ -91,9 +91,9 @@ def withdraw(state: State, holder: Holder) -> None:
     if lease is not None and lease.creator == holder.creator:
         posix.unlink(path)
         if state.records_history:
-            from amd_gpu_tracker.records.history import forget
+            from amd_gpu_tracker.records.history import discard
 
-            forget(state.history_directory, path)
+            discard(state.history_directory, path)
 
 
 def note_privileged(book: Book, claim: Claim) -> None:
@@ -262,10 +262,10 @@ def find_other_leases(state: State, claim: Claim, handed_on: Lease | None = None
 
 def _select_to_sweep(paths: list[str]) -> list[str]:
     """Return the leases that a claim checks to clean up; if there are many, different ones each time."""
-    if len(paths) <= FEW:
+    if len(paths) <= SWEEP_ALWAYS:
         return paths
-    turn, is_not_mine = divmod(posix.getpid(), SWEEP_ONE_CLAIM_IN)
+    turn, is_not_mine = divmod(posix.getpid(), SWEEP_INTERVAL)
     if is_not_mine:
         return []
     start = turn % len(paths)
-    return (paths[start:] + paths[:start])[:SWEPT_AT_ONCE]
+    return (paths[start:] + paths[:start])[:SWEEP_BATCH]

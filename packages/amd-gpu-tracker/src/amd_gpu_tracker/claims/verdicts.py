@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.records.drains import Drain, by_key, read_drains, this_boot, write_drains
-from amd_gpu_tracker.records.unrecorded import DRAINS, forget_failure, note_failure
+from amd_gpu_tracker.records.unrecorded import DRAINS, clear_failure, note_failure
 from amd_gpu_tracker.states.use import GpuLoad, find_gpu_processes, format_use, read_gpu_uses
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError
@@ -88,7 +88,7 @@ def record_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, 
     try:
         if book.state.read_policy().enabled:
             _record(book, seen)
-            forget_failure(directory, DRAINS)
+            clear_failure(directory, DRAINS)
     except FileError as error:
         note_failure(directory, DRAINS, error.message)
     except ToolkitError:

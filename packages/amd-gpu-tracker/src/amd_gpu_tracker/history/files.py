@@ -13,7 +13,7 @@ from amd_gpu_tracker.history.used import Used, parse_if_sound, parse_lines
 from amd_gpu_tracker.records.history import FOUND, LONGEST_LINE, POWER, finish
 from amd_gpu_tracker.records.lease import since_boot
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure
+from amd_gpu_tracker.records.unrecorded import HISTORY, clear_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 
 ENDING = ".jsonl"
@@ -40,7 +40,7 @@ def stop_history(state: State) -> None:
     except OSError as error:
         raise FileError(f"{directory} cannot be removed: {reason(error)}") from error
     # A history that is turned off has no failure.
-    forget_failure(state.run_directory, HISTORY)
+    clear_failure(state.run_directory, HISTORY)
 
 
 def settle(book: Book) -> None:

@@ -1,7 +1,7 @@
 """The leases of users, as far as root trusts them: a process of the user must prove each.
 
 Reading them is limited by `records/user_files.py`. An invalid lease causes a line with the user and the file. It is a
-doubt about the GPUs that it names, or about every GPU if they are unknown.
+fault about the GPUs that it names, or about every GPU if they are unknown.
 
 Only the kernel can say who owns a process. A rootless container runs with subordinate ids of its user, in a user
 namespace that the user made. The kernel knows who made it (ioctl_ns(2)), while /etc/subuid lacks the ids that a
@@ -54,7 +54,7 @@ class UserLease(Value):
     lease: Lease
 
 
-class Doubt(Value):
+class UserLeaseFault(Value):
     """A problem with the leases of a user."""
 
     uid: int
@@ -63,7 +63,7 @@ class Doubt(Value):
     gpus: tuple[str, ...] | None = None
 
     def as_error(self) -> StateError:
-        """Return the error for a change that must not be made in doubt."""
+        """Return the error for a change that must not be made with this fault."""
         advice = f"ask the user to remove it, or run 'sudo amd-ctk gpu-tracker ignore {self.uid}'"
         return StateError(self.message, hint=advice)
 
@@ -72,27 +72,27 @@ class UserLeases(Value):
     """The leases of all users: those that are proved, and the problems with others."""
 
     proved: tuple[UserLease, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    faults: tuple[UserLeaseFault, ...] = ()
     # Users whose leases are not read.
     ignored: tuple[int, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Return the lines about them for `status`, at most a few for each user."""
-        lines = [line for uid in dict.fromkeys(doubt.uid for doubt in self.doubts) for line in self._lines(uid)]
+        lines = [line for uid in dict.fromkeys(fault.uid for fault in self.faults) for line in self._lines(uid)]
         return (*lines, *(f"the leases of user {uid} are ignored" for uid in self.ignored))
 
     def _lines(self, uid: int) -> list[str]:
-        lines = [doubt.message for doubt in self.doubts if doubt.uid == uid]
+        lines = [fault.message for fault in self.faults if fault.uid == uid]
         more = len(lines) - MOST_LINES
         return lines if more <= 0 else [*lines[:MOST_LINES], f"{more} more leases of user {uid} are like these"]
 
     def without_used(self, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
-        """Return the GPUs that no user's container has; StateError if this is in doubt for one of them."""
+        """Return the GPUs that no user's container has; StateError if a fault is about one of them."""
         keys = {gpu.key for gpu in gpus}
-        for doubt in self.doubts:
-            if keys and (doubt.gpus is None or keys.intersection(doubt.gpus)):
-                raise doubt.as_error()
+        for fault in self.faults:
+            if keys and (fault.gpus is None or keys.intersection(fault.gpus)):
+                raise fault.as_error()
         used = {key for user in self.proved for key in user.lease.gpus}
         return [gpu for gpu in gpus if gpu.key not in used]
 
@@ -104,21 +104,21 @@ def read_user_leases(state: State, processes: Processes) -> UserLeases:
     found = [item for user in others if user.uid not in ignored for item in _read_leases_of(user, processes)]
     return UserLeases(
         proved=tuple(item for item in found if isinstance(item, UserLease)),
-        doubts=tuple(item for item in found if isinstance(item, Doubt)),
+        faults=tuple(item for item in found if isinstance(item, UserLeaseFault)),
         ignored=tuple(user.uid for user in others if user.uid in ignored and user.has_leases()),
     )
 
 
-def _read_leases_of(user: UserFiles, processes: Processes) -> list[UserLease | Doubt]:
+def _read_leases_of(user: UserFiles, processes: Processes) -> list[UserLease | UserLeaseFault]:
     proof = _Proof(user, processes)
-    found: list[UserLease | Doubt] = []
+    found: list[UserLease | UserLeaseFault] = []
     try:
         for file in user.read_leases():
             found += proof.judge(file)
     except OSError as error:
         # First, because only the first lines are shown.
         found.insert(
-            0, _doubt(user, f"the leases of user {user.uid} in {user.leases_directory} cannot be read: {reason(error)}")
+            0, _fault(user, f"the leases of user {user.uid} in {user.leases_directory} cannot be read: {reason(error)}")
         )
     return found
 
@@ -131,22 +131,22 @@ class _Proof:
         self._processes = processes
         self._own = UserProcesses(user.uid, processes)
 
-    def judge(self, file: UserFile) -> Iterator[UserLease | Doubt]:
+    def judge(self, file: UserFile) -> Iterator[UserLease | UserLeaseFault]:
         """Yield a proved lease, or what is wrong with it; nothing for one that has ended."""
         what = f"the lease {file.path} of user {self._user.uid}"
         if file.error:
-            yield _doubt(self._user, f"{what} cannot be read: {reason(file.error)}")
+            yield _fault(self._user, f"{what} cannot be read: {reason(file.error)}")
             return
         try:
             lease = _parse(file.content)
         except ValueError as error:
-            yield _doubt(self._user, f"{what} cannot be understood: {error}", find_named_gpus(file.content))
+            yield _fault(self._user, f"{what} cannot be understood: {error}", find_named_gpus(file.content))
             return
         try:
             if self._is_alive(lease):
                 yield UserLease(uid=self._user.uid, lease=lease)
         except OSError as error:
-            yield _doubt(self._user, f"{what} cannot be judged: {reason(error)}", lease.gpus)
+            yield _fault(self._user, f"{what} cannot be judged: {reason(error)}", lease.gpus)
 
     def _is_alive(self, lease: Lease) -> bool:
         """Return whether a process of this user proves a lease; OSError if this cannot be decided."""
@@ -171,8 +171,8 @@ class _Proof:
         return find_init(lease, self._processes, read=self._user.read, roots=[lease.root] if lease.root else defaults)
 
 
-def _doubt(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -> Doubt:
-    return Doubt(uid=user.uid, message=one_line(message), gpus=gpus)
+def _fault(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -> UserLeaseFault:
+    return UserLeaseFault(uid=user.uid, message=one_line(message), gpus=gpus)
 
 
 def _parse(content: bytes) -> Lease:

@@ -60,7 +60,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
     _note_works(lease_path)
 
 
-def forget(directory: str, lease_path: str) -> None:
+def discard(directory: str, lease_path: str) -> None:
     """Record nothing about a reservation whose container never ran."""
     try:
         posix.unlink(open_path(directory, lease_path))

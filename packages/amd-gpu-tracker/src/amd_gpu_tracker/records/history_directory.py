@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import HISTORY, forget_failure, note_failure
+from amd_gpu_tracker.records.unrecorded import HISTORY, clear_failure, note_failure
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import DIRECTORY_MODE, TEMPORARY, make_directories, sync_directory
 
@@ -30,7 +30,7 @@ def make_history(state: State, *, readers: str = "") -> None:
         _make(state.history_directory, mode, group)
     except OSError as error:
         raise _not_made(state.history_directory, error) from error
-    forget_failure(state.run_directory, HISTORY)
+    clear_failure(state.run_directory, HISTORY)
 
 
 def is_history_for(state: State, *, readers: str = "") -> bool:

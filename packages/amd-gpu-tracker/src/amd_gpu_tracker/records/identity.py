@@ -105,7 +105,7 @@ def _record(state: State, policy: Policy, match: Match, stamp: bytes) -> None:
     if match.policy == policy or state.is_rootless:
         _write_stamp(state, stamp)
         return
-    from amd_gpu_tracker.records.unrecorded import POLICY, forget_failure, note_failure
+    from amd_gpu_tracker.records.unrecorded import POLICY, clear_failure, note_failure
 
     try:
         if match.moved and state.has_drains:
@@ -117,7 +117,7 @@ def _record(state: State, policy: Policy, match: Match, stamp: bytes) -> None:
     except ToolkitError as error:  # A full disk: the next claim looks again.
         note_failure(state.run_directory, POLICY, error.message)
         return
-    forget_failure(state.run_directory, POLICY)
+    clear_failure(state.run_directory, POLICY)
 
 
 def _read_stamp(state: State) -> bytes:

@@ -223,7 +223,7 @@ class State:
         path = self._count_path(event)
         return posix.stat(path).st_size if is_file(path) else 0
 
-    def forget_leases(self, *, but: Container[str] = ()) -> None:
+    def remove_leases(self, *, but: Container[str] = ()) -> None:
         """Remove every lease except `but`, readable or not, and leftovers of interrupted writes."""
         names = posix.listdir(self.leases_directory) if is_directory(self.leases_directory) else []
         leftovers = [f"{self.leases_directory}/{name}" for name in names if name.endswith(TEMPORARY)]

@@ -30,7 +30,7 @@ def note_failure(run_directory: str, record: str, problem: str) -> None:
         return
 
 
-def forget_failure(run_directory: str, record: str) -> None:
+def clear_failure(run_directory: str, record: str) -> None:
     """Remove the note, because the record works again."""
     try:
         os.unlink(f"{run_directory}/{DIRECTORY}/{record}")

@@ -78,7 +78,7 @@ class Queue:
         for place in [place for place in self._places.values() if place.client is client]:
             self._end("gave up", place)
 
-    def forget(self, owner: int, name: str) -> None:
+    def remove_job(self, owner: int, name: str) -> None:
         """Remove the place of a job that has its GPUs."""
         for place in self.find(owner, name):
             self._remove(place)
@@ -103,7 +103,7 @@ class Queue:
             elif place.client is None and not self._tickets.is_visible(place.demand):
                 self._remove(place)
 
-    def waits_for(self, among: int, view: LeaseView) -> int:
+    def count_waiting(self, among: int, view: LeaseView) -> int:
         """Return how many jobs wait for one of these GPUs (bits) and hold up others."""
         waiting = (each for each in self._places.values() if each.demand.fitting & among and not each.demand.is_spare)
         return sum(not (self._is_inactive(place) or place.is_impossible(view)) for place in waiting)
