@@ -64,22 +64,22 @@ class Broker:
         self.host = host
         self.socket = host.path(SOCKET)
         self.log = host.path("/log")
-        self._said = host.path("/terms")
+        self._terms_path = host.path("/terms")
         self.pid = 0
         # Whether only persons with a reservation may open a GPU.
         self.is_reserved = False
         self.has_private_names = False
-        self.say("fifo", "everyone")
+        self.set_terms("fifo", "everyone")
 
-    def say(self, order: str, *permissions: str, idle: int = 0) -> None:
+    def set_terms(self, order: str, *permissions: str, idle: int = 0) -> None:
         # Replaced atomically, because the broker may read it at any moment.
-        with open(f"{self._said}.new", "w", encoding="utf-8") as file:
+        with open(f"{self._terms_path}.new", "w", encoding="utf-8") as file:
             access, names = (
                 "reserved" if self.is_reserved else "group",
                 "private" if self.has_private_names else "public",
             )
             file.write("\n".join((order, access, names, str(idle), *permissions)))
-        os.replace(f"{self._said}.new", self._said)
+        os.replace(f"{self._terms_path}.new", self._terms_path)
 
     def start(self) -> Broker:
         self.pid = os.fork()
@@ -109,7 +109,7 @@ class Broker:
         connect(self.socket).close()
 
     def wake(self) -> None:
-        end_look(self.socket)
+        finish_poll(self.socket)
 
     def children(self) -> list[ProcessId]:
         """Return the broker's running children, such as a check for idle jobs."""
@@ -124,7 +124,7 @@ class Broker:
         return self._terms(self.host).permissions
 
     def _terms(self, _: Host) -> Terms:
-        with open(self._said, encoding="utf-8") as file:
+        with open(self._terms_path, encoding="utf-8") as file:
             order, access, names, idle, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
@@ -162,44 +162,44 @@ class Person:
         self.uid = uid
         self._socket = broker.socket
         self._command = command
-        said, self._say = os.pipe()
+        reader, self._writer = os.pipe()
         self._end, end = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            os.close(said)
+            os.close(reader)
             os.close(end)
             become(uid, groups)
             first()
             self._run(broker.socket, request, timeout)
-        os.close(self._say)
+        os.close(self._writer)
         os.close(self._end)
-        self._said, self._ending = said, end
+        self._reader, self._ending = reader, end
         self._is_closed = False
         self._text = ""
 
     def _run(self, path: str, request: Request, timeout: float | None) -> NoReturn:
-        def tell(sentence: str) -> None:
-            os.write(self._say, f"{sentence}\n".encode())
+        def report(sentence: str) -> None:
+            os.write(self._writer, f"{sentence}\n".encode())
 
         try:
-            answer = send_request(path, request, timeout=timeout, notify=tell)
-            tell(answer.message or f"got {answer.numbers}" if answer else "nobody listens")
+            answer = send_request(path, request, timeout=timeout, notify=report)
+            report(answer.message or f"got {answer.numbers}" if answer else "nobody listens")
             if answer and self._command:
-                os.dup2(self._say, 1)
-                os.dup2(self._say, 2)
+                os.dup2(self._writer, 1)
+                os.dup2(self._writer, 2)
                 os.execvpe(self._command[0], list(self._command), {**os.environ, **answer.environment})
             os.read(self._end, 1)
         except ToolkitError as error:
-            tell(f"{error.exit_code}: {error}")
+            report(f"{error.exit_code}: {error}")
         except BaseException:
-            tell(traceback.format_exc())
+            report(traceback.format_exc())
         os._exit(0)
 
     def line(self) -> str:
         while "\n" not in self._text:
-            ready = select.select([self._said], [], [], SECONDS)[0]
+            ready = select.select([self._reader], [], [], SECONDS)[0]
             assert ready, f"{self.uid} is told nothing"
-            if not (more := os.read(self._said, 65536)):
+            if not (more := os.read(self._reader, 65536)):
                 return ""
             self._text += more.decode()
         line, _, self._text = self._text.partition("\n")
@@ -211,8 +211,8 @@ class Person:
             pass
         return line
 
-    def says_nothing(self, seconds: float = 0.3) -> bool:
-        return not self._text and not select.select([self._said], [], [], seconds)[0]
+    def is_silent(self, seconds: float = 0.3) -> bool:
+        return not self._text and not select.select([self._reader], [], [], seconds)[0]
 
     def end(self) -> None:
         os.write(self._ending, b"x")
@@ -224,7 +224,7 @@ class Person:
         if number == signal.SIGSTOP:
             # On a busy machine, a process runs on for a moment.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
-            end_look(self._socket)
+            finish_poll(self._socket)
 
     def ended_by(self) -> int:
         """Wait for the end of the command, and return the signal that ended it."""
@@ -241,7 +241,7 @@ class Person:
 
     def _close(self) -> None:
         self._is_closed = True
-        os.close(self._said)
+        os.close(self._reader)
         os.close(self._ending)
 
 
@@ -257,8 +257,8 @@ def become(uid: int, groups: Sequence[int] = ()) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def end_look(path: str) -> None:
-    """Wait until the broker of a socket has finished its current look; the next look sees the present state."""
+def finish_poll(path: str) -> None:
+    """Wait until the broker of a socket has finished its current poll. The next poll sees the present state."""
     assert is_served(path, SECONDS)
 
 
@@ -269,7 +269,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def wanting(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Demand:
+def make_demand(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Demand:
     """Return a request for `count` of the GPUs in the bit set `fitting`."""
     return Demand(
         number=number,

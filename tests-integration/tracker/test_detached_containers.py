@@ -50,7 +50,7 @@ def engine(request, host, tmp_path, monkeypatch):
 
 def test_a_container_that_its_command_left_detached_is_a_job_that_is_kept_and_ended(engine, host):
     broker = Broker(host)
-    broker.say("fifo", "alice=40001:time=1h")
+    broker.set_terms("fifo", "alice=40001:time=1h")
     broker.start()
     job = Person(broker, 0, run("train", "0", behind=ALICE), command=JOB)
     people = [job]

@@ -387,7 +387,7 @@ def sockets_of(pid):
 
 @pytest.mark.parametrize("days", [-400, 400])
 def test_a_wall_clock_that_jumps_ends_no_job_and_moves_nobody_in_line(host, broker, person, monkeypatch, days):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("a", "0"), command=("sleep", "600"))
     alice.line()
     bob = person(BOB, run("b", "0"))

@@ -23,7 +23,7 @@ STEPS = 120
 
 
 def test_members_of_a_group_have_so_many_gpus_together(broker, person):
-    broker.say("fifo", A)
+    broker.set_terms("fifo", A)
     alice = person(ALICE, run("a", "free:3"), groups=[LAB_A])
     assert alice.line() == "got (0, 1, 2)"
 
@@ -37,7 +37,7 @@ def test_members_of_a_group_have_so_many_gpus_together(broker, person):
 
 
 def test_who_waits_for_the_own_group_holds_up_nobody_of_another(broker, person):
-    broker.say("fifo", A, B)
+    broker.set_terms("fifo", A, B)
     alice = person(ALICE, run("a", "free:4"), groups=[LAB_A])
     alice.line()
     bob = person(BOB, run("b", "free:2"), groups=[LAB_A])
@@ -49,7 +49,7 @@ def test_who_waits_for_the_own_group_holds_up_nobody_of_another(broker, person):
 
 
 def test_in_fair_order_who_of_the_group_used_less_is_served_first(broker, person):
-    broker.say("fair", A)
+    broker.set_terms("fair", A)
     first = person(ALICE, run("first", "free:4"), groups=[LAB_A])
     first.line()
     again = person(ALICE, run("again", "free:4"), groups=[LAB_A])
@@ -63,21 +63,21 @@ def test_in_fair_order_who_of_the_group_used_less_is_served_first(broker, person
 
 
 def test_jobs_by_a_rule_for_each_member_count_once_it_is_one_for_all(broker, person):
-    broker.say("fifo", f"@lab-a={LAB_A}:gpus=3")
+    broker.set_terms("fifo", f"@lab-a={LAB_A}:gpus=3")
     person(ALICE, run("a", "free:3"), groups=[LAB_A]).line()
 
-    broker.say("fifo", A)
+    broker.set_terms("fifo", A)
 
     assert person(BOB, run("b", "free:2", wait=False), groups=[LAB_A]).line().startswith("1: @lab-a has 3 of 4 GPUs")
 
 
 def test_who_waits_has_the_new_limit_of_the_group(broker, person):
-    broker.say("fifo", A)
+    broker.set_terms("fifo", A)
     person(ALICE, run("a", "free:4"), groups=[LAB_A]).line()
     bob = person(BOB, run("b", "free:2"), groups=[LAB_A])
     bob.line()
 
-    broker.say("fifo", f"@lab-a={LAB_A}:gpus=6:together")
+    broker.set_terms("fifo", f"@lab-a={LAB_A}:gpus=6:together")
     # Asking makes the broker look.
     person(CAROL, run("c", "free:1", wait=False)).line()
 
@@ -85,7 +85,7 @@ def test_who_waits_has_the_new_limit_of_the_group(broker, person):
 
 
 def test_what_a_group_has_is_known_to_a_service_that_starts_again(broker, person):
-    broker.say("fifo", A)
+    broker.set_terms("fifo", A)
     person(ALICE, run("a", "free:2"), groups=[LAB_A]).line()
     person(BOB, Request(verb=RESERVE, name="debug", gpus="free:1", seconds=3600), groups=[LAB_A]).line()
     broker.kill()
@@ -95,7 +95,7 @@ def test_what_a_group_has_is_known_to_a_service_that_starts_again(broker, person
 
 
 def test_a_reservation_and_its_job_count_once_for_the_group(broker, person):
-    broker.say("fifo", B)
+    broker.set_terms("fifo", B)
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:1", seconds=3600), groups=[LAB_B]).line()
     assert person(ALICE, run("lab", "", reservation="debug"), groups=[LAB_B]).line() == "got (0,)"
 
@@ -103,7 +103,7 @@ def test_a_reservation_and_its_job_count_once_for_the_group(broker, person):
 
 
 def test_a_container_that_outlives_its_job_counts_for_the_group(host, broker, person):
-    broker.say("fifo", B)
+    broker.set_terms("fifo", B)
     command = ["sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"]
     alice = person(ALICE, run("a", "free:2"), groups=[LAB_B], command=command)
     assert alice.line() == "got (0, 1)"
@@ -119,14 +119,14 @@ def test_a_container_that_outlives_its_job_counts_for_the_group(host, broker, pe
 
 
 def test_spare_jobs_count_for_no_group(broker, person):
-    broker.say("fifo", B)
+    broker.set_terms("fifo", B)
     person(ALICE, run("a", "free:4", spare=True), groups=[LAB_B]).line()
 
     assert person(BOB, run("b", "free:2", wait=False), groups=[LAB_B]).line() == "got (4, 5)"
 
 
 def test_a_member_of_two_groups_counts_for_the_one_that_allows_more(broker, person):
-    broker.say("fifo", A, B)
+    broker.set_terms("fifo", A, B)
     assert person(BOB, run("b", "free:3"), groups=[LAB_A, LAB_B]).line() == "got (0, 1, 2)"
 
     assert person(CAROL, run("c", "free:2", wait=False), groups=[LAB_B]).line() == "got (4, 5)"
@@ -134,7 +134,7 @@ def test_a_member_of_two_groups_counts_for_the_one_that_allows_more(broker, pers
 
 
 def test_a_rule_for_the_user_comes_before_that_of_the_group(broker, person):
-    broker.say("fifo", A, f"alice={ALICE}:gpus=2")
+    broker.set_terms("fifo", A, f"alice={ALICE}:gpus=2")
     person(ALICE, run("a", "free:2"), groups=[LAB_A]).line()
 
     assert person(BOB, run("b", "free:4", wait=False), groups=[LAB_A]).line() == "got (4, 5, 6, 7)"
@@ -163,7 +163,7 @@ def test_only_a_group_has_a_number_of_gpus_together(words):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_whoever_asks_a_group_never_has_more_and_is_refused_no_fewer(host, broker, person, seed):
     chance = random.Random(seed)
-    broker.say("fifo", A, B, "everyone:gpus=3")
+    broker.set_terms("fifo", A, B, "everyone:gpus=3")
     # By which rule each has GPUs, and how many that allows.
     groups = {ALICE: [LAB_A], BOB: [LAB_A, LAB_B], CAROL: [LAB_B], DAVE: []}
     counted = {ALICE: (LAB_A, 4), BOB: (LAB_A, 4), CAROL: (LAB_B, 2), DAVE: (DAVE, 3)}
@@ -197,7 +197,7 @@ def in_a_user_namespace():
 
 
 def test_in_a_user_namespace_the_rule_for_everyone_does_not_count_beside_rules_for_groups(broker, person):
-    broker.say("fifo", f"@lab-a={LAB_A}:gpus=1", "everyone:gpus=8")
+    broker.set_terms("fifo", f"@lab-a={LAB_A}:gpus=1", "everyone:gpus=8")
 
     # The kernel does not tell a member who dropped the group from another user.
     refused = person(ALICE, run("a", "free:2"), first=in_a_user_namespace).line()
@@ -210,7 +210,7 @@ def test_in_a_user_namespace_the_rule_for_everyone_does_not_count_beside_rules_f
         "3: you may have 1 GPU at once, but this requests 2 (request fewer)"
     )
     assert person(CAROL, run("c", "free:2")).line() == "got (0, 1)"
-    broker.say("fifo", "everyone:gpus=8", f"alice={ALICE}:gpus=2", f"@lab-a={LAB_A}:gpus=1")
+    broker.set_terms("fifo", "everyone:gpus=8", f"alice={ALICE}:gpus=2", f"@lab-a={LAB_A}:gpus=1")
     assert person(ALICE, run("d", "free:2"), first=in_a_user_namespace).line() == "got (2, 3)"
-    broker.say("fifo", "everyone:gpus=8")
+    broker.set_terms("fifo", "everyone:gpus=8")
     assert person(BOB, run("e", "free:2"), first=in_a_user_namespace).line() == "got (4, 5)"

@@ -89,7 +89,7 @@ def test_waiter_and_broker_killed_together_hold_up_nobody(host, broker, person):
 
 @pytest.mark.parametrize("order", ["fifo", "fair"])
 def test_the_order_is_that_of_the_setting(broker, person, order):
-    broker.say(order, "everyone")
+    broker.set_terms(order, "everyone")
     # Alice has used some, bob nothing.
     alice = person(ALICE, run("a", "free:8"))
     alice.line()
@@ -102,7 +102,7 @@ def test_the_order_is_that_of_the_setting(broker, person, order):
 
     first, last = (bob, second) if order == "fair" else (second, bob)
     assert first.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
-    assert last.says_nothing()
+    assert last.is_silent()
 
 
 def test_those_who_wait_in_the_former_queue_are_before_all_others(host, broker, person):

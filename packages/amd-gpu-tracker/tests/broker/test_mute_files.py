@@ -60,7 +60,7 @@ def locked(mute):
 
 
 def test_a_job_that_cannot_be_told_is_warned_and_ended(host, broker, person, mute):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     eve = person(EVE, run("train", "0"), command=("sh", "-c", f"echo begun; exec sleep 600 2>>{mute}"))
     assert (eve.line(), eve.line()) == ("got (0,)", "begun")
 
@@ -72,7 +72,7 @@ def test_a_job_that_cannot_be_told_is_warned_and_ended(host, broker, person, mut
 
 
 def test_a_process_whose_memory_is_locked_keeps_no_job_from_its_end_and_nobody_waiting(host, broker, person, locked):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     first = person(EVE, run("first", "0"), command=("true",))
     second = person(EVE, run("second", "1"), command=("sleep", "600"))
     assert (first.line(), second.line()) == ("got (0,)", "got (1,)")
@@ -87,7 +87,7 @@ def test_a_process_whose_memory_is_locked_keeps_no_job_from_its_end_and_nobody_w
 
 
 def test_a_program_that_does_not_say_which_file_it_is_is_ended_with_its_job(host, broker, person, directory):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     with mute_program(directory, EVE, "/usr/bin/sleep"):
         # A program of engines has this name.
         conmon = f"{directory}/conmon"

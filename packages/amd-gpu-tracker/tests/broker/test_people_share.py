@@ -161,11 +161,11 @@ def test_who_waits_is_told_the_same_once_however_often_the_service_starts_again(
     # Who comes after it is told after it.
     person(CAROL, run("last", "free:1")).line()
 
-    assert bob.says_nothing()
+    assert bob.is_silent()
 
 
 def test_who_is_limited_to_groups_of_gpus_is_told_so(broker, person):
-    broker.say("fifo", "everyone:groups=notebooks")
+    broker.set_terms("fifo", "everyone:groups=notebooks")
 
     assert person(ALICE, run("train", "5")).line() == (
         "4: GPU 5 is not among the GPUs this process may use (0, 1) (you may reserve only GPUs of notebooks)"
@@ -190,14 +190,14 @@ def test_a_user_sees_the_refusals_of_root_s_containers(host, person):
 
 
 def test_without_permission_nobody_has_gpus(broker, person):
-    broker.say("fifo", "alice=40001")
+    broker.set_terms("fifo", "alice=40001")
 
     assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
     assert person(BOB, run("b", "free:1")).line() == NO_GPUS
 
 
 def test_one_user_is_excluded_while_everyone_is_allowed(broker, person):
-    broker.say("fifo", "everyone:gpus=2", "bob=40002:gpus=0")
+    broker.set_terms("fifo", "everyone:gpus=2", "bob=40002:gpus=0")
 
     assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
     assert person(BOB, run("b", "free:1")).line() == NO_GPUS
@@ -208,7 +208,7 @@ def test_who_is_excluded_leaves_the_line(broker, person):
     bob = person(BOB, run("b", "free:1"))
     bob.line()
 
-    broker.say("fifo", "everyone", "bob=40002:gpus=0")
+    broker.set_terms("fifo", "everyone", "bob=40002:gpus=0")
     # Asking makes the broker look.
     person(CAROL, run("c", "free:1", wait=False)).line()
 
@@ -216,7 +216,7 @@ def test_who_is_excluded_leaves_the_line(broker, person):
 
 
 def test_a_group_may_and_the_most_specific_counts(broker, person):
-    broker.say("fifo", "everyone:gpus=1", "@gpu=40044:gpus=2", "alice=40001:gpus=3")
+    broker.set_terms("fifo", "everyone:gpus=1", "@gpu=40044:gpus=2", "alice=40001:gpus=3")
 
     assert (
         person(CAROL, run("c", "free:2")).line() == "3: you may have 1 GPU at once, but this requests 2 (request fewer)"
@@ -226,7 +226,7 @@ def test_a_group_may_and_the_most_specific_counts(broker, person):
 
 
 def test_a_limit_holds_for_all_jobs_of_a_person_together(broker, person):
-    broker.say("fifo", "everyone:gpus=2")
+    broker.set_terms("fifo", "everyone:gpus=2")
     first = person(ALICE, run("first", "free:1"))
     assert first.line() == "got (0,)"
     assert person(ALICE, run("second", "free:1", wait=False)).line() == "got (1,)"
@@ -243,7 +243,7 @@ def test_a_limit_holds_for_all_jobs_of_a_person_together(broker, person):
 
 
 def test_a_permission_may_be_for_some_gpus_only(broker, person):
-    broker.say("fifo", "everyone:groups=notebooks")
+    broker.set_terms("fifo", "everyone:groups=notebooks")
 
     assert person(ALICE, run("a", "free:2")).line() == "got (0, 1)"
     assert person(BOB, run("b", "5")).line().startswith("4: ")
@@ -262,7 +262,7 @@ def test_names_belong_to_their_owner(host, broker, person):
     assert person(ALICE, Request(verb=CANCEL, name="late", owner=BOB)).line() == (
         "3: only root may name another user (run the command with sudo)"
     )
-    assert waiting.says_nothing()
+    assert waiting.is_silent()
     assert person(BOB, Request(verb=CANCEL, name="late")).line() == "got ()"
     assert waiting.line() == "12: the job late was removed from the queue"
 
@@ -394,7 +394,7 @@ def test_root_is_told_of_all_owners_of_a_name_and_uses_the_own_reservation(perso
 
 
 def test_containers_of_several_jobs_share_the_reservation_in_which_these_run(host, broker, person, claim):
-    broker.say("fifo", "everyone:gpus=2")
+    broker.set_terms("fifo", "everyone:gpus=2")
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
     first = person(ALICE, run("first", "", reservation="debug"), command=TELL_TOKEN)
     first.line()
@@ -490,7 +490,7 @@ def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, per
 
 
 def test_a_reservation_and_its_job_count_once(broker, person):
-    broker.say("fifo", "everyone:gpus=2")
+    broker.set_terms("fifo", "everyone:gpus=2")
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:1", seconds=3600)).line()
     assert person(ALICE, run("lab", "", reservation="debug")).line() == "got (0,)"
 
@@ -509,7 +509,7 @@ def test_nobody_is_overtaken_by_one_who_wants_less(person):
         "1: GPUs [0 1 2 3 4 5 6] are in use by job a of user 40001; 2 jobs wait for GPUs before this one"
         " ('amd-ctk run --wait' waits in line)"
     )
-    assert narrow.says_nothing()
+    assert narrow.is_silent()
     alice.end()
     assert wide.answer() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     wide.end()
@@ -586,7 +586,7 @@ def test_who_is_denied_while_waiting_is_told_so(host, broker, person):
     alice.line()
     bob = person(BOB, run("b", "0"))
     bob.line()
-    broker.say("fifo", "alice=40001")
+    broker.set_terms("fifo", "alice=40001")
 
     # Anything that changes lets the broker look.
     person(ALICE, run("other", "1")).line()
@@ -646,7 +646,7 @@ def test_a_wide_status_says_whose_job_it_is(host, person):
 
 
 def test_a_container_with_the_token_is_the_persons_and_counts_once(host, broker, person):
-    broker.say("fifo", "alice=40001:gpus=2")
+    broker.set_terms("fifo", "alice=40001:gpus=2")
     answer = send_request(broker.socket, run("train", "0", behind=ALICE))
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={answer.environment['AMD_CTK_RESERVATION']}"]}}
     container = StartingContainer(container_id="c1", spec=spec, bundle="/b")
@@ -671,7 +671,7 @@ def test_what_happened_is_on_record(broker, person):
 
 
 def test_a_waiter_is_root_behind_sudo_and_keeps_the_own_limit(broker, person):
-    broker.say("fifo", "alice=40001:gpus=1")
+    broker.set_terms("fifo", "alice=40001:gpus=1")
 
     assert person(0, run("a", "free:2", wait=False, behind=ALICE)).line().startswith("3: you may have 1 GPU at once")
     assert person(0, run("a", "free:2", wait=False)).line() == "got (0, 1)"

@@ -34,7 +34,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_what_is_said_of_a_job_is_what_it_then_is_told(host, broker, person, scene):
-    broker.say("fifo", "everyone:gpus=6:time=2h")
+    broker.set_terms("fifo", "everyone:gpus=6:time=2h")
     gpus, options = SCENES[scene]
     asked = {"name": "train", "gpus": gpus, **options}
     assert person(ALICE, run("holder", "0")).line() == "got (0,)"
@@ -69,14 +69,14 @@ def test_a_job_in_a_reservation_has_the_gpus_of_that(broker, person):
 
 
 def test_a_user_who_may_not_reserve_is_told_so(broker, person):
-    broker.say("fifo", f"alice={ALICE}")
+    broker.set_terms("fifo", f"alice={ALICE}")
 
     assert previewed(person, BOB, "train", "free:1").startswith("3: you may not reserve GPUs on this host")
 
 
 def test_names_that_others_may_not_read_are_not_read_in_a_preview_either(broker, person):
     broker.has_private_names = True
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
     assert person(BOB, run("secret-project", "free:1")).line() == "got (0,)"
 
     assert previewed(person, BOB, "secret-project", "free:1") == person(BOB, run("secret-project", "free:1")).line()

@@ -33,7 +33,7 @@ def host(host):
 @pytest.fixture
 def broker(broker):
     broker.is_reserved = True
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
     return broker
 
 
@@ -178,7 +178,7 @@ def test_a_gpu_that_cannot_be_opened_to_its_holder_is_not_given(host, person):
 
 def test_without_the_setting_nobody_touches_the_nodes(host, broker, person):
     broker.is_reserved = False
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
 
     assert person(ALICE, run("train", "0")).line() == "got (0,)"
 

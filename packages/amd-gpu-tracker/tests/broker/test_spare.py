@@ -16,7 +16,7 @@ from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.numbering import locate_gpus
-from support.shared_host import ALICE, BOB, run, users, wait_until, wanting
+from support.shared_host import ALICE, BOB, make_demand, run, users, wait_until
 
 SLEEP = ("sleep", "600")
 ENDED = "amd-ctk: job worker ends because someone waits for its GPUs"
@@ -77,7 +77,7 @@ def test_a_spare_job_that_waits_holds_up_nobody_and_is_served_last(host, broker,
 
 
 def test_no_limit_counts_spare_jobs(host, broker, person):
-    broker.say("fifo", "everyone:gpus=1")
+    broker.set_terms("fifo", "everyone:gpus=1")
     assert person(ALICE, run("worker", "0-5", spare=True), command=SLEEP).line() == "got (0, 1, 2, 3, 4, 5)"
 
     assert person(ALICE, run("train", "6", wait=False)).line() == "got (6,)"
@@ -143,7 +143,7 @@ def ending():
 
 
 def test_a_container_of_a_spare_job_is_as_spare_as_the_job(host, broker, person, ending):
-    broker.say("fifo", "everyone:gpus=1:time=24h")
+    broker.set_terms("fifo", "everyone:gpus=1:time=24h")
     worker = person(ALICE, run("worker", "0", spare=True), command=("sh", "-c", "echo begun; exec sleep 600"))
     assert [worker.line(), worker.line()] == ["got (0,)", "begun"]
     ending.append(claim_with_token_of(host, worker))
@@ -181,7 +181,7 @@ def test_a_detached_process_of_a_spare_job_keeps_its_gpu_until_somebody_waits(ho
 
 
 def test_a_spare_job_that_is_being_ended_counts_against_no_limit(broker, person):
-    broker.say("fifo", "everyone:gpus=1")
+    broker.set_terms("fifo", "everyone:gpus=1")
     stubborn = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
     assert person(ALICE, run("worker", "0", spare=True), command=stubborn).line() == "got (0,)"
     bob = person(BOB, run("train", "0"))
@@ -211,4 +211,4 @@ def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host,
 def test_no_job_ends_without_which_it_is_enough():
     idle = {"small": 0b00001, "large": 0b11110}
 
-    assert choose_preempted([wanting(4, 0b11111, number=1)], 0, idle) == {"large": 1}
+    assert choose_preempted([make_demand(4, 0b11111, number=1)], 0, idle) == {"large": 1}

@@ -15,7 +15,7 @@ from amd_gpu_tracker.records.state import open_state
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import ToolkitError
-from support.shared_host import end_look, without_time
+from support.shared_host import finish_poll, without_time
 
 # Many times what a step takes, for machines that are busy.
 SECONDS = 90
@@ -77,7 +77,7 @@ class Job:
     def has_said_more(self):
         return "\n" in self._text or bool(select.select([self._said], [], [], 0)[0])
 
-    def says_nothing(self, seconds=0.3):
+    def is_silent(self, seconds=0.3):
         return not self._text and not select.select([self._said], [], [], seconds)[0]
 
     def end(self):
@@ -91,11 +91,11 @@ class Job:
         """Stop one who waits as Ctrl-Z does; return when it stands still and its broker will see that."""
         self.signal(signal.SIGSTOP)
         os.waitpid(self.pid, os.WUNTRACED)
-        self.end_look()
+        self.finish_poll()
 
-    def end_look(self):
+    def finish_poll(self):
         """Return when the broker has ended its look: in that, one who has stopped since may still be given GPUs."""
-        end_look(self._socket)
+        finish_poll(self._socket)
 
     def go_on(self):
         """Let it go on, and return when it does."""

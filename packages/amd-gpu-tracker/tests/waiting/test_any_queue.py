@@ -262,7 +262,7 @@ class Drive:
             name = self.chance.choice(sorted(self.model.stopped))
             self.processes[name].go_on()
             self.model.stopped.discard(name)
-            self.processes[name].end_look()
+            self.processes[name].finish_poll()
 
     def start_container(self):
         if len(self.processes) < MOST_ALIVE:

@@ -121,7 +121,7 @@ def test_who_is_killed_at_a_system_call_keeps_nobody(host, job, life):
             reached = all(victim.step(scene.end_holder) for _ in range(calls))
             assert max(map(len, users(host).values())) <= 1
             next_one = job("next", "0")
-            next_one.says_nothing(MOMENT)
+            next_one.is_silent(MOMENT)
         scene.require_next_is_served(next_one)
         require_nothing_left(host)
         calls += EVERY

@@ -80,7 +80,7 @@ def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
     first.end()
 
     assert second.answer() == "got (0,)"
-    assert third.says_nothing()
+    assert third.is_silent()
     second.end()
     assert third.answer() == "got (0, 1)"
     assert files_of(host) == []
@@ -94,7 +94,7 @@ def test_nobody_is_overtaken_by_one_who_wants_less(host, job):
     third = job("third", "1")
     third.line()
 
-    assert third.says_nothing()
+    assert third.is_silent()
     first.end()
 
     assert second.answer() == "got (0, 1)"
@@ -125,7 +125,7 @@ def test_one_between_two_others_is_overtaken_by_neither(job):
     first.end()
 
     assert second.answer() == "got (0, 1)"
-    assert fourth.says_nothing()
+    assert fourth.is_silent()
     second.end()
     assert third.answer() == "got (1, 2)"
 
@@ -301,7 +301,7 @@ def test_a_lock_that_is_held_for_long_takes_no_place_away(host, job):
     with LibraryLock(State(host).lock_path):
         first.kill()
         # The service gives up on the lock, and waits on.
-        assert second.says_nothing(1)
+        assert second.is_silent(1)
 
     assert second.answer() == "got (0,)"
 

@@ -13,7 +13,7 @@ from amd_gpu_tracker.broker.queue.order import choose_preempted
 from amd_gpu_tracker.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
-from support.shared_host import ALICE, BOB, run, users, wait_until, wanting
+from support.shared_host import ALICE, BOB, make_demand, run, users, wait_until
 
 SLEEP = ("sleep", "600")
 WARNING = (
@@ -27,7 +27,7 @@ ENDED = r"amd-ctk: the GPUs of job train were idle for (\d min )?\d+ s, and some
 @pytest.fixture
 def idle(broker):
     """Let the broker warn after a minute."""
-    broker.say("fifo", "everyone", idle=60)
+    broker.set_terms("fifo", "everyone", idle=60)
 
 
 def use(host, number: int, *, is_used: bool = True) -> None:
@@ -153,19 +153,19 @@ def test_only_what_people_have_is_idle(host, person):
 
 def test_nothing_is_idle_where_root_does_not_say_so(host, broker, person):
     person(ALICE, run("train", "0"), command=SLEEP).line()
-    broker.say("fifo", "everyone", idle=1)
+    broker.set_terms("fifo", "everyone", idle=1)
     bob = person(BOB, run("other", "1"), command=SLEEP)
     bob.line()
     began = time.time()
     wait_until(lambda: idle_since(host) is not None and time.time() > began + 2)
 
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
 
     wait_until(lambda: idle_since(host) is None)
 
 
 def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host, broker, person):
-    broker.say("fifo", "everyone", idle=1)
+    broker.set_terms("fifo", "everyone", idle=1)
     # The driver of GPU 0 does not answer, so each look takes two seconds.
     busy = host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{find_gpus(host)[0].pci_address}/gpu_busy_percent")
     if os.path.exists(busy):
@@ -184,7 +184,7 @@ def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host,
 
 
 def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
-    broker.say("fifo", "everyone", idle=3600)
+    broker.set_terms("fifo", "everyone", idle=3600)
     person(ALICE, run("train", "0"), command=SLEEP).line()
     wait_until(lambda: idle_since(host) is not None)
     before = idle_since(host)
@@ -203,7 +203,7 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, 
     broker.kill()
     broker.grace = 60.0
     broker.start()
-    broker.say("fifo", "alice=40001:time=60s", "everyone", idle=60)
+    broker.set_terms("fifo", "alice=40001:time=60s", "everyone", idle=60)
     # Its first process ends by TERM, and what it left behind does not.
     stubborn = "trap '' TERM; while :; do sleep 1; done"
     person(ALICE, run("train", "0"), command=("sh", "-c", f"(({stubborn}) &); exec sleep 600")).line()
@@ -222,20 +222,20 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, 
     ("waiting", "free", "chosen"),
     [
         # One idle job is enough for one who waits, and the first is taken.
-        ([wanting(1, 0b1111, number=1)], 0b0000, {"a": 1}),
+        ([make_demand(1, 0b1111, number=1)], 0b0000, {"a": 1}),
         # What is free, or about to be, needs nobody's end.
-        ([wanting(1, 0b1111, number=1)], 0b1000, {}),
+        ([make_demand(1, 0b1111, number=1)], 0b1000, {}),
         # Only what fits.
-        ([wanting(1, 0b0010, number=1)], 0b0000, {"b": 1}),
+        ([make_demand(1, 0b0010, number=1)], 0b0000, {"b": 1}),
         # Two who wait do not get the same GPU.
-        ([wanting(1, 0b1111, number=1), wanting(1, 0b1111, number=2)], 0b0000, {"a": 1, "b": 2}),
-        ([wanting(1, 0b1111, number=1), wanting(1, 0b1111, number=2)], 0b1000, {"a": 2}),
+        ([make_demand(1, 0b1111, number=1), make_demand(1, 0b1111, number=2)], 0b0000, {"a": 1, "b": 2}),
+        ([make_demand(1, 0b1111, number=1), make_demand(1, 0b1111, number=2)], 0b1000, {"a": 2}),
         # Nobody ends for one whom it does not serve, nor for those behind.
-        ([wanting(4, 0b1111, number=1)], 0b0000, {}),
-        ([wanting(4, 0b1111, number=1), wanting(1, 0b0001, number=2)], 0b0000, {}),
-        ([wanting(3, 0b1101, number=1), wanting(1, 0b0010, number=2)], 0b0000, {"b": 2}),
+        ([make_demand(4, 0b1111, number=1)], 0b0000, {}),
+        ([make_demand(4, 0b1111, number=1), make_demand(1, 0b0001, number=2)], 0b0000, {}),
+        ([make_demand(3, 0b1101, number=1), make_demand(1, 0b0010, number=2)], 0b0000, {"b": 2}),
         # Who wants a GPU of one who comes first would not be given another.
-        ([wanting(2, 0b1100, number=1), wanting(1, 0b0111, number=2)], 0b0000, {}),
+        ([make_demand(2, 0b1100, number=1), make_demand(1, 0b0111, number=2)], 0b0000, {}),
     ],
 )
 def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):

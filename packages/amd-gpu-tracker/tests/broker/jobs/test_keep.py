@@ -57,7 +57,7 @@ def test_what_runs_in_a_reservation_lasts_as_long(host, person):
 
 
 def test_only_its_owner_keeps_and_ends_a_container_whose_job_has_ended(host, broker, person):
-    broker.say("fifo", "everyone:time=4h")
+    broker.set_terms("fifo", "everyone:time=4h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
     alice.line()
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={alice.line()}"]}}
@@ -76,7 +76,7 @@ def test_only_its_owner_keeps_and_ends_a_container_whose_job_has_ended(host, bro
 
 
 def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker, person):
-    broker.say("fifo", "everyone:time=4h")
+    broker.set_terms("fifo", "everyone:time=4h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
     alice.line()
     spec = {"process": {"env": [f"AMD_CTK_RESERVATION={alice.line()}"]}}
@@ -96,7 +96,7 @@ def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker
 
 
 def test_a_job_that_root_keeps_is_warned_again_and_ended_later(broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     assert alice.line() == "got (0,)"
     broker.pass_time(3000)
@@ -124,7 +124,7 @@ def test_nothing_is_made_shorter_and_what_has_no_end_gets_none(host, person):
 
 def test_the_time_that_somebody_may_have_gpus_counts_from_the_first_moment(host, broker, person):
     person(ALICE, reserve("debug", 3600)).line()
-    broker.say("fifo", "everyone:time=2h")
+    broker.set_terms("fifo", "everyone:time=2h")
 
     # The first second is over when she asks.
     assert re.fullmatch(
@@ -157,7 +157,7 @@ def test_everybody_keeps_the_own_and_root_what_it_names(person, uid, asked, said
 
 def test_who_may_not_reserve_any_more_keeps_nothing(broker, person):
     person(ALICE, reserve("debug", 3600)).line()
-    broker.say("fifo", "bob=40002")
+    broker.set_terms("fifo", "bob=40002")
 
     assert person(ALICE, keep("debug", 60)).line() == (
         "3: you may not reserve GPUs on this host (ask the administrator for 'sudo amd-ctk users allow 40001')"
@@ -173,7 +173,7 @@ def test_a_job_that_was_begun_with_sudo_is_kept_by_its_person(host, person):
 
 
 def test_a_job_whose_time_is_over_is_not_kept(broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     broker.grace = 60.0
     broker.kill()
     broker.start()

@@ -50,7 +50,7 @@ def is_there(pid: int) -> bool:
 
 
 def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
 
     assert alice.line() == "got (0,)"
@@ -63,7 +63,7 @@ def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
 
 
 def test_processes_that_ended_a_job_are_collected(host, broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     assert alice.line() == "got (0,)"
     broker.pass_time(3600)
@@ -86,14 +86,14 @@ def line_with(program: str) -> str:
 
 
 def test_the_line_of_the_guide_sends_a_message_with_the_exit_code(broker, person):
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sh -c 'exit 3'")))
 
     assert [alice.line(), alice.line()] == ["got (0,)", "train ended with 3"]
 
 
 def test_the_line_of_the_guide_sends_a_message_at_the_time_limit_too(host, broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sh -c 'echo begun; exec sleep 600'")))
 
     assert [alice.line(), alice.line()] == ["got (0,)", "begun"]
@@ -162,7 +162,7 @@ def test_root_ends_a_reservation_with_the_job_in_it(host, person):
 
 def test_a_job_that_ignores_term_is_killed(broker, person):
     give_grace(broker, 0.1)
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
     assert [alice.line(), int(alice.line())] == ["got (0,)", alice.pid]
 
@@ -173,7 +173,7 @@ def test_a_job_that_ignores_term_is_killed(broker, person):
 
 def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, person):
     give_grace(broker, 0.1)
-    broker.say("fifo", "alice=40001:time=60s", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
     # A daemon: it has a session of its own, and its parent is gone.
     daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"(({daemon}) &); exec sleep 600"))
@@ -190,7 +190,7 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
 
 def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host, broker, person):
     give_grace(broker, 4.0)
-    broker.say("fifo", "alice=40001:time=60s", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
     daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"(({daemon}) &); exec sleep 600"))
     assert alice.line() == "got (0,)"
@@ -213,7 +213,7 @@ def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host
 
 def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
     give_grace(broker, 60.0)
-    broker.say("fifo", "alice=40001:time=1h", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=1h", "everyone")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))
     alice.line()
     alice.line()
@@ -233,7 +233,7 @@ def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
 
 
 def test_a_job_without_a_limit_is_never_ended(broker, person):
-    broker.say("fifo", "alice=40001:time=1s", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=1s", "everyone")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     bob = person(BOB, run("train", "1"), command=SLEEP)
     assert bob.line() == "got (1,)"
@@ -245,7 +245,7 @@ def test_a_job_without_a_limit_is_never_ended(broker, person):
 
 
 def test_a_process_that_became_another_users_is_left_alone_and_told(broker, person):
-    broker.say("fifo", "alice=40001:time=1h")
+    broker.set_terms("fifo", "alice=40001:time=1h")
     started = "setpriv --reuid=40002 --clear-groups sleep 600 & echo $!; wait"
     sudo = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", started))
     assert sudo.line() == "got (0,)"
@@ -273,7 +273,7 @@ def test_a_job_in_a_reservation_ends_with_it(host, broker, person):
 
 
 def test_a_limit_that_passes_while_there_is_no_broker_is_kept_by_the_next(broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
     broker.kill()
@@ -286,7 +286,7 @@ def test_a_limit_that_passes_while_there_is_no_broker_is_kept_by_the_next(broker
 
 
 def test_a_container_that_outlives_its_job_has_the_limit_of_the_job(host, broker, person):
-    broker.say("fifo", "alice=40001:time=1h")
+    broker.set_terms("fifo", "alice=40001:time=1h")
     started = person(0, run("train", "0", behind=ALICE), command=("sh", "-c", "echo begun; exec sleep 600"))
     assert [started.line(), started.line()] == ["got (0,)", "begun"]
     tokens = []
@@ -318,7 +318,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
     host, broker, person, is_killed
 ):
     give_grace(broker, 0.1)
-    broker.say("fifo", "alice=40001:time=60s", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
     detached = f"(setsid {CONTAINER} sh -c 'echo begun; sleep 600; :' &) | head -n 1"
     until_told = f"until [ -e {host.root}/go ]; do sleep 0.1; done"
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", f"{detached}; {until_told}"))
@@ -343,7 +343,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
 
 
 def test_a_container_that_was_detached_gets_term_before_it_is_killed(broker, person):
-    broker.say("fifo", "alice=40001:time=1h")
+    broker.set_terms("fifo", "alice=40001:time=1h")
     # A shell says that what it waited for was ended, too.
     contained = "exec 2>/dev/null; trap 'echo finished; exit' TERM; echo begun; while :; do sleep 0.1; done"
     job = f'setsid {CONTAINER} sh -c "{contained}" & exec sleep 600'
@@ -356,7 +356,7 @@ def test_a_container_that_was_detached_gets_term_before_it_is_killed(broker, per
 
 
 def test_a_program_that_only_has_the_name_of_an_engines_is_ended_with_the_job(host, broker, person):
-    broker.say("fifo", "alice=40001:time=1h")
+    broker.set_terms("fifo", "alice=40001:time=1h")
     shutil.copy("/usr/bin/sleep", f"{host.root}/conmon")
     os.chown(f"{host.root}/conmon", ALICE, ALICE)
     job = f"(setsid {host.root}/conmon 600 & echo $!) ; exec sleep 600"
@@ -371,7 +371,7 @@ def test_a_program_that_only_has_the_name_of_an_engines_is_ended_with_the_job(ho
 
 
 def test_nobody_reserves_for_longer_than_allowed(broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
 
     asked = Request(verb=RESERVE, name="debug", gpus="0", seconds=3601)
 
@@ -380,7 +380,7 @@ def test_nobody_reserves_for_longer_than_allowed(broker, person):
 
 
 def test_everybody_sees_when_a_job_ends(host, broker, person):
-    broker.say("fifo", "alice=40001:time=1h", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=1h", "everyone")
     before = time.time()
     person(ALICE, run("a", "0")).line()
     person(BOB, run("b", "1")).line()

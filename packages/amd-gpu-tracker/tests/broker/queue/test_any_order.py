@@ -10,7 +10,7 @@ from amd_gpu_tracker.broker.queue.order import serve, sort_waiters
 from amd_gpu_tracker.broker.queue.recent_use import decayed, with_use
 from amd_gpu_tracker.broker.requests.demand import as_bits
 from amd_gpu_tracker.broker.requests.people import FAIR, FIFO
-from support.shared_host import wanting
+from support.shared_host import make_demand
 
 GPUS = 8
 STEPS = 10_000
@@ -61,7 +61,9 @@ def serve_now(model, order, used):
         served.append((job, taken))
         return True
 
-    waiters = [wanting(1, as_bits(job["among"]), number=job["number"], person=job["person"]) for job in model.waiting]
+    waiters = [
+        make_demand(1, as_bits(job["among"]), number=job["number"], person=job["person"]) for job in model.waiting
+    ]
     serve(
         sort_waiters(waiters, used, order),
         is_passed_over=lambda waiter: jobs[waiter.number]["away"],
@@ -113,7 +115,7 @@ def test_people_who_always_have_jobs_get_the_same_gpu_time():
     lengths = {1: 10.0, 2: 70.0, 3: 600.0}
     used, had = {}, dict.fromkeys(lengths, 0.0)
     for _ in range(20_000):
-        person = sort_waiters([wanting(1, 1, number=n, person=n) for n in lengths], used, FAIR)[0].person
+        person = sort_waiters([make_demand(1, 1, number=n, person=n) for n in lengths], used, FAIR)[0].person
         used = with_use(used, {person: 1}, lengths[person])
         had[person] += lengths[person]
 
@@ -122,7 +124,7 @@ def test_people_who_always_have_jobs_get_the_same_gpu_time():
 
 
 def test_one_person_is_served_in_the_order_of_the_jobs():
-    waiters = [wanting(1, 1, number=number, person=7) for number in (5, 3, 9)]
+    waiters = [make_demand(1, 1, number=number, person=7) for number in (5, 3, 9)]
 
     assert [waiter.number for waiter in sort_waiters(waiters, {7: 1e9}, FAIR)] == [3, 5, 9]
 

@@ -7,7 +7,7 @@ import random
 from amd_gpu_tracker.broker.queue.order import Outlook, serve, sort_waiters
 from amd_gpu_tracker.broker.requests.people import FIFO
 from support.day_simulator import Job, simulate
-from support.shared_host import ALICE, BOB, CAROL, run, wanting
+from support.shared_host import ALICE, BOB, CAROL, make_demand, run
 
 SLEEP = ("sleep", "600")
 GPUS = 8
@@ -28,7 +28,7 @@ def a_line(seed, *, exact):
 
 def run_line(jobs):
     """Return the minute in which each job starts by the code that is tested, and check each wide job's known start."""
-    all_waiters = [wanting(job.gpus, ALL, number=number, seconds=job.limit or 0) for number, job in enumerate(jobs)]
+    all_waiters = [make_demand(job.gpus, ALL, number=number, seconds=job.limit or 0) for number, job in enumerate(jobs)]
     starts, running, minute = {}, {}, 0
     while len(starts) < len(jobs):
         running = {gpu: (job, end) for gpu, (job, end) in running.items() if end > minute}
@@ -92,7 +92,7 @@ def serve_at(waiters, *, free, ends):
 
 
 def job(number, fitting, count, seconds=0.0):
-    return wanting(count, fitting, number=number, seconds=seconds)
+    return make_demand(count, fitting, number=number, seconds=seconds)
 
 
 def test_a_job_without_a_time_limit_does_not_go_first():
@@ -119,7 +119,7 @@ def test_who_goes_first_is_over_before_each_whom_it_overtakes():
 
 
 def test_a_users_short_job_goes_before_a_wide_one_that_waits(host, broker, person):
-    broker.say("fifo", "alice=40001:time=2h", "carol=40003:time=1h", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=2h", "carol=40003:time=1h", "everyone")
     assert person(ALICE, run("train", "0,1,2,3,4,5,6"), command=SLEEP).line() == "got (0, 1, 2, 3, 4, 5, 6)"
     wide = person(BOB, run("wide", "free:8", wait=True))
     assert wide.line().startswith("waiting for 8 GPUs: 1 free of 8")
@@ -132,7 +132,7 @@ def test_a_users_short_job_goes_before_a_wide_one_that_waits(host, broker, perso
 
 
 def test_a_user_who_may_have_gpus_for_longer_meanwhile_does_not_go_first(host, broker, person):
-    broker.say("fifo", "alice=40001:time=2h", "carol=40003:gpus=1:time=1h", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=2h", "carol=40003:gpus=1:time=1h", "everyone")
     assert person(ALICE, run("train", "0,1,2,3,4,5"), command=SLEEP).line() == "got (0, 1, 2, 3, 4, 5)"
     assert person(BOB, run("wide", "free:8")).line().startswith("waiting for 8 GPUs: 2 free of 8")
     first = person(CAROL, run("first", "free:1"), command=SLEEP)
@@ -140,7 +140,7 @@ def test_a_user_who_may_have_gpus_for_longer_meanwhile_does_not_go_first(host, b
     second = person(CAROL, run("second", "free:1"), command=SLEEP)
     assert second.line().endswith("you have 1 of 1 GPUs")
 
-    broker.say("fifo", "alice=40001:time=2h", "carol=40003:gpus=2:time=20h", "everyone")
+    broker.set_terms("fifo", "alice=40001:time=2h", "carol=40003:gpus=2:time=20h", "everyone")
     person(BOB, run("another", "free:1")).line()
 
-    assert second.says_nothing()
+    assert second.is_silent()

@@ -11,13 +11,13 @@ from amd_gpu_tracker.broker.queue.order import MOST_BEFORE, latest_start
 from amd_gpu_tracker.broker.requests.demand import numbers_in
 from amd_gpu_tracker.broker.requests.protocol import PREVIEW, RESERVE, Request
 from amd_gpu_tracker.tracker import Tracker
-from support.shared_host import ALICE, BOB, CAROL, run, wait_until, wanting
+from support.shared_host import ALICE, BOB, CAROL, make_demand, run, wait_until
 
 ALL = 0b1111
 
 
 def waiter(count, fitting=ALL, seconds=100.0, **more):
-    return wanting(count, fitting, seconds=seconds, **more)
+    return make_demand(count, fitting, seconds=seconds, **more)
 
 
 def test_a_job_starts_when_enough_of_the_gpus_that_fit_it_are_free():
@@ -101,7 +101,7 @@ def seconds_in(line):
 
 
 def test_a_person_is_told_before_when_all_limits_let_the_job_start(broker, person):
-    broker.say("fifo", "everyone:time=2h")
+    broker.set_terms("fifo", "everyone:time=2h")
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-3", seconds=3600)).line()
     person(CAROL, run("eval", "4-7")).line()
 
@@ -116,7 +116,7 @@ def test_a_person_is_told_before_when_all_limits_let_the_job_start(broker, perso
 
 
 def test_the_list_has_what_a_person_was_told(host, broker, person):
-    broker.say("fifo", "everyone:time=1h")
+    broker.set_terms("fifo", "everyone:time=1h")
     person(ALICE, run("holder", "0")).line()
     person(ALICE, run("other", "1")).line()
     seconds = seconds_in(person(BOB, run("train", "0")).line())
@@ -129,7 +129,7 @@ def test_the_list_has_what_a_person_was_told(host, broker, person):
 
 
 def test_nothing_is_said_where_a_job_may_run_for_ever(host, broker, person):
-    broker.say("fifo", f"alice={ALICE}", "everyone:time=1h")
+    broker.set_terms("fifo", f"alice={ALICE}", "everyone:time=1h")
     person(ALICE, run("holder", "0")).line()
 
     assert person(BOB, run("train", "0")).line() == (
@@ -149,7 +149,7 @@ def test_who_waits_for_a_spare_job_is_told_when_that_is_ended(broker, person):
 
 
 def test_who_waits_for_gpus_without_a_known_end_is_told_who_has_them(broker, person):
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-1", seconds=3600)).line()
     inside = person(ALICE, run("notebook", "", reservation="debug"))
     inside.line()
@@ -168,7 +168,7 @@ def test_who_waits_for_gpus_without_a_known_end_is_told_who_has_them(broker, per
 
 @pytest.mark.parametrize("rule", ["everyone:gpus=1", "everyone:gpus=1:time=1h"])
 def test_an_own_limit_in_the_way_is_named_and_neither_others_nor_a_time(broker, person, rule):
-    broker.say("fifo", rule)
+    broker.set_terms("fifo", rule)
     person(ALICE, run("first", "0")).line()
     person(BOB, run("other", "1")).line()
 
@@ -178,7 +178,7 @@ def test_an_own_limit_in_the_way_is_named_and_neither_others_nor_a_time(broker, 
 
 
 def test_a_line_that_would_be_too_long_names_no_holders(broker, person):
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
     person(ALICE, run("a" * 64, "0")).line()
     for letter in "bcdef":
         person(CAROL, run(letter * 64, "0")).line()

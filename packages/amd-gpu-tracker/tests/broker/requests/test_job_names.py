@@ -21,7 +21,7 @@ WORD = r"job-[0-9a-f]{10}"
 def private(broker):
     """Return a broker on a host with private names."""
     broker.has_private_names = True
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
     return broker
 
 
@@ -91,7 +91,7 @@ def test_root_and_its_owner_take_a_job_out_by_the_word_of_the_list(host, private
 def test_what_began_before_keeps_its_name(host, broker, person):
     person(ALICE, reserve("debug", "1")).line()
     broker.has_private_names = True
-    broker.say("fifo", "everyone")
+    broker.set_terms("fifo", "everyone")
 
     assert person(ALICE, reserve("debug", "2")).line().startswith("9: 40001/debug already has GPUs")
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == "got ()"
@@ -103,7 +103,7 @@ def test_what_began_with_a_private_name_is_found_where_names_are_public_again(ho
     waiting = person(ALICE, run("train", "1"))
     waiting.line()
     private.has_private_names = False
-    private.say("fifo", "everyone")
+    private.set_terms("fifo", "everyone")
     private.kill()
     private.start()
     # It connects again.
