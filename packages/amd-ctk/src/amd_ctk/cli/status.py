@@ -43,8 +43,8 @@ def status(
         return
     tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
-        looks = tracker.usage_looks()
-        show_usage(looks, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
+        reader = tracker.usage_looks()
+        show_usage(reader, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
     elif refusals:
         print_refusals(tracker.refusals(), as_json=as_json)
     elif watch or no_trunc:
