@@ -180,6 +180,6 @@ def test_a_job_whose_time_is_over_is_not_kept(broker, person):
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
     alice.line()
     broker.pass_time(3600)
-    wait_until(lambda: any(line.startswith("time limit reached: 40001/train") for line in broker.lines()))
+    wait_until(lambda: any(line.startswith("ending: 40001/train") for line in broker.lines()))
 
     assert person(0, keep("train", 60)).line() == "11: train has reached its time limit (reserve GPUs again)"

@@ -35,7 +35,7 @@ ROUND_SECONDS = 0.5
 # How much longer than the grace period an engine may take to stop a container.
 ENGINE_SECONDS = 30.0
 # The verdict in the journal.
-LIMIT_REACHED = "time limit reached"
+ENDING_VERDICT = "ending"
 SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENGINES = ("docker", "podman")
@@ -66,7 +66,7 @@ def end_job(lease: Lease, book: Book, log: Journal, *, grace: float) -> None:
     _write_note(book, lease, known)
     termed = _send(known, owner_of(lease.container_id), processes, (signal.SIGTERM, signal.SIGCONT))
     _close(termed.values())
-    log(LIMIT_REACHED, f"{lease.container_id}: TERM to {len(termed)} processes")
+    log(ENDING_VERDICT, f"{lease.container_id}: TERM to {len(termed)} processes")
     _end_rest(lease, book, log, seconds=grace, known=known)
 
 
@@ -79,12 +79,12 @@ def resume_end(note: EndingNote, book: Book, log: Journal, *, grace: float) -> N
 def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: float) -> None:
     """Stop a container through its engine; if that does not stop it, end its first process."""
     if command := _stop_command(lease):
-        log(LIMIT_REACHED, f"container {lease.container_id}: {' '.join(command)}")
+        log(ENDING_VERDICT, f"container {lease.container_id}: {' '.join(command)}")
         _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
     verdict = judge(lease, processes)
     init = lease.init or verdict.found_init
     if verdict.is_alive and init:
-        log(LIMIT_REACHED, f"container {lease.container_id}: TERM to its first process, then KILL")
+        log(ENDING_VERDICT, f"container {lease.container_id}: TERM to its first process, then KILL")
         _end_first_process(init, processes, grace)
 
 
@@ -164,7 +164,7 @@ def _kill_rest(lease: Lease, processes: Processes, log: Journal, *, known: Itera
         killed = _send(found.inside | found.contained, owner, processes, (signal.SIGKILL,))
         if not killed:
             break
-        log(LIMIT_REACHED, f"{lease.container_id}: KILL to {len(killed)} processes")
+        log(ENDING_VERDICT, f"{lease.container_id}: KILL to {len(killed)} processes")
         _wait_for(killed.values(), ROUND_SECONDS)
         _close(killed.values())
     for each in sorted(found.inside, key=lambda each: each.pid):
