@@ -34,8 +34,8 @@ def main(words: list[str]) -> None:
     with TemporaryDirectory() as directory, running(processes, descriptors):
         host = build_host(f"{directory}/host", "mi210-8", with_links=False)
         Tracker(host).enable()
-        looks = UsageReader(State(host), Processes(PROC), LibraryLock)
-        pairs = [(seconds(walk), seconds(looks.read)) for _ in range(ROUNDS)]
+        reader = UsageReader(State(host), Processes(PROC), LibraryLock)
+        pairs = [(seconds(walk), seconds(reader.read)) for _ in range(ROUNDS)]
     ratio = statistics.median(look / bare for bare, look in pairs)
     bare, look = (statistics.median(each) * 1000 for each in zip(*pairs, strict=True))
     print(f"{processes} processes with {descriptors} descriptors, {ROUNDS} pairs")

@@ -14,7 +14,7 @@ from pathlib import Path
 # Names of messages, as attributes and as variables.
 SENTENCES = ("hint", "message", "problem")
 # "words" may also be a list, which has none of these methods.
-ATTRIBUTES = (*SENTENCES, "words")
+ATTRIBUTES = (*SENTENCES, "reason", "words")
 METHODS = (
     *("endswith", "find", "partition", "removeprefix", "removesuffix", "rfind", "rpartition", "rsplit", "split"),
     "startswith",

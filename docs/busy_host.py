@@ -57,8 +57,8 @@ def shown_screen() -> list[str]:
             _environ={},
             highlight=False,
         )
-        for look in range(8):
-            _set_busy(host, look)
+        for sample in range(8):
+            _set_busy(host, sample)
             page = screen.next_page(console, "")
         assert page
         console.print(draw_page(page.title, page, console))
@@ -67,7 +67,7 @@ def shown_screen() -> list[str]:
 
 def _build(directory: str) -> Host:
     profile = load_profile("mi300x-8")
-    gpus = tuple(gpu.replace(**_said(number)) for number, gpu in enumerate(profile.gpus))
+    gpus = tuple(gpu.replace(**_measured(number)) for number, gpu in enumerate(profile.gpus))
     host = build_host(
         directory, profile.replace(gpus=gpus, processes=tuple(map(_process, PROCESSES))), with_links=False
     )
@@ -81,7 +81,7 @@ def _build(directory: str) -> Host:
     return host
 
 
-def _said(number: int) -> dict[str, object]:
+def _measured(number: int) -> dict[str, object]:
     temperature, watts, _ = MEASURED[number]
     health = {
         "hwmon/hwmon0/temp2_label": "junction",
@@ -98,20 +98,20 @@ def _process(described: tuple[int, str, int, int]) -> SimulatedProcess:
     return SimulatedProcess(pid=4000 + number, name=name, uid=uid, uses=(use,))
 
 
-def _set_busy(host: Host, look: int) -> None:
+def _set_busy(host: Host, sample: int) -> None:
     for gpu, (_, _, busy) in zip(locate_gpus(host), MEASURED, strict=True):
         function = host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{gpu.pci_address}")
-        Path(function, "gpu_busy_percent").write_text(f"{busy[look]}\n", encoding="utf-8")
+        Path(function, "gpu_busy_percent").write_text(f"{busy[sample]}\n", encoding="utf-8")
 
 
 def _reserve(host: Host, key: str, name: str, person: int, since: float) -> None:
     processes = Processes()
-    ourselves = processes.find(os.getpid())
-    assert ourselves is not None
+    this_process = processes.find(os.getpid())
+    assert this_process is not None
     lease = Lease(
         container_id=name,
         bundle="",
-        creator=ourselves,
+        creator=this_process,
         gpus=(key,),
         boot_offset=0.0,
         boot_id=processes.boot_id,

@@ -16,6 +16,7 @@ from messages import find_inspections, main
         'if "denied" in str(error): pass',
         'path = message.partition(": ")[0]',
         'path = finding.words.split(" ", 1)[0]',
+        'path = judgement.reason.split(" ", 1)[0]',
         "if error.message.startswith(start): pass",
         'if found.problem.strip().endswith("."): pass',
     ],

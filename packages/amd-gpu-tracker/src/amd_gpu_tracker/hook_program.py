@@ -131,7 +131,7 @@ def _read_container() -> dict[str, Any]:
 
 
 def _find_bundle(reported: str, runtime_words: list[str]) -> str:
-    """Return the directory of the bundle; `told` is the one in the container's state.
+    """Return the directory of the bundle; `reported` is the one in the container's state.
 
     crun 1.21 and 1.28 change to / before they run hooks of a container that has device nodes and its own user
     namespace, and then report their current directory as the bundle. The engine's command line for crun is the only

@@ -82,7 +82,7 @@ def test_a_mount_on_one_lease_leaves_the_others(machine, user, answer_of):
     assert answer == [["second"], [f"the lease {user.path} of user {USER} cannot be read: {MOUNTED}"]]
 
 
-def test_a_proof_on_a_mount_is_a_doubt(machine, user, answer_of, tmp_path):
+def test_a_proof_on_a_mount_is_a_fault(machine, user, answer_of, tmp_path):
     mounted = tmp_path / "mounted"
     mounted.mkdir()
     machine.kill(user.init)

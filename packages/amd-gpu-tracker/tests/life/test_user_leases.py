@@ -161,7 +161,7 @@ def test_a_made_up_namespace_keeps_no_gpu_from_being_exclusive(machine, user, re
     assert machine.tracker.set_accessibility("1", exclusive=True).changed == (1,)
 
 
-def test_a_namespace_in_which_the_user_has_a_process_is_a_doubt_about_the_gpus_of_the_lease(
+def test_a_namespace_in_which_the_user_has_a_process_is_a_fault_about_the_gpus_of_the_lease(
     machine, user, rewrite, read
 ):
     process = user.start_process()
@@ -193,7 +193,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("content", "reason"), BROKEN)
-def test_a_lease_that_cannot_be_understood_is_one_line_and_a_doubt_about_every_gpu(
+def test_a_lease_that_cannot_be_understood_is_one_line_and_a_fault_about_every_gpu(
     machine, user, read, content, reason
 ):
     user.path.write_bytes(content)

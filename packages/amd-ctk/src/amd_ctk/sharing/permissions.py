@@ -35,7 +35,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
-NO_LIMIT = "no limit"
+UNLIMITED = "no limit"
 ONLY_ROOT = "Only root may reserve GPUs"
 
 
@@ -178,7 +178,7 @@ def _row(permission: Permission) -> tuple[str, ...]:
     number = "" if permission.number is None else str(permission.number)
     if permission.is_excluded:
         return permission.who, number, "none", "-", "-"
-    time = format_duration(permission.seconds) if permission.seconds else NO_LIMIT
+    time = format_duration(permission.seconds) if permission.seconds else UNLIMITED
     groups = ", ".join(permission.groups) or "all GPUs"
-    gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or NO_LIMIT)
+    gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or UNLIMITED)
     return permission.who, number, gpus, time, groups

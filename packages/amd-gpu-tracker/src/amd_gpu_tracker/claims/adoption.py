@@ -42,7 +42,7 @@ MOST_USERS = 8
 
 
 def adopt_running(book: Book, notify: Notify, *, since: float) -> None:
-    """Give each running container of root with GPUs a lease; `tell` gets a sentence about each, even on failure.
+    """Give each running container of root with GPUs a lease; `notify` gets a sentence about each, even on failure.
 
     `since` is when the policy was written, in seconds since boot.
     """

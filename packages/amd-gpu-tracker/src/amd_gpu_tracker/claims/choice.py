@@ -94,7 +94,7 @@ def decide_choice(
         return chosen
     candidates = name_programs(state.host, candidates, verdicts)
     return GpusRefused(
-        _format_refusal(state, candidates, choice, scan.living),
+        _describe_refusal(state, candidates, choice, scan.living),
         hint=_hint(candidates, choice),
         people=people_of(lease for candidate in candidates for lease in candidate.users),
         obstacle=find_apart(candidates, choice),
@@ -157,7 +157,7 @@ def _never(candidates: Sequence[Candidate], choice: Choice) -> str:
     return only_for_root(choice, [each.gpu for each in candidates], for_root)
 
 
-def _format_refusal(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
+def _describe_refusal(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
     if never := _never(candidates, choice):
         return never
 

@@ -69,6 +69,7 @@ class SampleSums(Value):
 
     # In seconds since boot.
     last: float
+    # The number of samples, by its name in the file.
     looks: int
     busy_sum: float
     peak_bytes: int

@@ -40,7 +40,7 @@ class Condition(Value):
 
     Attributes:
         kind: `gfx`, `model`, `vram`, `numa`, `xgmi`, `discrete`, `integrated`, `mode` or `group`.
-        wanted: The target, family, model, mode or name of a group; "" if the kind is the whole condition.
+        value: The target, family, model, mode or name of a group; "" if the kind is the whole condition.
         amount: The number of a NUMA node, or an amount of MiB or GiB.
         in_gib: Whether memory is counted in GiB.
         text: The condition as it was written.

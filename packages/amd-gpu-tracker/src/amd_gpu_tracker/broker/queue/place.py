@@ -90,7 +90,7 @@ class Place:
             self.client.send(answer)
 
     def build_message(self, before: Sequence[Place], view: LeaseView) -> tuple[Answer, str]:
-        """Return the message for the client, and the part of it that does not change as time passes."""
+        """Return the message for the client, and the part of it that does not change as time passes; sets `latest`."""
         now = self._now()
         self.latest = self._latest_start(before, view, now)
         demands = (each.demand for each in before if not each.is_passed_over)
