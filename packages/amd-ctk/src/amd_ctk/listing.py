@@ -29,7 +29,7 @@ def find_listed_gpus(host: Host) -> list[Gpu]:
 def find_gpu_states(host: Host) -> tuple[dict[int, GpuState], list[GpuState]]:
     """Return the states of GPUs by number, and those of lost GPUs; nothing if the states cannot be read."""
     try:
-        states = make_tracker(host).states()
+        states = tracker_with_rules(host).states()
     except ToolkitError:
         return {}, []
     return {gpu.number: gpu for gpu in states if not gpu.is_lost}, [gpu for gpu in states if gpu.is_lost]
@@ -48,7 +48,7 @@ def select_requested(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]
     return select_described(gpus, request, rules, unnumbered=lambda: find_unnumbered_gpus(host))
 
 
-def make_tracker(host: Host) -> Tracker:
+def tracker_with_rules(host: Host) -> Tracker:
     """Return the tracker that judges the health of GPUs by the settings of the host; SettingsError."""
     from amd_device_spec.settings import read_settings
     from amd_gpu_tracker import Tracker

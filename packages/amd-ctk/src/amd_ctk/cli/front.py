@@ -88,17 +88,17 @@ def _print_gpus(host: Host) -> None:
 
 
 def _print_states(host: Host) -> None:
-    from amd_ctk.listing import make_tracker
+    from amd_ctk.listing import tracker_with_rules
     from amd_gpu_tracker.state_table import print_states
 
-    print_states(make_tracker(host))
+    print_states(tracker_with_rules(host))
 
 
 def _watch_states(host: Host) -> None:
-    from amd_ctk.listing import make_tracker
+    from amd_ctk.listing import tracker_with_rules
     from amd_gpu_tracker.state_table import watch_states
 
-    watch_states(make_tracker(host))
+    watch_states(tracker_with_rules(host))
 
 
 def _print_status(host: Host) -> None:

@@ -52,18 +52,18 @@ def status(
             "--watch" if watch else "--no-trunc", "--usage or --peak", hint="'amd-ctk top' shows the states live"
         )
     else:
-        from amd_ctk.listing import make_tracker
+        from amd_ctk.listing import tracker_with_rules
         from amd_gpu_tracker.state_table import print_states, print_states_json
 
-        (print_states_json if as_json else print_states)(make_tracker(host_of(context)))
+        (print_states_json if as_json else print_states)(tracker_with_rules(host_of(context)))
 
 
 def _print_page(context: typer.Context, path: str) -> None:
-    from amd_ctk.listing import make_tracker
+    from amd_ctk.listing import tracker_with_rules
     from amd_ctk.status_page import find_status_page
     from amdgpu_discovery.files import replace_file
 
-    page = find_status_page(make_tracker(host_of(context)))
+    page = find_status_page(tracker_with_rules(host_of(context)))
     if path:
         replace_file(path, page.encode())
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from amd_ctk.listing import make_tracker
+from amd_ctk.listing import tracker_with_rules
 from amd_ctk.programs import ask_systemctl, would_change
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
@@ -56,7 +56,7 @@ def take_sample(host: Host) -> dict[str, str]:
 
     Metrics are written if Prometheus' node exporter is installed. Return what could not be recorded.
     """
-    tracker = make_tracker(host)
+    tracker = tracker_with_rules(host)
     recording = tracker.recording
     usage = recording.take_sample(tracker.usage_looks(), keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None

@@ -11,7 +11,7 @@ from contextlib import suppress
 from shlex import quote
 
 from amd_ctk.doctor.facts import read_or
-from amd_ctk.listing import make_tracker
+from amd_ctk.listing import tracker_with_rules
 from amd_gpu_tracker import GpuState
 from amdgpu_discovery.device_nodes import KFD_PATH, find_device_nodes, read_kfd_number
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
@@ -223,7 +223,7 @@ class GpuCondition(Value):
 
 def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
     """Return the GPUs that are not as usual; none if that is unknown, which other checks report. This forks."""
-    states: Sequence[GpuState] = read_or(lambda: make_tracker(host).states(), ())
+    states: Sequence[GpuState] = read_or(lambda: tracker_with_rules(host).states(), ())
     return tuple(
         GpuCondition(
             number=gpu.tracked_number,
