@@ -115,7 +115,7 @@ class Handler:
         coming = [each for each in view.leases if is_ending(each, now)]
         idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
         chosen = choose_preempted(self.queue.active_demands(view), view.free | view.gpus_of(*coming), idle)
-        # A job that was idle at the last look may use its GPUs by now. Look again before it ends for a waiting job.
+        # A job that was idle at the last check may use its GPUs by now. Check again before it ends for a waiting job.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
         if unsure:
             self.idle.check_now(now)

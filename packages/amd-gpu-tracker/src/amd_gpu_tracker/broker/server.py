@@ -140,7 +140,7 @@ class Server:
         patience = 0 if is_behind else None if seconds is None else int(seconds * 1000) + 1
         ready = {descriptor for descriptor, _ in poll.poll(patience)}
         if (not ready and not is_behind) or (seconds is not None and self._now() >= began + seconds):
-            # Something is due: an end, a look, or a message to waiting clients. A stream of requests must not delay it.
+            # An end, a check or a message to waiting clients is due, which a stream of requests must not delay.
             self._handler.is_changed = True
         return ready
 

@@ -47,7 +47,7 @@ class SeenLeases:
         living = {lease.container_id for lease in self.view.reservations}
         given = self._grants.gpus_by_job
         if ended := sorted(given.keys() - living):
-            # The broker saw this end now. With FOUND, the history would date it back to the sampler's last look.
+            # The broker saw this end now. With FOUND, the history would date it back to the last sample.
             self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
         for job in ended:
             self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
