@@ -10,6 +10,7 @@ import os
 import signal
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,7 +20,7 @@ LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 WRITE = 16
 # These take no answer: FORGET, INTERRUPT, BATCH_FORGET. WRITE gets none, so that it waits.
 UNANSWERED = frozenset((2, 36, 42, WRITE))
-ENOSYS = 38
+ENOENT, ENOSYS = 2, 38
 FILE, SIZE, LONG = 2, 4096, 100_000
 HEADER = 40
 MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
@@ -56,7 +57,16 @@ def mute_mount(path: str, uid: int) -> Iterator[None]:
 
 
 @contextmanager
-def _mounted(path: str, uid: int, content: bytes, option: str, *, answers_all: bool = True) -> Iterator[str]:
+def slow_mount(path: str, uid: int, seconds: float) -> Iterator[None]:
+    """Mount a file system that root may enter. After some seconds, it answers that there is no such file."""
+    with _mounted(path, uid, b"", ",allow_other", seconds=seconds):
+        yield
+
+
+@contextmanager
+def _mounted(
+    path: str, uid: int, content: bytes, option: str, *, answers_all: bool = True, seconds: float = 0
+) -> Iterator[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
     mode = stat.S_IFMT(os.stat(path).st_mode)
@@ -68,7 +78,7 @@ def _mounted(path: str, uid: int, content: bytes, option: str, *, answers_all: b
         become(uid)
         # Even if the test dies, the server must end, because nothing else can end a waiting writer.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        _serve(device, uid, content, answers_all=answers_all)
+        _serve(device, uid, content, answers_all=answers_all, seconds=seconds)
     os.close(device)
     try:
         yield f"{path}/file"
@@ -91,7 +101,7 @@ def lock_memory(path: str) -> None:
     libc.mmap(mapped, SIZE, 3, 0x32, -1, 0)
 
 
-def _serve(device: int, uid: int, content: bytes, *, answers_all: bool) -> None:
+def _serve(device: int, uid: int, content: bytes, *, answers_all: bool, seconds: float) -> None:
     size, unanswered = len(content) or SIZE, UNANSWERED
     # The kernel keeps the attributes of a program for no time, and asks for them at every call.
     valid = 0 if content else LONG
@@ -114,6 +124,9 @@ def _serve(device: int, uid: int, content: bytes, *, answers_all: bool) -> None:
         }
         answer = answers.get(operation)
         error = -ENOSYS if answer is None else 0
+        if seconds and operation == LOOKUP:
+            time.sleep(seconds)
+            answer, error = None, -ENOENT
         os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.plain_files import read_own_file, read_plain_file
+from amdgpu_discovery.plain_files import mount_of, read_own_file, read_plain_file
 
 
 @pytest.mark.parametrize("size", [0, 1, 10])
@@ -60,6 +60,13 @@ def test_a_plain_file_is_found_from_an_open_directory(tmp_path):
         assert read_plain_file("file", directory=directory, owner=os.geteuid())[0] == b"x"
     finally:
         os.close(directory)
+
+
+@pytest.mark.parametrize(("told", "mount"), [(b"pos:\t0\nflags:\t02\nmnt_id:\t31\nino:\t5\n", 31), (b"pos:\t0\n", 0)])
+def test_the_mount_of_a_descriptor_is_as_the_kernel_tells_it(monkeypatch, told, mount):
+    monkeypatch.setattr("posix.read", lambda *_: told)
+
+    assert mount_of(0) == mount
 
 
 def test_a_file_of_a_directory_of_ones_own_is_read_as_far_as_the_limit(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from amd_gpu_tracker.life.container_names import find_container_names
 from amd_gpu_tracker.life.user_leases import read_user_leases
-from support.mute_files import can_mount, mute_mount
+from support.mute_files import can_mount, mute_mount, slow_mount
 
 pytestmark = [
     pytest.mark.skipif(not can_mount(), reason="no file system of FUSE can be mounted here"),
@@ -98,6 +98,22 @@ def test_a_proof_on_a_mount_is_a_fault(machine, user, answer_of, tmp_path):
     assert [line.partition("cannot be judged: ")[2] for line in problems] == ["its file system does not answer"] * 2
     # Only the first file is waited for.
     assert time.monotonic() - began < SECONDS / 2
+
+
+def test_a_slow_file_system_has_its_time_for_all_leases_of_a_user(machine, user, answer_of, tmp_path):
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    machine.kill(user.init)
+    fields = json.loads(user.path.read_text())
+    for number in range(100):
+        path = f"{mounted}/{number}"
+        user.path.with_name(f"{number}.json").write_text(json.dumps({**fields, "init": None, "pid_file": path}))
+
+    with slow_mount(str(mounted), USER, 0.5):
+        _, problems = answer_of(lambda: read(machine))
+
+    # One for each takes much longer than `answer_of` waits.
+    assert problems[-1].endswith(f"more leases of user {USER} are like these")
 
 
 def test_the_name_of_a_container_on_a_mount_is_unknown(machine, user, answer_of, tmp_path):

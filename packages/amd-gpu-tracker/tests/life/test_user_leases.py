@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posix
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.user_leases import MOST_GPUS, MOST_LINES, read_user_leases
-from amd_gpu_tracker.records.user_files import LARGEST_LEASE, MOST_BYTES, MOST_LEASES, UserFiles
+from amd_gpu_tracker.records.user_files import LARGEST_LEASE, MOST_BYTES, MOST_LEASES, UserFiles, find_users
+from amdgpu_discovery.host import Host
 
 USER = os.geteuid()
 OTHER_USER = USER + 1
@@ -417,3 +419,25 @@ def test_whatever_a_user_writes_in_place_of_what_proves_a_lease_is_a_line_or_not
         assert read() in (([], ()), ([(USER, "rootless", ("0000:26:00.0/0",))], ()))
 
     check()
+
+
+@pytest.mark.skipif(USER != 0, reason="only root can become another user")
+def test_to_a_user_the_directories_of_others_are_none():
+    with tempfile.TemporaryDirectory() as top:
+        for number in (60124, 60125):
+            directory = Path(top, f"run/user/{number}")
+            directory.mkdir(parents=True)
+            os.chown(directory, number, number)
+            directory.chmod(0o700)
+        Path(top).chmod(0o755)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.setresuid(*[60124] * 3)
+                os.write(writer, "".join(each.directory for each in find_users(Host(top))).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+
+        assert os.read(reader, 1000).decode() == f"{top}/run/user/60124"

@@ -59,10 +59,13 @@ def require_mount(descriptor: int, mount: int) -> None:
 
 
 def mount_of(descriptor: int) -> int:
-    """Return the id of a descriptor's mount, which the kernel knows without asking the file system (proc(5))."""
+    """Return the id of a descriptor's mount, which the kernel knows without asking the file system (proc(5)).
+
+    A kernel that does not tell it, such as gVisor's, has one mount, 0.
+    """
     with_descriptor = posix.open(f"/proc/self/fdinfo/{descriptor}", posix.O_RDONLY | posix.O_CLOEXEC)
     try:
-        return int(posix.read(with_descriptor, LONGEST_INFO).partition(b"mnt_id:")[2].split(None, 1)[0])
+        return int((posix.read(with_descriptor, LONGEST_INFO).partition(b"mnt_id:")[2].split(None, 1) or (b"0",))[0])
     finally:
         posix.close(with_descriptor)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 
 from amd_gpu_tracker.enabled import POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError
@@ -36,8 +37,8 @@ LARGEST_LEASE = 16 * 1024
 MOST_BYTES = 4 * 1024 * 1024
 # Leftovers of interrupted writes are among the names.
 MOST_NAMES = 2 * MOST_LEASES
-# Many times what a file takes. The first file of a user that takes longer is the last that is read.
-SECONDS = 1.0
+# For all files of a user that a child reads: many times what they take.
+SECONDS = 2.0
 MOUNTS = "/proc/self/mountinfo"
 IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
 # The kernel keeps the highest number for "no user".
@@ -64,7 +65,7 @@ class UserFiles:
         self.directory = directory
         self._mount = mount
         self._bytes_left = most_bytes
-        self._is_mute = False
+        self._seconds_left = SECONDS
 
     def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
         """Return the content of a user's file and when it was written; OSError if another user owns it."""
@@ -91,10 +92,12 @@ class UserFiles:
                 return f"{error.errno} 0 {error.strerror}"
             return f"0 {written} {content.decode('latin-1')}"
 
-        answers = {} if self._is_mute else read_in_child([[path]], seconds=SECONDS, read=read)
+        began = time.monotonic()
+        answers = read_in_child([[path]], seconds=self._seconds_left, read=read) if self._seconds_left > 0 else {}
+        self._seconds_left -= time.monotonic() - began
         answer = answers.get(path, FileAnswer(error=errno.ETIMEDOUT))
-        self._is_mute = bool(answer.error)
-        if self._is_mute:
+        if answer.error:
+            self._seconds_left = 0.0
             raise OSError(errno.ETIMEDOUT, "its file system does not answer")
         number, written, content = answer.text.split(" ", 2)
         if number != "0":
@@ -167,14 +170,22 @@ def find_users(host: Host) -> list[UserFiles]:
     Only root makes these directories, so the owner is the user in the name. One that is a FUSE file system is left out.
     """
     directories = host.path(USER_DIRECTORIES)
-    handles = _find_directories(directories) if os.path.isdir(directories) else {}
+    if not os.path.isdir(directories):
+        return []
+    parent = os.open(directories, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    handles = _find_directories(directories)
     try:
-        # Read after the directories were found, because a user may mount something at any time.
-        plain = _plain_mounts() if handles else frozenset()
+        # Read after the directories were found, because a user may mount something at any time. The mount of the parent
+        # is root's, and not in the list of a process in a chroot(2).
+        plain = {*_plain_mounts(), mount_of(parent)} if handles else set()
         mounts = {path: mount for path, handle in handles.items() if (mount := mount_of(handle)) in plain}
-        return [UserFiles(os.fstat(handles[path]).st_uid, path, mount=mount) for path, mount in mounts.items()]
+        return [
+            UserFiles(os.fstat(handles[path]).st_uid, path, mount=mount)
+            for path, mount in mounts.items()
+            if os.access(f"/proc/self/fd/{handles[path]}", os.R_OK, effective_ids=True)
+        ]
     finally:
-        for handle in handles.values():
+        for handle in (parent, *handles.values()):
             os.close(handle)
 
 

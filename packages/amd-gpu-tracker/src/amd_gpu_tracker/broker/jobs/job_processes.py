@@ -20,7 +20,7 @@ from amdgpu_discovery.value import Value
 # From linux/nsfs.h: returns the owner of a user namespace.
 NS_GET_OWNER_UID = 0xB704
 UID_BYTES = 4
-# Many times what the attributes of two files take.
+# Many times what the attributes of a few files take.
 STAT_SECONDS = 1.0
 # Helpers that Podman leaves running beside a container. They end with it, and none of them uses a GPU.
 CONTAINER_HELPERS = frozenset(
@@ -55,7 +55,8 @@ def find_processes(lease: Lease, processes: Processes, known: Collection[Process
     marked |= {each for each in outside if is_in(f"{processes.directory}/{each.pid}/cgroup", scope)}
     contained = {each for each in marked if len(processes.ids_inside(each.pid)) > 1}
     # Containers of root's engines have their own leases.
-    marked = {each for each in marked - contained if not _is_container_helper(each.pid, processes)}
+    marked -= contained
+    marked -= _container_helpers(marked, processes)
     return JobProcesses(inside=frozenset(inside | marked), contained=frozenset(contained if owner else ()))
 
 
@@ -115,16 +116,22 @@ def _descendants(roots: Collection[ProcessId], parents: dict[ProcessId, int]) ->
     return found
 
 
-def _is_container_helper(pid: int, processes: Processes) -> bool:
-    """Return whether a process runs one of the helpers from the file that is installed, and root owns that file."""
-    installed = processes.link(pid, "exe")
-    if os.path.basename(installed) not in CONTAINER_HELPERS:
-        return False
+def _container_helpers(candidates: Collection[ProcessId], processes: Processes) -> set[ProcessId]:
+    """Return the processes that run one of the helpers from the file that is installed, if root owns that file."""
+    installed = {each: processes.link(each.pid, "exe") for each in candidates}
+    paths = {
+        each: (f"{processes.directory}/{each.pid}/exe", path)
+        for each, path in installed.items()
+        if os.path.basename(path) in CONTAINER_HELPERS
+    }
+    if not paths:
+        return set()
     # In a mount namespace, a user may put another file at this path, and a FUSE file system may never answer stat(2).
-    paths = (f"{processes.directory}/{pid}/exe", installed)
-    answers = read_in_child([[path] for path in paths], seconds=STAT_SECONDS, read=_file_and_owner)
-    runs, found = (answers.get(path, FileAnswer()).text for path in paths)
-    return runs == found and runs.endswith(" 0")
+    # One time for all of them, because a user may have thousands.
+    asked = dict.fromkeys(path for both in paths.values() for path in both)
+    answers = read_in_child([[path] for path in asked], seconds=STAT_SECONDS, read=_file_and_owner)
+    texts = {each: [answers.get(path, FileAnswer()).text for path in both] for each, both in paths.items()}
+    return {each for each, (runs, found) in texts.items() if runs == found and runs.endswith(" 0")}
 
 
 def _file_and_owner(path: str) -> str:
