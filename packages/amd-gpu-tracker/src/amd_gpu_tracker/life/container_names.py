@@ -102,7 +102,7 @@ class _Reader:
         try:
             if self._files is None:
                 return loads(read_plain_file(path, largest=LARGEST_BYTES)[0])
-            return loads(self._files.read(path, LARGEST_BYTES_OF_USERS)[0])
+            return loads(self._files.read_in_child(path, LARGEST_BYTES_OF_USERS))
         except (OSError, RecursionError, ValueError):
             return None
 

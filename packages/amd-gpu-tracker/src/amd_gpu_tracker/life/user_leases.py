@@ -19,15 +19,17 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.life.cgroup import last_name
 from amd_gpu_tracker.life.liveness import find_init
 from amd_gpu_tracker.records.lease import Lease, ProcessId, find_named_gpus, parse_lease
-from amd_gpu_tracker.records.user_files import UserFile, UserFiles, find_users, read_ignored_users
+from amd_gpu_tracker.records.user_files import MUTE, UserFile, UserFiles, find_users, read_ignored_users
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import directory_of, read_file
+from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.state import State
@@ -111,16 +113,15 @@ def read_user_leases(state: State, processes: Processes) -> UserLeases:
 
 def _read_leases_of(user: UserFiles, processes: Processes) -> list[UserLease | UserLeaseFault]:
     proof = _Proof(user, processes)
-    found: list[UserLease | UserLeaseFault] = []
+    files: list[UserFile] = []
+    faults: list[UserLeaseFault] = []
     try:
-        for file in user.read_leases():
-            found += proof.judge(file)
+        files.extend(user.read_leases())
     except OSError as error:
-        # First, because only the first lines are shown.
-        found.insert(
-            0, _fault(user, f"the leases of user {user.uid} in {user.leases_directory} cannot be read: {reason(error)}")
-        )
-    return found
+        what = f"the leases of user {user.uid} in {user.leases_directory} cannot be read: {reason(error)}"
+        faults.append(_fault(user, what))
+    # The fault of all first, because only the first lines are shown.
+    return [*faults, *proof.judge(files)]
 
 
 class _Proof:
@@ -128,27 +129,46 @@ class _Proof:
 
     def __init__(self, user: UserFiles, processes: Processes) -> None:
         self._user = user
+        # Files that the leases name have a limit of their own.
+        self._named = UserFiles(user.uid)
         self._processes = processes
         self._own = UserProcesses(user.uid, processes)
 
-    def judge(self, file: UserFile) -> Iterator[UserLease | UserLeaseFault]:
-        """Yield a proved lease, or what is wrong with it; nothing for one that has ended."""
-        what = f"the lease {file.path} of user {self._user.uid}"
-        if file.error:
-            yield _fault(self._user, f"{what} cannot be read: {reason(file.error)}")
-            return
-        try:
-            lease = _parse(file.content)
-        except ValueError as error:
-            yield _fault(self._user, f"{what} cannot be understood: {error}", find_named_gpus(file.content))
-            return
-        try:
-            if self._is_alive(lease):
-                yield UserLease(uid=self._user.uid, lease=lease)
-        except OSError as error:
-            yield _fault(self._user, f"{what} cannot be judged: {reason(error)}", lease.gpus)
+    def judge(self, files: Iterable[UserFile]) -> list[UserLease | UserLeaseFault]:
+        """Return the proved leases, and what is wrong with others; nothing for those that have ended."""
+        read = {file.path: self._read(file) for file in files}
+        leases = {path: lease for path, lease in read.items() if isinstance(lease, Lease)}
+        inits = self._find_inits({path: lease for path, lease in leases.items() if self._needs_init(lease)})
+        judged = (self._judge(path, each, inits) if isinstance(each, Lease) else each for path, each in read.items())
+        return [item for item in judged if item is not None]
 
-    def _is_alive(self, lease: Lease) -> bool:
+    def _read(self, file: UserFile) -> Lease | UserLeaseFault:
+        if file.error:
+            return _fault(self._user, f"{self._name(file.path)} cannot be read: {reason(file.error)}")
+        try:
+            return _parse(file.content)
+        except ValueError as error:
+            what = f"{self._name(file.path)} cannot be understood: {error}"
+            return _fault(self._user, what, find_named_gpus(file.content))
+
+    def _judge(
+        self, path: str, lease: Lease, inits: Mapping[str, ProcessId | OSError | None]
+    ) -> UserLease | UserLeaseFault | None:
+        try:
+            is_alive = self._is_alive(lease, inits.get(path))
+        except OSError as error:
+            return _fault(self._user, f"{self._name(path)} cannot be judged: {reason(error)}", lease.gpus)
+        return UserLease(uid=self._user.uid, lease=lease) if is_alive else None
+
+    def _name(self, path: str) -> str:
+        return f"the lease {path} of user {self._user.uid}"
+
+    def _needs_init(self, lease: Lease) -> bool:
+        """Return whether files that a lease names may say that it lives."""
+        here = (self._processes.boot_id, self._processes.namespace)
+        return (lease.boot_id, lease.namespace) == here and not lease.init and not self._is_running(lease.creator)
+
+    def _is_alive(self, lease: Lease, init: ProcessId | OSError | None) -> bool:
         """Return whether a process of this user proves a lease; OSError if this cannot be decided."""
         if lease.boot_id != self._processes.boot_id:
             return False
@@ -156,8 +176,11 @@ class _Proof:
             if self._own.is_in_namespace(lease.namespace):
                 raise OSError(errno.EINVAL, "its process ids are those of another pid namespace")
             return False
-        known = lease.init or lease.creator
-        if self._is_running(known) or (lease.init is None and self._is_running(self._find_init(lease))):
+        if self._is_running(lease.init or lease.creator):
+            return True
+        if isinstance(init, OSError):
+            raise init
+        if self._is_running(init):
             return True
         # systemd puts it somewhere below the user's own cgroup.
         cgroup = last_name(lease.cgroup)
@@ -166,9 +189,33 @@ class _Proof:
     def _is_running(self, process: ProcessId | None) -> bool:
         return process is not None and self._processes.is_running(process) and self._own.has(process.pid)
 
+    def _find_inits(self, leases: Mapping[str, Lease]) -> dict[str, ProcessId | OSError | None]:
+        """Return the inits of leases by path, or why they are unknown. A child reads the files that say it."""
+
+        def read(path: str) -> str:
+            try:
+                init = self._find_init(leases[path])
+            except OSError as error:
+                return dumps([error.errno, str(error.strerror)]).decode()
+            except ValueError:  # A path with a null byte.
+                init = None
+            return dumps(init and init.as_dict()).decode()
+
+        answers = self._named.ask(leases, read)
+        found = {path: loads(answers.get(path, "0").encode()) for path in leases}
+        return {path: _as_init(answer) for path, answer in found.items()}
+
     def _find_init(self, lease: Lease) -> ProcessId | None:
         defaults = [f"{self._user.directory}/{runtime}" for runtime in ("runc", "crun")]
-        return find_init(lease, self._processes, read=self._user.read, roots=[lease.root] if lease.root else defaults)
+        return find_init(lease, self._processes, read=self._named.read, roots=[lease.root] if lease.root else defaults)
+
+
+def _as_init(answer: Any) -> ProcessId | OSError | None:
+    if isinstance(answer, dict):
+        return ProcessId(pid=answer["pid"], start=answer["start"])
+    if isinstance(answer, list):
+        return OSError(*answer)
+    return OSError(errno.ETIMEDOUT, MUTE) if answer == 0 else None
 
 
 def _fault(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -> UserLeaseFault:

@@ -25,7 +25,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from amdgpu_discovery.host import Host
 
@@ -39,6 +39,7 @@ MOST_BYTES = 4 * 1024 * 1024
 MOST_NAMES = 2 * MOST_LEASES
 # For all files of a user that a child reads: many times what they take.
 SECONDS = 2.0
+MUTE = "its file system does not answer"
 MOUNTS = "/proc/self/mountinfo"
 IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
 # The kernel keeps the highest number for "no user".
@@ -68,10 +69,14 @@ class UserFiles:
         self._seconds_left = SECONDS
 
     def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
-        """Return the content of a user's file and when it was written; OSError if another user owns it."""
+        """Return the content of a user's file and when it was written; OSError if another user owns it.
+
+        With `directory`, the file must be on the mount of the user's directory. Without, this may wait for ever.
+        """
         allowed = min(largest, self._bytes_left)
+        mount = None if directory is None else self._mount
         try:
-            content, written = self._read(path, allowed, directory)
+            content, written = read_plain_file(path, largest=allowed, directory=directory, owner=self.uid, mount=mount)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 # If it grew while it was read, that much of it was read.
@@ -80,29 +85,39 @@ class UserFiles:
         self._bytes_left -= len(content)
         return content, written
 
-    def _read(self, path: str, largest: int, directory: int | None) -> tuple[bytes, float]:
-        if directory is not None:
-            return read_plain_file(path, largest=largest, directory=directory, owner=self.uid, mount=self._mount)
-        from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
+    def read_in_child(self, path: str, largest: int) -> bytes:
+        """Return the content of a user's file; OSError if another user owns it, or if it keeps a child waiting."""
 
         def read(path: str) -> str:
             try:
-                content, written = read_plain_file(path, largest=largest, owner=self.uid)
+                content, number = self.read(path, largest)[0], 0
             except OSError as error:
-                return f"{error.errno} 0 {error.strerror}"
-            return f"0 {written} {content.decode('latin-1')}"
+                content, number = str(error.strerror).encode(), error.errno or errno.EIO
+            return f"{self._bytes_left} {number} {content.decode('latin-1')}"
+
+        answer = self.ask([path], read).get(path)
+        if answer is None:
+            raise OSError(errno.ETIMEDOUT, MUTE)
+        bytes_left, number, text = answer.split(" ", 2)
+        self._bytes_left = int(bytes_left)
+        content = text.encode("latin-1")
+        if number != "0":
+            raise OSError(int(number), content.decode())
+        return content
+
+    def ask(self, paths: Iterable[str], read: Callable[[str], str]) -> dict[str, str]:
+        """Return what `read` returns for each path in a child; after the first that keeps it waiting, none is there."""
+        asked = list(paths)
+        if not asked or self._seconds_left <= 0:
+            return {}
+        # Imported here, because most leases need no file of their user's.
+        from amdgpu_discovery.bounded_files import read_in_child
 
         began = time.monotonic()
-        answers = read_in_child([[path]], seconds=self._seconds_left, read=read) if self._seconds_left > 0 else {}
-        self._seconds_left -= time.monotonic() - began
-        answer = answers.get(path, FileAnswer(error=errno.ETIMEDOUT))
-        if answer.error:
-            self._seconds_left = 0.0
-            raise OSError(errno.ETIMEDOUT, "its file system does not answer")
-        number, written, content = answer.text.split(" ", 2)
-        if number != "0":
-            raise OSError(int(number), content)
-        return content.encode("latin-1"), float(written)
+        answers = read_in_child([asked], seconds=self._seconds_left, read=read)
+        is_mute = any(answer.error for answer in answers.values())
+        self._seconds_left = 0.0 if is_mute else self._seconds_left - (time.monotonic() - began)
+        return {path: answer.text for path, answer in answers.items() if not answer.error}
 
     def has_leases(self) -> bool:
         """Return whether there is a directory of leases, or something else in its place."""

@@ -182,4 +182,4 @@ def test_a_job_whose_time_is_over_is_not_kept(broker, person):
     broker.pass_time(3600)
     wait_until(lambda: any(line.startswith("ending: 40001/train") for line in broker.lines()))
 
-    assert person(0, keep("train", 60)).line() == "11: train has reached its time limit (reserve GPUs again)"
+    assert person(0, keep("train", 60)).line() == "11: train is already ending (reserve GPUs again)"

@@ -117,7 +117,7 @@ def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
         reservation = name_of(inside)
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
     if inside or lease.is_preempted or (lease.limit and lease.limit <= now):
-        raise NotDone(f"{name} has reached its time limit", hint="reserve GPUs again")
+        raise NotDone(f"{name} is already ending", hint="reserve GPUs again")
 
 
 def _require_within(lease: Lease, seconds: float, most: float, now: float) -> None:
