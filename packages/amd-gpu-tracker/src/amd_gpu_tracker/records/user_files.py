@@ -1,8 +1,8 @@
 """Read files of users as root, safely: few and small ones, only the user's own, and never through a symbolic link.
 
-A user can mount a FUSE file system that root may enter (`user_allow_other` in fuse.conf) and that never answers. No
-signal but SIGKILL ends a reader that waits for it. So leases are read only from the mount of the runtime directory, and
-a child reads files elsewhere.
+A user can mount a FUSE file system that root may enter (`user_allow_other` in fuse.conf) and that never answers. Once
+it has taken a request, not even SIGKILL ends the reader. So leases are read only from the mount of the runtime
+directory, and a child reads files elsewhere.
 
 The administrator may make the tracker ignore some users (`read_ignored_users`).
 
