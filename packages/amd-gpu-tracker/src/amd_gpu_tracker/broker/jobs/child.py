@@ -16,6 +16,7 @@ from amd_gpu_tracker.life.processes import FIRST_PROCESS, Processes
 from amd_gpu_tracker.records.job_ids import owner_of
 from amd_gpu_tracker.records.lease import Lease, ProcessId
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.plain_files import mount_of
 from amdgpu_discovery.plain_text import one_line
 
 # From asm-generic/unistd.h, the same on every architecture.
@@ -100,8 +101,7 @@ def _is_safe_to_write(stream: int, pid: int, processes: Processes) -> bool:
     try:
         if not os.readlink(f"/proc/self/fd/{stream}").startswith("/"):
             return True
-        lines = read_file(f"/proc/self/fdinfo/{stream}").splitlines()
-        number = next(line.split()[1] for line in lines if line.startswith(b"mnt_id:"))
+        number = b"%d" % mount_of(stream)
         # A process with its own mounts may still have a file of the host open. In a user namespace, a user's mounts
         # claim to be served by root, or may be an overlay of a FUSE mount; only the host's list is trusted there.
         has_own = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
