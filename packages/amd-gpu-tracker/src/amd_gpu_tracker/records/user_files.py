@@ -188,8 +188,9 @@ def find_users(host: Host) -> list[UserFiles]:
     if not os.path.isdir(directories):
         return []
     parent = os.open(directories, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    handles = _find_directories(directories)
+    handles: dict[str, int] = {}
     try:
+        handles |= _find_directories(directories)
         # Read after the directories were found, because a user may mount something at any time. The mount of the parent
         # is root's, and not in the list of a process in a chroot(2).
         plain = {*_plain_mounts(), mount_of(parent)} if handles else set()
