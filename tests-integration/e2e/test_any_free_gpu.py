@@ -180,10 +180,11 @@ def test_a_training_container_has_two_neighbours_that_were_reserved_for_it(docke
     assert machine.users() == {}
 
 
-def test_a_command_without_the_runtime_is_given_it(docker, machine):
+@pytest.mark.parametrize("prefix", [(), ("sudo",), ("sudo", "-n", "HOME=/root")], ids=" ".join)
+def test_a_command_without_the_runtime_is_given_it_also_behind_sudo(docker, machine, prefix):
     command = ("docker", "-H", f"unix://{docker.socket}", "run", "--detach", "--network=none", IMAGE, "sleep", "600")
 
-    ended = machine.run_job("run", "--gpus=4-5", "--", *command)
+    ended = machine.run_job("run", "--gpus=4-5", "--", *prefix, *command)
 
     container = ended.stdout.strip()
     assert (ended.returncode, ended.stderr) == (0, "GPUs 4 and 5\n")

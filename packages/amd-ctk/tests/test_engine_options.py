@@ -60,16 +60,16 @@ def test_an_engine_behind_sudo_is_asked_by_root(engine, host, tmp_path):
 
     assert named("sudo -E docker run image", host) == ("--runtime=amd",)
     assert named("sudo docker run image", host) == ()
+    kept = "--preserve-env=AMD_VISIBLE_DEVICES,AMD_CTK_RESERVATION"
+    assert named(f"sudo {kept} docker run image", host) == ("--runtime=amd",)
 
 
-def test_sudo_that_needs_a_password_is_named(engine, host, capfd):
+def test_behind_sudo_that_needs_a_password_the_runtime_is_not_left_out(engine, host, capfd):
     engine("docker", json.dumps(DOCKER))
     engine("sudo", "", first="echo 'sudo: a password is required' >&2; exit 1\n")
 
-    assert named("sudo -E docker run image", host) == ()
-    assert capfd.readouterr().err == (
-        "sudo needs a password to ask the engine: if the container has no GPU, add --runtime=amd\n"
-    )
+    assert named("sudo -E docker run image", host) == ("--runtime=amd",)
+    assert capfd.readouterr().err == "sudo needs a password to ask the engine, so --runtime=amd is added\n"
 
 
 def test_an_engine_that_fails_behind_sudo_says_so_itself(engine, host, capfd):

@@ -18,6 +18,10 @@ from amd_ctk.engine_words import environment_of, without_prefixes
         ("env A=3 B=2 docker run image", {"A": "3", "B": "2"}),
         ("sudo -E env B=2 docker run image", {"A": "1", "B": "2"}),
         ("env B=2 sudo docker run image", {}),
+        ("sudo --preserve-env=A,C docker run image", {"A": "1"}),
+        ("sudo --preserve-env=C --preserve-env=D docker run image", {}),
+        ("sudo --preserve-env=A,C sudo -E --preserve-env=C docker run image", {"A": "1"}),
+        ("sudo --preserve-env=A,C sudo --preserve-env=C docker run image", {}),
         ("env docker run image", {"A": "1"}),
     ],
 )

@@ -140,12 +140,16 @@ def _by_cdi(host: Host, refusal: ToolkitError, *, reads_specs: bool = True) -> E
 
 
 def _without_answer(answer: Answer, command: Sequence[str]) -> EngineOptions:
-    """Return no options if the engine does not answer. Its own error follows, unless it is only slow or behind sudo."""
+    """Return no options if the engine does not answer: its own error follows, unless it is only slow.
+
+    Behind a sudo that needs a password, the engine gets the AMD runtime, and refuses it if it does not know it.
+    """
     if answer.is_late:
         print_note(f"{answer.problem}: if the container has no GPU, add {RUNTIME}")
     elif without_prefixes(command).is_sudo and "sudo:" in answer.errors:
         # sudo has no terminal here to ask for a password.
-        print_note(f"sudo needs a password to ask the engine: if the container has no GPU, add {RUNTIME}")
+        print_note(f"sudo needs a password to ask the engine, so {RUNTIME} is added")
+        return EngineOptions(fixed=(RUNTIME,))
     return EngineOptions()
 
 

@@ -1,4 +1,4 @@
-"""Find `run` in a command line: behind `sudo -E` or `env X=1`, and behind an engine's own options."""
+"""Find `run` in a command line: behind `sudo` or `env X=1`, and behind an engine's own options."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ PODMAN_DOCKER_SCRIPT = b'podman "$@"'
 LARGEST_SCRIPT = 16 * 1024
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
+# Keeps the variables of a list.
+KEEPS_LIST = "--preserve-env="
 # Options of sudo without a value. Those that start a shell or change the directory are missing, as are those of env: a
 # command with them is not parsed.
 SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
@@ -138,12 +140,26 @@ def without_group(options: Sequence[str]) -> Sequence[str]:
     return options[:-1] if is_group else options
 
 
+def keep_through_sudo(argv: Sequence[str], variables: Sequence[str]) -> list[str]:
+    """Return a command line whose `sudo` passes these variables on to an engine's `run`.
+
+    They are named, because sudo-rs ignores -E.
+    """
+    command = without_prefixes(argv)
+    if command.passes(variables) or find_run(command.argv) is None:
+        return list(argv)
+    prefix = argv[: len(argv) - len(command.argv)]
+    option = f"{KEEPS_LIST}{','.join(variables)}"
+    words = [[word, option] if os.path.basename(word) == SUDO else [word] for word in prefix]
+    return [*(word for pair in words for word in pair), *command.argv]
+
+
 def find_engine(argv: Sequence[str]) -> int:
     """Return the index of the command behind `env X=1` or `sudo -E`; 0 also if a prefix drops the environment."""
     if os.path.basename(argv[0]) not in PREFIXES:
         return 0
     command = without_prefixes(argv)
-    return len(argv) - len(command.argv) if command.keeps_environment else 0
+    return 0 if command.kept == () else len(argv) - len(command.argv)
 
 
 def find_run(argv: Sequence[str]) -> int | None:
@@ -176,8 +192,13 @@ class Prefixed(Value):
 
     argv: tuple[str, ...] = ()
     variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
-    keeps_environment: bool = True
+    # The names of the caller's variables that stay; None for all.
+    kept: tuple[str, ...] | None = None
     is_sudo: bool = False
+
+    def passes(self, variables: Sequence[str]) -> bool:
+        """Return whether the command has these variables of its caller."""
+        return self.kept is None or set(variables) <= set(self.kept)
 
 
 def without_prefixes(argv: Sequence[str]) -> Prefixed:
@@ -192,8 +213,9 @@ def without_prefixes(argv: Sequence[str]) -> Prefixed:
 
 
 def environment_of(command: Prefixed, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a command, given its caller's. sudo keeps none of it without -E."""
-    return {**(environment if command.keeps_environment else {}), **command.variables}
+    """Return the environment of a command, given its caller's. sudo keeps only what it is told to keep."""
+    passed = {name: value for name, value in environment.items() if command.passes((name,))}
+    return {**passed, **command.variables}
 
 
 def _strip_prefix(found: Prefixed) -> Prefixed | None:
@@ -204,22 +226,40 @@ def _strip_prefix(found: Prefixed) -> Prefixed | None:
         end += 1
     if end >= len(found.argv) or found.argv[end].startswith("-"):
         return None
-    keeps = not is_sudo or any(arg in KEEPS for arg in found.argv[1:start])
-    kept = found.variables if keeps else {}
+    listed = _kept_by(found.argv[1:start]) if is_sudo else None
+    stay = found.variables if listed is None else {}
     assigned = (arg.partition("=") for arg in found.argv[start:end])
     return Prefixed(
         argv=found.argv[end:],
-        variables={**kept, **{name: value for name, _, value in assigned}},
-        keeps_environment=found.keeps_environment and keeps,
+        variables={**stay, **{name: value for name, _, value in assigned}},
+        kept=_both(found.kept, listed),
         is_sudo=found.is_sudo or is_sudo,
     )
 
 
+def _kept_by(options: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the names of the variables that sudo keeps with these options, None for all."""
+    if any(arg in KEEPS for arg in options):
+        return None
+    lists = [arg.removeprefix(KEEPS_LIST).split(",") for arg in options if _is_list(arg)]
+    return tuple(name for names in lists for name in names)
+
+
+def _both(kept: tuple[str, ...] | None, listed: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if kept is None or listed is None:
+        return listed if kept is None else kept
+    return tuple(name for name in kept if name in listed)
+
+
 def _end_of_options(argv: Sequence[str]) -> int:
     position = 1
-    while position < len(argv) and argv[position] in (*SUDO_FLAGS, *WITH_VALUE):
+    while position < len(argv) and (argv[position] in (*SUDO_FLAGS, *WITH_VALUE) or _is_list(argv[position])):
         position += 2 if argv[position] in WITH_VALUE else 1
     return position + 1 if argv[position : position + 1] == ("--",) else position
+
+
+def _is_list(arg: str) -> bool:
+    return arg.startswith(KEEPS_LIST)
 
 
 def _is_assignment(arg: str) -> bool:

@@ -246,7 +246,7 @@ def test_an_engine_behind_another_word_is_not_told_in_silence(tracked, amd_ctk, 
     assert answer.returncode == 0
     assert answer.stderr == (
         "'docker run' is not the first word of the command, so its container is not given the GPUs (write"
-        " 'docker run -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION')\nGPU 0\n"
+        " 'docker run --runtime=amd -e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION')\nGPU 0\n"
     )
 
 

@@ -12,6 +12,7 @@ from amd_ctk.job.start import (
     find_gpu_warning,
     in_unit,
     require_program,
+    through_sudo,
     with_token,
 )
 
@@ -99,19 +100,45 @@ def test_engines_are_told_what_to_pass_on(words, passed_on):
     assert with_token(words.split()) == passed_on.split()
 
 
+KEPT = "--preserve-env=AMD_VISIBLE_DEVICES,AMD_CTK_RESERVATION"
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("sudo docker run image", f"sudo {KEPT} docker run image"),
+        ("/usr/bin/sudo -n -u root podman create image", f"/usr/bin/sudo {KEPT} -n -u root podman create image"),
+        ("sudo --preserve-env=HOME docker run image", f"sudo {KEPT} --preserve-env=HOME docker run image"),
+        ("env X=1 sudo Y=2 docker run image", f"env X=1 sudo {KEPT} Y=2 docker run image"),
+        ("sudo -E docker run image", "sudo -E docker run image"),
+        (f"sudo {KEPT} docker run image", f"sudo {KEPT} docker run image"),
+        ("sudo docker ps", "sudo docker ps"),
+        ("sudo python3 train.py", "sudo python3 train.py"),
+        ("docker run image", "docker run image"),
+        ("sudo -i docker run image", "sudo -i docker run image"),
+        ("sudo", "sudo"),
+    ],
+)
+def test_sudo_keeps_the_variables_of_the_job_for_an_engine(words, kept):
+    assert through_sudo(words.split()) == kept.split()
+    assert through_sudo(kept.split()) == kept.split()
+
+
 @pytest.mark.parametrize(
     ("words", "engine"),
     [
         (["env", "-i", "docker", "run", "image"], "docker run"),
-        (["sudo", "/usr/bin/podman", "--root", "/a", "create", "image"], "podman create"),
+        (["nice", "/usr/bin/podman", "--root", "/a", "create", "image"], "podman create"),
+        (["sudo", "-i", "docker", "run", "image"], "sudo -E docker run"),
+        (["sh", "-c", "sudo docker run image"], "sudo -E docker run"),
         (["sh", "-c", "cd /a && exec docker run image"], "docker run"),
         (["time", "docker", "exec", "web", "docker", "run", "image"], "docker run"),
     ],
 )
 def test_an_engine_behind_another_word_is_not_told(words, engine):
     assert find_gpu_warning(words) == (
-        f"'{engine}' is not the first word of the command, so its container is not given the GPUs"
-        f" (write '{engine} {TOKEN}')"
+        f"'{engine.removeprefix('sudo -E ')}' is not the first word of the command, so its container is not given the"
+        f" GPUs (write '{engine} --runtime=amd {TOKEN}')"
     )
 
 

@@ -19,6 +19,7 @@ from amd_ctk.job.start import (
     in_unit,
     require_command,
     require_program,
+    through_sudo,
     with_token,
 )
 from amd_ctk.stderr import print_note
@@ -66,6 +67,7 @@ def plan_job(
     require_command(argv, wait)
     if unit:
         require_program(SYSTEMD_RUN)
+    argv = through_sudo(argv)
     if warning := find_gpu_warning(argv):
         print_note(warning)
     return PlannedJob(

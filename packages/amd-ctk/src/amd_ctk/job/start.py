@@ -13,7 +13,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from amd_ctk.engine_words import ENGINES, find_run, options_before_run, without_prefixes
+from amd_ctk.engine_words import ENGINES, SUDO, find_run, keep_through_sudo, options_before_run, without_prefixes
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation, WaitRefused
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Errors for a directory of PATH that does not contain the program.
 MISSING_ERRORS = (FileNotFoundError, NotADirectoryError)
 SYSTEMD_RUN = "systemd-run"
+VARIABLES = (VISIBLE_DEVICES, Reservation.VARIABLE)
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
 LONGEST_DEFAULT_NAME = 40
 # Variables that name a job, and a prefix for their value. All users of a JupyterHub run the same program.
@@ -151,6 +152,11 @@ class PlannedJob(Value):
     is_unit: bool
 
 
+def through_sudo(argv: Sequence[str]) -> list[str]:
+    """Return the command line. If it is `sudo docker run` or the like, sudo keeps the variables of the job."""
+    return keep_through_sudo(argv, VARIABLES)
+
+
 def with_token(argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
     """Return the command line. `docker run` and the like also pass on the GPUs, and get `options`."""
     position = find_run(argv)
@@ -170,12 +176,19 @@ def find_gpu_warning(argv: Sequence[str]) -> str:
     for start in engines:
         position = find_run(inner[start : start + MOST_ENGINE_ARGS])
         if position is not None:
-            command = f"{os.path.basename(inner[start])} {inner[start + position]}"
-            return (
-                f"'{command}' is not the first word of the command, so its container is not given the GPUs"
-                f" (write '{command} {' '.join(PASSED_ON)}')"
-            )
+            return _warning_of_run(inner, start, start + position)
     return _find_other_warning(without_prefixes(argv).argv[:MOST_ENGINE_ARGS])
+
+
+def _warning_of_run(inner: Sequence[str], start: int, run: int) -> str:
+    """Return the warning for an engine's `run`, with words that give its container the GPUs."""
+    command = f"{os.path.basename(inner[start])} {inner[run]}"
+    # sudo drops the variables that the engine is to pass on.
+    sudo = "sudo -E " if any(os.path.basename(word) == SUDO for word in inner[:start]) else ""
+    return (
+        f"'{command}' is not the first word of the command, so its container is not given the GPUs"
+        f" (write '{sudo}{command} --runtime=amd {' '.join(PASSED_ON)}')"
+    )
 
 
 def _find_other_warning(argv: Sequence[str]) -> str:
