@@ -152,6 +152,15 @@ class TestStatus:
         )
         assert answer.stderr == ""
 
+    @pytest.mark.parametrize(
+        "line", ["ConstrainDevices = yes", 'constraindevices="TRUE"', "ConstrainDevices=1", "ConstrainDevices=Up"]
+    )
+    def test_a_switch_is_on_in_each_form_that_slurmd_accepts(self, conf, amd_ctk, line):
+        conf("gres.conf", GRES)
+        conf("cgroup.conf", f"{line}\n")
+
+        assert "ConstrainDevices: yes\n" in amd_ctk("slurm", "status", "--node=n1").stdout
+
     def test_nothing_is_configured(self, conf, amd_ctk):
         answer = amd_ctk("slurm", "status", "--node=n1")
 

@@ -10,9 +10,9 @@ from amd_device_spec.slurm.conf import (
     find_device_files,
     find_types,
     matches,
-    parse_lines,
     read_lines,
 )
+from amd_device_spec.slurm.grammar import parse_lines
 from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.host import Host
 
@@ -37,11 +37,11 @@ def test_devices_are_numbered_in_the_order_of_the_lines():
     ) == [f"/dev/dri/renderD{minor}" for minor in (130, 128, 129, 131, 132)]
 
 
-def test_only_the_lines_of_the_node_count():
+def test_only_the_lines_of_the_node_count_and_those_of_all_nodes_come_first():
     text = "NodeName=n[1-3] Name=gpu File=/dev/a\nNodeName=m1 Name=gpu File=/dev/b\nName=gpu File=/dev/c\n"
 
-    assert files(text, "n2") == ["/dev/a", "/dev/c"]
-    assert files(text, "m1") == ["/dev/b", "/dev/c"]
+    assert files(text, "n2") == ["/dev/c", "/dev/a"]
+    assert files(text, "m1") == ["/dev/c", "/dev/b"]
     assert files(text, "n4") == ["/dev/c"]
 
 
@@ -66,6 +66,12 @@ def test_types_come_in_the_order_of_slurm_conf():
 )
 def test_an_order_that_cannot_be_known_is_refused(text, message):
     assert refused(text) == f"{message} (write gres.conf as 'amd-ctk slurm gres' prints it)"
+
+
+def test_autodetect_of_another_node_does_not_count():
+    assert files("NodeName=n2 AutoDetect=rsmi\nName=gpu File=/dev/a\n") == ["/dev/a"]
+    assert files("AutoDetect=rsmi\nNodeName=n1 AutoDetect=off\nName=gpu File=/dev/a\n") == ["/dev/a"]
+    assert refused("NodeName=n[1-2] AutoDetect = rsmi\nName=gpu File=/dev/a\n").startswith("gres.conf has AutoDetect,")
 
 
 def test_autodetect_may_be_off():

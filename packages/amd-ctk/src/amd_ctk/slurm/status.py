@@ -24,6 +24,8 @@ OUTDATED = (
     f"{OCI_CONF} calls {RUNTIME_PROGRAM} differently from this version, so scancel may leave containers"
     f" behind ({HOW_TO_CONFIGURE})"
 )
+# s_p_handle_boolean() of Slurm.
+TRUE = frozenset({"yes", "up", "true", "1"})
 HEADER = ("GPU Id", "Slurm Id", "Type", "DRM Device")
 WIDTHS = (10, 10, 12, 24)
 
@@ -117,7 +119,7 @@ def _problems_around(*, constrains_devices: bool, runtime: str) -> Iterator[str]
 def _constrains_devices(host: Host) -> bool:
     path = find_conf(host, CGROUP_CONF)
     lines = read_lines(host, path) if path else []
-    return any(line.get("constraindevices", "").lower() == "yes" for line in lines)
+    return any(line.get("constraindevices", "").lower() in TRUE for line in lines)
 
 
 def _read_runtime(host: Host) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from amd_device_spec.slurm.grammar import HINT, parse_lines
 from amd_device_spec.slurm_job import SlurmError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.unknown_gpus import shown
@@ -30,8 +31,6 @@ MOST_DIGITS = 9
 # In one name; each further one multiplies the cost of comparing it.
 MOST_BRACKETS = 4
 
-HINT = "write gres.conf as 'amd-ctk slurm gres' prints it"
-
 
 def find_conf(host: Host, name: str) -> str | None:
     """Return the path of a Slurm configuration file, None if there is none."""
@@ -44,24 +43,18 @@ def read_lines(host: Host, path: str) -> list[dict[str, str]]:
         found = host.stat(path)
         if found and found.st_size > LONGEST_FILE:
             raise SlurmError(f"{path} has {found.st_size} bytes, and {LONGEST_FILE} are read at most")
-        return parse_lines(host.read(path).decode("utf-8", "replace"))
+        return parse_lines(host.read(path).decode("utf-8", "replace"), path.rpartition("/")[2])
     except OSError as error:
         raise SlurmError(f"{path} cannot be read: {reason(error)}") from error
-
-
-def parse_lines(text: str) -> list[dict[str, str]]:
-    """Return the lines that have values: `Name=gpu File=/dev/x # y` is {"name": "gpu", "file": "/dev/x"}."""
-    lines = text.replace("\\\n", " ").splitlines()
-    return [parsed for line in lines if (parsed := _parse_line(line.partition("#")[0]))]
 
 
 def find_device_files(lines: Sequence[dict[str, str]], node: str, types: Sequence[str] = ()) -> list[str]:
     """Return the device files of a node's GPUs in the order of their Slurm numbers; SlurmError if these are unknown.
 
-    `types` are the types of the node's GPUs in the order of slurm.conf. Slurm sorts by them, then as in gres.conf.
+    `types` are the types of the node's GPUs in the order of slurm.conf. Slurm sorts by them, then as slurmd reads them.
     """
     entries = _entries_of(lines, node)
-    if any(line.get("autodetect", "off").lower() != "off" for line in lines):
+    if _detects_gpus(lines, node):
         raise SlurmError("gres.conf has AutoDetect, so Slurm numbers GPUs in its own order", hint=HINT)
     if any("file" not in line for line in entries):
         raise SlurmError(f"gres.conf has GPUs of {shown(node)} without File=", hint=HINT)
@@ -70,7 +63,10 @@ def find_device_files(lines: Sequence[dict[str, str]], node: str, types: Sequenc
         if unknown:
             raise SlurmError(f"slurm.conf gives {shown(node)} no GPUs of the type {min(unknown)!r}", hint=HINT)
         entries.sort(key=lambda line: types.index(line.get("type", "")))
-    return [file for line in entries for file in expand(line["file"])]
+    files = [file for line in entries for file in expand(line["file"])]
+    if len({*files}) < len(files):
+        raise SlurmError(f"slurmd refuses {GRES_CONF}, because it names {shown(_first_twice(files))} twice", hint=HINT)
+    return files
 
 
 def has_several_types(lines: Sequence[dict[str, str]], node: str) -> bool:
@@ -103,29 +99,44 @@ def expand(expression: str) -> list[str]:
     return names
 
 
-def _parse_line(line: str) -> dict[str, str]:
-    words = line.split()
-    if words and words[0].lower() == "include":
-        raise SlurmError(f"Slurm's configuration includes {' '.join(words[1:])}, which is not read", hint=HINT)
-    pairs = (word.partition("=") for word in words)
-    return {key.lower(): value.strip('"') for key, equals, value in pairs if equals}
+def _detects_gpus(lines: Sequence[dict[str, str]], node: str) -> bool:
+    """Return whether AutoDetect is on: the last value for all nodes counts, unless a line of the node has its own."""
+    values = [(line["autodetect"].lower(), line) for line in lines if "autodetect" in line]
+    everywhere = [value for value, line in values if "nodename" not in line]
+    here = [value for value, line in values if "nodename" in line and matches(line["nodename"], node)]
+    return any(value != "off" for value in here or everywhere[-1:])
 
 
 def _entries_of(lines: Sequence[dict[str, str]], node: str) -> list[dict[str, str]]:
+    """Return the lines of a node's GPUs in slurmd's order: lines without NodeName= come first."""
     gpus = [line for line in lines if line.get("name", "").lower() == "gpu"]
-    return [line for line in gpus if "nodename" not in line or matches(line["nodename"], node)]
+    for first in (next(iter(line)) for line in gpus):
+        if first not in {"nodename", "name"}:
+            raise SlurmError(f"slurmd refuses the line of {GRES_CONF} that starts with {shown(first)}=", hint=HINT)
+    of_node = [line for line in gpus if "nodename" in line and matches(line["nodename"], node)]
+    return [*(line for line in gpus if "nodename" not in line), *of_node]
+
+
+def _first_twice(names: list[str]) -> str:
+    return next(name for position, name in enumerate(names) if name in names[:position])
 
 
 def _split(expression: str) -> Iterator[str]:
-    """Yield the items of a list, without a split inside brackets; SlurmError if an item has too many brackets."""
+    """Yield the items of a list, without a split inside brackets; SlurmError if an item has too many brackets.
+
+    Blanks separate items too, in quotes: "n1, n2". In brackets slurmd reads another number than the one behind a blank.
+    """
     start = depth = 0
     for position, character in enumerate(f"{expression},"):
         depth += {"[": 1, "]": -1}.get(character, 0)
-        if position == len(expression) or (character == "," and depth == 0):
+        if character == " " and depth > 0:
+            raise SlurmError(f"{shown(expression)} in Slurm's configuration has a blank in brackets", hint=HINT)
+        if position == len(expression) or (character in ", " and depth == 0):
             if expression.count("[", start, position) > MOST_BRACKETS:
                 item = shown(expression[start:position])
                 raise SlurmError(f"{item} in Slurm's configuration has more than {MOST_BRACKETS} brackets", hint=HINT)
-            yield expression[start:position]
+            if start < position:
+                yield expression[start:position]
             start = position + 1
 
 
@@ -157,6 +168,8 @@ def _expand_one(item: str) -> Iterator[str]:
     # Once, not for every number. The list may be empty.
     ends = list(islice(_expand_one(behind), MOST_DEVICES + 1))
     for first, last in _ranges(inside) if ends else ():
+        if int(first) > int(last):
+            raise SlurmError(f"slurmd refuses {GRES_CONF}, because {first}-{last} is no range", hint=HINT)
         for number in range(int(first), int(last) + 1):
             for end in ends:
                 yield f"{before}{number:0{len(first)}d}{end}"

@@ -11,7 +11,6 @@ import posix
 from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES, GpuRequest, Grant, with_variable
 from amd_device_spec.slurm.conf import (
     GRES_CONF,
-    HINT,
     SLURM_CONF,
     find_conf,
     find_device_files,
@@ -19,6 +18,7 @@ from amd_device_spec.slurm.conf import (
     has_several_types,
     read_lines,
 )
+from amd_device_spec.slurm.grammar import HINT
 from amd_device_spec.slurm_job import NODE, Job, SlurmError, parse_job, parse_numbers
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
