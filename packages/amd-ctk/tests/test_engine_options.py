@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk import engine_options
+from amd_ctk import engine_answers, engine_options
 from amd_ctk.engine_options import NoGpusByEngine, find_options
 from amdgpu_discovery import build_host
 
@@ -183,7 +183,8 @@ def test_podman_is_asked_with_the_options_of_the_command(host, engine, asked, co
 
 
 def test_a_podman_that_answers_late_is_not_taken_for_one_without_the_runtime(host, engine, monkeypatch, capfd):
-    monkeypatch.setattr(engine_options, "SECONDS", 0.5)
+    for module in (engine_answers, engine_options):
+        monkeypatch.setattr(module, "SECONDS", 0.5)
     engine("podman", "/usr/bin/crun", first="exec sleep 600\n")
 
     assert named("podman run image", host) == ()

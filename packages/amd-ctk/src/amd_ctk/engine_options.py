@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engine_address import is_elsewhere
+from amd_ctk.engine_answers import SECONDS, ask_info
 from amd_ctk.engine_words import (
     PODMAN,
     engine_of,
@@ -24,8 +25,7 @@ from amd_ctk.explain.container import ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import GPU_NODE, NODE_OPTIONS, is_on
 from amd_ctk.explain.run_words import read_options
-from amd_ctk.explain.running import SECONDS
-from amd_ctk.programs import Answer, ask, parse_object
+from amd_ctk.programs import Answer, ask
 from amd_ctk.stderr import print_note
 from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.errors import ToolkitError
@@ -98,20 +98,18 @@ def _requests_gpus(options: dict[str, list[str]]) -> bool:
 
 
 def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> EngineOptions:
-    answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
-    engine_info = parse_object(answer.output)
-    if _is_of_podman(engine_info):
+    info = ask_info(command)
+    if info.is_podman and not info.runtimes:
         # The `docker` of podman-docker describes itself as Podman does.
         return _of_podman(command, host)
-    runtimes = engine_info.get("Runtimes")
-    if not isinstance(runtimes, dict):
-        return _without_answer(answer, command)
-    ours = [name for name, entry in runtimes.items() if name == "amd" or _is_amd_entry(entry)]
-    if engine_info.get("DefaultRuntime") in ours:
+    if not info.runtimes:
+        return _without_answer(info.answer, command)
+    ours = [name for name, program in info.runtimes.items() if name == "amd" or is_amd_runtime(program)]
+    if info.default_runtime in ours:
         return EngineOptions()
     if ours:
         return EngineOptions(fixed=(f"--runtime={ours[0]}",))
-    return _by_cdi(host, refusal, reads_specs=bool(engine_info.get("CDISpecDirs")))
+    return _by_cdi(host, refusal, reads_specs=bool(info.cdi_directories))
 
 
 def _of_podman(command: Sequence[str], host: Host) -> EngineOptions:
@@ -151,12 +149,3 @@ def _without_answer(answer: Answer, command: Sequence[str]) -> EngineOptions:
         print_note(f"sudo needs a password to ask the engine, so {RUNTIME} is added")
         return EngineOptions(fixed=(RUNTIME,))
     return EngineOptions()
-
-
-def _is_of_podman(engine_info: Mapping[str, object]) -> bool:
-    host = engine_info.get("host")
-    return isinstance(host, dict) and "ociRuntime" in host
-
-
-def _is_amd_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and is_amd_runtime(str(entry.get("path", "")))

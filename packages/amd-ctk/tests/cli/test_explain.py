@@ -331,7 +331,8 @@ A_NAME = "note: --group-add video is a name in the image, which is not read here
         (f"{DEVICES} --user 1000:7 --group-add 44", UNUSED, [CLOSED.format("7 44")]),
         (f"{DEVICES} --user 1000 --group-add 110", USED, []),
         (f"{DEVICES} --user 1000:110", USED, []),
-        (f"{DEVICES} --group-add video", USED, []),
+        # Docker refuses the container if its image has no such group.
+        (f"{DEVICES} --group-add video", USED, [A_NAME]),
         (f"{DEVICES} --user 1000 --group-add video", USED, [A_NAME]),
         (f"{DEVICES} --user root", USED, []),
         ("--device=/dev/dri/renderD128", UNUSED, [NO_KFD]),
@@ -583,12 +584,13 @@ def test_what_is_no_command_is_refused(host, amd_ctk):
 
 @pytest.fixture
 def engine(tmp_path):
-    """Return a function that makes a docker which says what an image's environment is, and PATH with it."""
+    """Return a function that makes a docker which says what an image has, and PATH with it."""
 
-    def make(environment):
+    def make(environment, **settings):
         program = tmp_path / "bin/docker"
         program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\n[ \"$1 $2\" = 'image inspect' ] && echo '{json.dumps(environment)}'\n")
+        config = json.dumps({"Env": environment, **settings})
+        program.write_text(f"#!/bin/sh\n[ \"$1 $2\" = 'image inspect' ] && echo '{config}'\n")
         program.chmod(0o755)
         return {"PATH": f"{program.parent}:/usr/bin:/bin"}
 
@@ -610,6 +612,42 @@ def test_what_the_image_sets_is_asked_of_its_engine(host, amd_ctk, engine):
         "1    /dev/dri/renderD131 card4  -    GPU-89caa15875ff5a43  0000:26:00.0\n"
         "/dev/kfd 510:0 mode 0666; rules c 226:4 rw, c 226:131 rw, c 510:0 rw; nothing else is changed\n"
     )
+
+
+USER_OF_IMAGE = "note: USER {} is a name in the image, which is not read here: use its number"
+
+
+# Docker 20.10.24 and Podman 4.3.1 print with `id` in such a container: uid and gid as here, gid 0 if none is named.
+@pytest.mark.parametrize(
+    ("user", "option", "row", "said"),
+    [
+        ("10001:999", "", UNUSED, [CLOSED.replace("1000", "10001").format("999")]),
+        ("10001", "", UNUSED, [CLOSED.replace("1000", "10001").format("0")]),
+        ("10001:110", "", USED, []),
+        ("10001:999", "--group-add 110", USED, []),
+        ("10001:999", "--user 0", USED, []),
+        ("app", "", USED, [USER_OF_IMAGE.format("app")]),
+        ("app:render", "", USED, [USER_OF_IMAGE.format("app:render")]),
+        ("root", "--user 1000", UNUSED, [CLOSED.format("0")]),
+        (":999", "", USED, []),
+        ("", "", USED, []),
+    ],
+)
+@pytest.mark.parametrize("asked", ["docker run", "compose"])
+def test_the_user_of_the_image_opens_the_nodes(host, amd_ctk, engine, tmp_path, user, option, row, said, asked):
+    host()
+    environment = engine([], User=user)
+    words = ["docker", "run", *DEVICES.split(), *option.split(), "img"]
+    if asked == "compose":
+        more = {"--user 0": ", user: 0", "--user 1000": ", user: 1000", "--group-add 110": ", group_add: [110]"}
+        devices = "[/dev/kfd, /dev/dri/renderD128]"
+        text = f"services: {{web: {{image: img, devices: {devices}{more.get(option, '')}}}}}"
+        (tmp_path / "compose.yaml").write_text(text)
+        words = [str(tmp_path / "compose.yaml"), "web"]
+
+    answer = amd_ctk("explain", *words, **environment)
+
+    assert answer.stdout.splitlines()[1:] == [row, "config.json is not changed", *said]
 
 
 @pytest.mark.parametrize("profile", ["mi210-4", "mi300x-8-cpx", "strix-halo", "no-driver"])

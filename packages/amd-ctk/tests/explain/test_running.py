@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk import engine_answers
 from amd_ctk.cli.offers import containers
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
 from amd_ctk.engine_words import engine_of
@@ -18,6 +20,8 @@ from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.running import EngineAnswers, InspectedContainer, add_image, ask_engines, read_running
+from amd_ctk.explain.text import format_explanation
+from amdgpu_discovery import build_host
 from amdgpu_discovery.host import Host
 
 WEB = InspectedContainer(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
@@ -83,12 +87,48 @@ def test_an_engine_that_hangs_is_asked_once(engines, tmp_path, monkeypatch, cont
     engines.mkdir()
     for engine in ("docker", "podman"):
         (tmp_path / engine).write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec sleep 600\n')
-    for module in (running, engine_view):
+    for module in (running, engine_view, engine_answers):
         monkeypatch.setattr(module, "SECONDS", 0.5)
 
     explain_container(add_image(container), Host("/"))
 
     assert len((tmp_path / "asked").read_text().splitlines()) == 1
+
+
+@pytest.fixture
+def late(engines, tmp_path, monkeypatch):
+    """Return a function that explains a command whose engine answers too late, on a host with the AMD runtime."""
+    engines.mkdir()
+    made = build_host(tmp_path / "host", "mi210-4")
+    Path(made.path("/etc/docker")).mkdir(parents=True)
+    runtimes = {"amd": {"path": "/usr/bin/amd-container-runtime"}}
+    Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps({"runtimes": runtimes}))
+    (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 600\n")
+    monkeypatch.setattr(engine_answers, "SECONDS", 0.2)
+    return lambda *words: explain_container(add_image(parse_run(["docker", "run", *words], {})), made)
+
+
+def test_an_image_that_is_not_known_in_time_is_not_called_one_without_gpus(late):
+    explanation = late("--runtime=amd", "img")
+
+    assert format_explanation(explanation).splitlines() == [
+        "Not known: which GPUs the container gets; docker gave no answer within 0.2 seconds",
+        "note: the environment of the image img is not known here",
+    ]
+    assert not explanation.lacks_gpus
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "img"],
+        ["--device=/dev/kfd", "--device=/dev/dri", "img"],
+        ["img"],
+        ["--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=9", "img"],
+    ],
+)
+def test_what_the_image_does_not_decide_is_known_without_it(late, words):
+    assert late(*words).unknown == ""
 
 
 def test_docker_is_asked_with_its_own_options_about_this_machine_only(engines, tmp_path):

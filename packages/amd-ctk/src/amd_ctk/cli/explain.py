@@ -69,8 +69,9 @@ def explain(
 
     It starts and changes nothing. Give variables and devices, a whole `docker run` or `podman run` after --, a service
     of a Compose file, a container of a pod for `podman kube play`, a running container, or a bundle. Exits with the
-    code of the refusal if the container would not start, and with 1 if it would start without a GPU
-    that it asks for. An `amd-ctk run` after -- shows whether its command would start now, and what it waits for.
+    code of the refusal if the container would not start, with 1 if it would start without a GPU that it asks for, and
+    with 2 if an engine did not say in time what its image asks for. An `amd-ctk run` after -- shows whether its command
+    would start now, and what it waits for.
     """
     if job := _find_job(args or []):
         chosen = {"--env": env, "--device": device, "--privileged": privileged, "--user": user}
@@ -79,7 +80,7 @@ def explain(
             raise typer.BadParameter(f"{option} describes a container; leave it out to explain 'amd-ctk run'")
         _explain_job(host_of(context), job, as_json=as_json)
         return
-    from amd_ctk.explain.container import Container
+    from amd_ctk.explain.container import Container, ExplainError
     from amd_ctk.explain.text import format_explanation, format_json
 
     described = Container(environment=tuple(env or ()), devices=tuple(device or ()), privileged=privileged, user=user)
@@ -90,6 +91,8 @@ def explain(
         print_wrapped(format_explanation(explanation))
     if explanation.plan.refusals:
         raise typer.Exit(explanation.plan.refusals[0].exit_code)
+    if explanation.unknown:
+        raise typer.Exit(ExplainError.exit_code)
     if explanation.lacks_gpus:
         raise typer.Exit(1)
 

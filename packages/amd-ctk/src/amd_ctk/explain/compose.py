@@ -39,13 +39,16 @@ def read_service(path: str, name: str, environment: Mapping[str, str], host: Hos
     _refuse_remotes(path)
     own = find_own_settings(environment, DOCKER)
     resolved = resolve(path, host)
-    if resolved and not resolved.is_late:
+    if resolved and not resolved.late:
         return _describe_resolved(resolved, path, name).replace(own_settings=own)
     environment = {**_defaults_beside(path, environment), **environment}
     service = _expand(_find_service(path, name), finder(environment))
     variables = [*_from_files(path, service, environment), *_environment_of(service, environment)]
     notes = (NOT_ASKED.format(path=path),) if host.is_this_machine and is_of_another(path) else ()
-    return _describe(service, variables).replace(notes=notes, own_settings=own, is_engine_silent=resolved is not None)
+    late = resolved.late if resolved else ""
+    return _describe(service, variables).replace(
+        notes=notes, own_settings=own, is_engine_silent=resolved is not None, late=late
+    )
 
 
 def _refuse_remotes(path: str) -> None:

@@ -33,11 +33,11 @@ REMOTE = re.compile(r"(https?|git|ssh|oci)://|git@|github\.com/|\S*\.git(#|$)")
 
 
 class Resolved(Value):
-    """The services of a Compose file as a version of Compose reads them; none if `docker` answers too late."""
+    """The services of a Compose file as a version of Compose reads them; none if it is `late`, which says so."""
 
     services: dict[str, Any]
     version: tuple[int, ...]
-    is_late: bool = False
+    late: str = ""
 
 
 class AsRead(Value):
@@ -58,12 +58,14 @@ def resolve(path: str, host: Host) -> Resolved | None:
         return None
     asked = _ask("version", "--short")
     if asked.is_late:
-        return Resolved(services={}, version=(), is_late=True)
+        return Resolved(services={}, version=(), late=asked.problem)
     version = parse_version(asked.output)
     if version < FIRST:
         return None
     files = [f"--file={file}" for file in (path, *_overrides(path))]
     answer = _ask(*files, "--profile=*", "config", "--format=json")
+    if answer.is_late:
+        return Resolved(services={}, version=(), late=answer.problem)
     if answer.problem:
         return None
     if answer.exit_code:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from amd_ctk.engine_address import leads_to_rootless
+from amd_ctk.engine_answers import EngineInfo
 from amd_ctk.engine_words import PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
@@ -40,15 +41,21 @@ class Container(Value):
     # As after --cap-add, without CAP_.
     capabilities: tuple[str, ...] = ()
     user: str = ""
+    # Whether the image names the user, and not the command.
+    is_user_of_image: bool = False
     groups: tuple[str, ...] = ()
     # The option that gives the container its own user namespace, "host" for the host's, "" for the engine's default.
     user_namespace: str = ""
     # Those of "pid", "network" and "ipc" that the container shares with the host.
     host_namespaces: tuple[str, ...] = ()
     image: str = ""
+    # What Docker on this machine says about itself; nothing of a simulated host's, and of one that did not answer.
+    info: EngineInfo = EngineInfo()
     # Whether the engine did not answer. It is then not asked again, because waiting for a hung engine takes long.
     is_engine_silent: bool = False
-    # Whether the variables of the image are known.
+    # What was not known in time, as a clause; "" if nothing was.
+    late: str = ""
+    # Whether the engine knows the image, and so its variables and its user.
     is_image_known: bool = False
     # Options that are not read, but can change what the container gets.
     unread: tuple[str, ...] = ()

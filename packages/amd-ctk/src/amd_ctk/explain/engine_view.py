@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
+from amd_ctk.engine_address import is_elsewhere
+from amd_ctk.engine_answers import SECONDS, ask_info
 from amd_ctk.engine_words import DOCKER, PODMAN
 from amd_ctk.engines import docker
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
-from amd_ctk.explain.running import SECONDS
 from amd_ctk.programs import ask, parse_version
 from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.errors import ToolkitError
@@ -39,7 +40,6 @@ CDI_DRIVER = "cdi"
 AMD_DRIVERS = ("", "amd")
 AMD_CAPABILITIES = frozenset(("gpu", "amd"))
 MOST_GPUS = 64
-VERSION_WORDS = {"docker": ("version", "--format", "{{.Server.Version}}"), "podman": ("--version",)}
 
 
 class RuntimeView(Value):
@@ -51,6 +51,16 @@ class RuntimeView(Value):
     name: str = ""
     # Why the engine does not start the container at all.
     refusal: ToolkitError | None = None
+
+
+def add_info(container: Container, host: Host) -> Container:
+    """Return a container with what Docker says about itself, if it is on this machine; it is asked once."""
+    is_here = host.is_this_machine and not is_elsewhere(DOCKER, container.engine_options, os.environ)
+    if container.engine != DOCKER or not is_here or container.is_engine_silent:
+        return container
+    info = ask_info([DOCKER, *container.engine_options])
+    late = info.answer.problem if info.answer.is_late else ""
+    return container.replace(info=info, is_engine_silent=not info.version, late=late)
 
 
 def find_runtime(container: Container, host: Host) -> RuntimeView:
@@ -95,10 +105,14 @@ def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
 
 
 def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[str], str]:
-    """Return the names of the runtimes in an engine's files, those of the AMD runtime, and the default runtime."""
+    """Return the names of an engine's runtimes, those of the AMD runtime, and the default one."""
     # The library for Podman's configuration takes as long to load as everything else here.
     from amd_ctk.engines import podman
 
+    if container.info.runtimes:
+        found = container.info.runtimes
+        ours = [name for name, program in found.items() if is_amd_runtime(program)]
+        return [*found], ours, container.info.default_runtime
     is_podman = container.engine == PODMAN
     known = podman.PODMAN if is_podman else docker.DOCKER
     paths = podman_files(host, container.own_settings) if is_podman else [_docker_file(container.own_settings)]
@@ -154,6 +168,8 @@ def maps_users(container: Container, host: Host) -> bool:
     """Return whether root's daemon gives containers a user namespace unless they ask for the host's."""
     if container.engine != DOCKER or container.is_rootless:
         return False
+    if container.info.version:
+        return container.info.maps_users
     setting = _read_setting(_docker_file(""), ("userns-remap",), host)
     return isinstance(setting, str) and bool(setting)
 
@@ -253,11 +269,12 @@ def _resolves_by_cdi(host: Host) -> bool:
 
 def find_version(container: Container, host: Host) -> tuple[int, ...]:
     """Return the version of the engine on this machine, () if it is unknown or the host is simulated."""
-    engine = container.engine
-    if not host.is_this_machine or engine not in VERSION_WORDS or container.is_engine_silent:
+    if container.engine != PODMAN:
+        return container.info.version
+    if not host.is_this_machine or container.is_engine_silent:
         return ()
-    # For these words, Podman does not set itself up.
-    return parse_version(ask([engine, *container.engine_options, *VERSION_WORDS[engine]], seconds=SECONDS).output)
+    # For this word, Podman does not set itself up.
+    return parse_version(ask([PODMAN, "--version"], seconds=SECONDS).output)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
-from amd_ctk.explain.engine_view import RuntimeView, find_runtime, translate_gpus
+from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus
 from amd_ctk.explain.plan import Plan, find_given, find_located, find_refusals, preview_start, starting
 from amd_ctk.explain.rocm_inside import apply_filters
-from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, with_host_nodes
+from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, names_of_image, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
@@ -43,6 +43,8 @@ class Explanation(Value):
     usable: tuple[GpuLocation, ...] = ()
     # Whether a container that asks for GPUs starts without one that it can use.
     lacks_gpus: bool = False
+    # Why it is not known which GPUs the container gets, "" if it is known.
+    unknown: str = ""
 
     @property
     def starts(self) -> bool:
@@ -52,7 +54,7 @@ class Explanation(Value):
 
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError if the host cannot be read."""
-    container = translate_gpus(container, host)
+    container = translate_gpus(add_info(container, host), host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
     container = container.replace(runtime=view.name)
@@ -72,10 +74,22 @@ def explain_container(container: Container, host: Host) -> Explanation:
         # The daemon is not in the cgroup of its caller.
         notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
     asks = _requests_gpus(container) or bool(container.gpus) or bool(container.problems)
-    lacks_gpus = not explanation.usable and (asks or bool(explanation.plan.gpus or explanation.problems))
+    unknown = container.late if view.is_amd_runtime and _may_be_asked_by_image(container, explanation) else ""
+    asks = asks or bool(explanation.plan.gpus or explanation.problems)
     return explanation.replace(
-        plan=plan, notes=tuple(notes), problems=(*problems, *explanation.problems), lacks_gpus=lacks_gpus
+        plan=plan,
+        lines=tuple(line for line in explanation.lines if not (unknown and line.subject == VISIBLE_DEVICES)),
+        notes=tuple(notes),
+        problems=(*problems, *explanation.problems),
+        lacks_gpus=asks and not (explanation.usable or unknown),
+        unknown=unknown,
     )
+
+
+def _may_be_asked_by_image(container: Container, explanation: Explanation) -> bool:
+    """Return whether only the variables of the image, which are not known, can give the container GPUs."""
+    is_named = any(entry.startswith(f"{VISIBLE_DEVICES}=") for entry in container.variables)
+    return not (is_named or explanation.usable or explanation.plan.refusals) and bool(container.image)
 
 
 def explain_spec(
@@ -104,7 +118,7 @@ def _explain(
         plan=plan,
         hip_gpus=inside.hip_gpus,
         usable=tuple(usable.gpus),
-        notes=(*plan.notes, *usable.notes, *_notes_of_health(host, plan.gpus)),
+        notes=(*plan.notes, *_notes_of_health(host, plan.gpus)),
         problems=usable.problems,
     )
 
@@ -166,6 +180,8 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]
+    for name in names_of_image(container):
+        notes.append(f"{name} is a name in the image, which is not read here: use its number")
     if container.image and not container.is_image_known:
         notes.append(f"the environment of the image {container.image} is not known here")
     return notes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from amd_ctk.engine_answers import SECONDS, ask_image
 from amd_ctk.engine_words import ENGINES, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.programs import Answer, ask
@@ -16,8 +16,6 @@ from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-# All engines are asked at once. They answer in a tenth of a second, on a busy host in several seconds.
-SECONDS = 8.0
 SHORTEST_ID = 3
 # A CDI device is a request too, with the driver "cdi".
 REQUESTS = " {{.HostConfig.Runtime}}{{range .HostConfig.DeviceRequests}} {{.Driver}}:{{end}}"
@@ -103,23 +101,20 @@ def _abbreviates(short: str, container_id: str) -> bool:
 
 
 def add_image(container: Container) -> Container:
-    """Return a container with the environment of its image; unchanged if no engine knows the image."""
-    is_asked = container.engine in ENGINES and not container.is_engine_silent
-    if not is_asked or not container.image or container.image.startswith("-"):
+    """Return a container with the settings of its image; unchanged if no engine knows the image."""
+    engine, image = container.engine, container.image
+    is_asked = engine in ENGINES and not container.is_engine_silent and is_set_up(engine)
+    if not is_asked or not image or image.startswith("-"):
         return container
-    args = ("image", "inspect", "--format", "{{json .Config.Env}}", container.image)
-    answer = ask_engine(container.engine, *container.engine_options, *args)
-    if not answer.succeeded:
-        return container.replace(is_engine_silent=answer.is_late)
-    return container.replace(image_environment=tuple(_parse(answer.output)), is_image_known=True)
-
-
-def _parse(text: str) -> list[str]:
-    try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return [str(entry) for entry in entries] if isinstance(entries, list) else []
+    found = ask_image([engine, *container.engine_options], image)
+    return container.replace(
+        is_engine_silent=bool(found.late),
+        late=found.late,
+        is_image_known=found.is_known,
+        image_environment=found.environment,
+        user=container.user or found.user,
+        is_user_of_image=bool(found.user) and not container.user,
+    )
 
 
 def read_bundle(directory: str) -> dict[str, Any]:

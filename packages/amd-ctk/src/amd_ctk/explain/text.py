@@ -24,7 +24,9 @@ def format_explanation(explanation: Explanation) -> str:
     """Return the meaning of each variable, the table of GPUs, the changes, and what prevents the start."""
     width = max((len(line.subject) for line in explanation.lines), default=0)
     lines = [f"{line.subject:<{width}}  {line.words}" for line in explanation.lines]
-    if explanation.starts:
+    if explanation.unknown:
+        lines += [f"Not known: which GPUs the container gets; {explanation.unknown}"]
+    elif explanation.starts:
         lines += _format_gpus(explanation)
         changes = list(_changes(explanation.plan))
         lines += ["; ".join([*changes, "nothing else is changed"]) if changes else "config.json is not changed"]
@@ -44,6 +46,7 @@ def format_json(explanation: Explanation) -> str:
         {
             "version": VERSION,
             "starts": explanation.starts,
+            "unknown": explanation.unknown,
             "variables": [line.as_dict() for line in explanation.lines],
             "gpus": [_gpu_fields(gpu, explanation) for gpu in plan.gpus] if explanation.starts else [],
             "refusals": [str(error) for error in plan.refusals],

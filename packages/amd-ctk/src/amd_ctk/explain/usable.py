@@ -41,7 +41,6 @@ class UsableGpus(Value):
 
     gpus: tuple[GpuLocation, ...]
     problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
@@ -65,7 +64,7 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
         problems.append(f"{missing_nodes[0]} leads nowhere, because its GPU is gone: {fix}")
     is_bound = _binds_nodes(container, plan.spec)
     closed = _find_closed_on_host(devices, container, host) if is_bound else _find_closed(devices, container, plan)
-    unknown = _names_of_image(container) if closed and not is_bound else []
+    unknown = names_of_image(container) if closed and not is_bound else []
     if closed and not unknown:
         problems.append(_closed_problem(closed[0], container, plan, is_bound=is_bound))
     refused = [device["path"] for device in devices if not _may_use(device, plan.spec)]
@@ -75,7 +74,6 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
         problems=tuple(problems),
-        notes=tuple(f"{name} is a name in the image, which is not read here: use its number" for name in unknown),
     )
 
 
@@ -85,6 +83,15 @@ def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]
         return list(located)
     nodes = ({"type": "c", "major": DRM_MAJOR, "minor": gpu.render_minor} for gpu in located)
     return [gpu for gpu, node in zip(located, nodes, strict=True) if _may_use(node, plan.spec)]
+
+
+def names_of_image(container: Container) -> list[str]:
+    """Return the options whose numbers only the image knows. An engine refuses a name that the image lacks."""
+    user, _, group = container.user.partition(":")
+    option = "USER" if container.is_user_of_image else "--user"
+    names = [f"{option} {container.user}"] if UNKNOWN_ID in map(_number_of, (user, group)) else []
+    added = (group for group in container.groups if group != KEEP_GROUPS and _number_of(group) == UNKNOWN_ID)
+    return [*names, *(f"--group-add {group}" for group in added)]
 
 
 def _find_missing_nodes(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
@@ -202,13 +209,6 @@ def _read_user(container: Container, plan: Plan) -> ProcessUser:
         # The kernel removes all capabilities of users other than root.
         capabilities=1 << CAP_DAC_OVERRIDE if _number_of(uid) == 0 else 0,
     )
-
-
-def _names_of_image(container: Container) -> list[str]:
-    """Return the options whose numbers only the image knows."""
-    user, _, group = container.user.partition(":")
-    names = [f"--user {container.user}"] if UNKNOWN_ID in map(_number_of, (user, group)) else []
-    return names + [f"--group-add {group}" for group in container.groups if _number_of(group) == UNKNOWN_ID]
 
 
 def _number_of(word: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
@@ -14,11 +13,9 @@ from amd_ctk.doctor.facts.engine_files import LARGEST, describe_error, find_miss
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import Document
 from amd_ctk.engine_address import EngineAddress, find_context, parse_address, read_context
+from amd_ctk.engine_answers import EngineInfo, ask_info
 from amd_ctk.engine_words import PODMAN, engine_of
 from amd_ctk.engines.docker import DOCKER, ROOTLESS_FILE, has_cdi_on
-from amd_ctk.explain.running import SECONDS
-from amd_ctk.json_parts import list_at, object_at, objects_at
-from amd_ctk.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -144,50 +141,42 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if engine_of("docker") == PODMAN:
         # `docker` is Podman here, and asking Podman would make it set itself up.
         return _read_file(host)
-    answer = ask(["docker", "info", "--format", "{{json .}}"], seconds=SECONDS)
-    if not answer.is_installed:
+    info = ask_info(["docker"])
+    if not info.answer.is_installed:
         return _read_file(host)
-    info = parse_object(answer.output)
     endpoint = find_endpoint()
-    if not info.get("ServerVersion"):
-        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_no_answer(answer, info))
+    if not info.version:
+        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_no_answer(info))
     if endpoint.is_other_machine:
         # The engine's answers are about another machine.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
-    is_rootless = "name=rootless" in list_at(info, "SecurityOptions")
-    facts = _read_user_file(host, user) if is_rootless else _read_file(host)
-    return _add_info(facts, info).replace(is_rootless=is_rootless, endpoint=endpoint)
+    facts = _read_user_file(host, user) if info.is_rootless else _read_file(host)
+    return _add_info(facts, info).replace(endpoint=endpoint)
 
 
-def _read_no_answer(answer: Answer, info: dict[str, Any]) -> dict[str, str]:
+def _read_no_answer(info: EngineInfo) -> dict[str, str]:
     """Return `problem` and `silence` of DockerFacts for an engine that did not answer."""
-    # Docker 20.10 succeeds and prints nothing on standard error.
-    listed = [str(each) for each in list_at(info, "ServerErrors") if each]
+    answer = info.answer
     if answer.problem:
         return {"problem": answer.problem, "silence": LATE if answer.is_late else ABSENT}
-    lines = answer.errors.strip().splitlines() or listed or ["the docker daemon does not answer"]
+    lines = answer.errors.strip().splitlines() or info.errors or ["the docker daemon does not answer"]
     # `docker` repeats the words of the kernel.
     is_refused = "permission denied" in lines[-1].lower()
     return {"problem": lines[-1], "silence": REFUSED if is_refused else ABSENT}
 
 
-def _add_info(facts: DockerFacts, info: dict[str, Any]) -> DockerFacts:
+def _add_info(facts: DockerFacts, info: EngineInfo) -> DockerFacts:
     return facts.replace(
         is_installed=True,
-        version=parse_version(str(info["ServerVersion"])),
-        runtimes=tuple(sorted(object_at(info, "Runtimes"))),
-        default_runtime=str(info.get("DefaultRuntime") or ""),
-        operating_system=str(info.get("OperatingSystem") or ""),
-        maps_users="name=userns" in list_at(info, "SecurityOptions"),
-        sets_labels="name=selinux" in list_at(info, "SecurityOptions"),
-        compose_version=_compose_version(info),
+        version=info.version,
+        runtimes=tuple(sorted(info.runtimes)),
+        default_runtime=info.default_runtime,
+        operating_system=info.operating_system,
+        is_rootless=info.is_rootless,
+        maps_users=info.maps_users,
+        sets_labels=info.sets_labels,
+        compose_version=info.compose_version,
     )
-
-
-def _compose_version(info: dict[str, Any]) -> tuple[int, ...]:
-    plugins = objects_at(info, "ClientInfo", "Plugins")
-    versions = (str(one.get("Version", "")) for one in plugins if one.get("Name") == "compose")
-    return parse_version(next(versions, ""))
 
 
 def _read_file(host: Host) -> DockerFacts:
