@@ -83,7 +83,7 @@ def _describe(service: dict[str, Any], variables: Iterable[str]) -> Container:
         runtime=str(service.get("runtime") or ""),
         privileged=service.get("privileged") in (True, "true"),
         capabilities=tuple(str(name).upper().removeprefix("CAP_") for name in as_list(service.get("cap_add"))),
-        user=str(service.get("user") or ""),
+        user="" if service.get("user") is None else str(service["user"]),
         groups=tuple(map(str, as_list(service.get("group_add")))),
         user_namespace=str(service.get("userns_mode") or ""),
         host_namespaces=tuple(name for name, key in SHARED.items() if service.get(key) == "host"),
