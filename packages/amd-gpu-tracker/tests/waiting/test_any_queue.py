@@ -67,14 +67,14 @@ class Model:
     def free(self, wish):
         return sum(not self.users(gpu) for gpu in wish.among)
 
-    def choose(self, wish):
-        """Return the GPUs that a request gets now, None where it has to wait."""
+    def choose(self, wish, left=frozenset(GPUS)):
+        """Return the GPUs that a request gets now of those that are left to it, None where it has to wait."""
         obstacles = {gpu for gpu in self.exclusive if self.users(gpu)}
         if not wish.word:
-            return None if obstacles & set(wish.among) else wish.among
-        pool = [gpu for gpu in wish.among if not self.users(gpu)]
+            return None if obstacles & set(wish.among) or not left.issuperset(wish.among) else wish.among
+        pool = [gpu for gpu in wish.among if gpu in left and not self.users(gpu)]
         if wish.word == "auto" and not pool:
-            pool = [gpu for gpu in wish.among if gpu not in obstacles]
+            pool = [gpu for gpu in wish.among if gpu in left and gpu not in obstacles]
         # Of these eight MI210, four are in one hive and at one NUMA node.
         picks = [
             (sum(len(self.users(gpu)) for gpu in pick), len({gpu // 4 for gpu in pick}) > 1, pick)
@@ -88,6 +88,10 @@ class Model:
         among = set(WISHES[request].among)
         return [each for each in queue if each[0] not in self.stopped and among & set(WISHES[each[1]].among)]
 
+    def left_for(self, request, waiter=None):
+        """Return the GPUs for which nobody waits who comes before."""
+        return set(GPUS) - {gpu for _, other in self.before(request, waiter) for gpu in WISHES[other].among}
+
     def needs_no_turn(self, request):
         """Return whether only shared GPUs are named, which are given to everybody."""
         wish = WISHES[request]
@@ -95,15 +99,17 @@ class Model:
 
     def serve(self):
         """Serve whose turn it is as long as that is possible; yield who got what."""
-        while True:
-            first = [waiter for waiter in self.queue if waiter[0] not in self.stopped]
-            turn = [waiter for waiter in first if not self.before(waiter[1], waiter)]
-            served = next((waiter for waiter in turn if self.choose(WISHES[waiter[1]]) is not None), None)
-            if served is None:
-                return
-            self.queue.remove(served)
-            self.held[served[0]] = self.choose(WISHES[served[1]])
-            yield served[0], self.held[served[0]]
+        is_changed = True
+        while is_changed:
+            is_changed = False
+            for waiter in list(self.queue):
+                name, request = waiter
+                gpus = self.choose(WISHES[request], self.left_for(request, waiter))
+                if name not in self.stopped and gpus is not None:
+                    self.queue.remove(waiter)
+                    self.held[name] = gpus
+                    is_changed = True
+                    yield name, gpus
 
     def forget(self, name):
         self.held.pop(name, None)
@@ -195,7 +201,13 @@ class Drive:
         """Return whether one who comes now has GPUs at once."""
         if self.model.needs_no_turn(request):
             return True
-        return not self.model.before(request) and self.model.choose(WISHES[request]) is not None
+        return self.model.choose(WISHES[request], self.model.left_for(request)) is not None
+
+    def get_now(self, request):
+        """Return the GPUs that one who comes now has at once."""
+        if self.model.needs_no_turn(request):
+            return self.model.choose(WISHES[request])
+        return self.model.choose(WISHES[request], self.model.left_for(request))
 
     def repeat(self):
         """A name that is in use is refused, and its job or container keeps what it has."""
@@ -228,21 +240,20 @@ class Drive:
     def hold(self):
         """A job that does not wait is refused while others wait, and where there is no GPU for it."""
         request = self.chance.choice(list(WISHES))
-        gpus = self.model.choose(WISHES[request])
         name = self.new_name()
         if not self.is_served(request):
             with pytest.raises(GpusRefused):
                 self.tracker.hold(name, request)
         else:
             self.tracker.hold(name, request)
-            self.model.held[name] = gpus
+            self.model.held[name] = self.get_now(request)
             self.compare()
             self.tracker.release(name)
             self.model.forget(name)
 
     def give_up(self):
         request = self.chance.choice(list(WISHES))
-        gpus = self.model.choose(WISHES[request]) if self.is_served(request) else None
+        gpus = self.get_now(request) if self.is_served(request) else None
         name = self.new_name()
         self.processes[name] = self.job(name, request, rules=RULES, timeout=0)
         # A busy machine needs more than no time to find out.

@@ -130,13 +130,19 @@ def test_one_between_two_others_is_overtaken_by_neither(job):
     assert third.answer() == "got (1, 2)"
 
 
-def test_a_choice_stands_behind_those_who_may_get_the_same(job):
-    first = job("first", "0")
-    first.line()
+def test_a_choice_leaves_the_gpus_for_which_others_wait(job):
+    job("first", "0").line()
     job("second", "0").line()
-    third = job("third", "free:1")
 
-    assert third.line() == "waiting for 1 GPU: 3 free of 4, 1 job before this one (second: 1 GPU)"
+    assert job("third", "free:3").line() == "got (1, 2, 3)"
+
+
+def test_a_choice_stands_behind_those_who_may_get_the_same(job):
+    job("first", "0").line()
+    job("second", "0").line()
+    third = job("third", "free:4")
+
+    assert third.line().startswith("waiting for 4 GPUs: 3 free of 4, 1 job before this one (second: 1 GPU)")
 
 
 def test_a_shared_gpu_has_no_queue(host, job):
@@ -158,6 +164,14 @@ def test_who_does_not_wait_does_not_overtake_either(host, job):
         Tracker(host).hold("third", "3")
 
     assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
+
+
+def test_who_does_not_wait_gets_gpus_for_which_nobody_waits(host, job):
+    job("first", "0").line()
+    job("second", "0-2").line()
+
+    with Tracker(host).hold("third", "free:1") as reservation:
+        assert reservation.numbers == (3,)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -22,10 +22,10 @@ from amd_gpu_tracker.broker.queue.scopes import Scopes
 from amd_gpu_tracker.broker.queue.seen_leases import SeenLeases
 from amd_gpu_tracker.broker.requests import people, protocol
 from amd_gpu_tracker.broker.requests.connection import Connection
-from amd_gpu_tracker.broker.requests.demand import Demand, resolve_demand
+from amd_gpu_tracker.broker.requests.demand import Demand, require_within, resolve_demand
 from amd_gpu_tracker.broker.requests.job_names import JobNames
 from amd_gpu_tracker.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
-from amd_gpu_tracker.claims.by_name import require_no_waiters
+from amd_gpu_tracker.claims.by_name import jobs_wait
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
 from amd_gpu_tracker.node_access.users import NodeUsers
@@ -33,6 +33,12 @@ from amd_gpu_tracker.records.job_ids import ENDING, job_id, name_of, owner_of
 from amd_gpu_tracker.tickets import require_name
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Given = TypeVar("Given")
 
 
 class Handler:
@@ -211,8 +217,9 @@ class Handler:
             raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
         demand = resolve_demand(self._book, self._terms, permission, client.peer, request)
         people.require_in_time(permission, request.seconds)
-        self._require_turn(demand)
-        numbers = self._grants.reserve(demand, request.seconds)
+        # Jobs that it ends get some more time, and those before it wait for them.
+        timed = demand.replace(seconds=request.seconds + GRACE_SECONDS)
+        numbers = self._give_in_turn(timed, partial(self._grants.reserve, demand, request.seconds))
         sentence = f"{demand.name} of user {demand.person}: GPUs {list(numbers)} for {request.seconds} s"
         self._log("reserved", sentence, job=demand.name, user=demand.person, gpus=numbers)
         return Answer(kind=DONE, numbers=numbers)
@@ -270,29 +277,37 @@ class Handler:
             return place
         return None
 
-    def _give_now(self, demand: Demand, give: Callable[[], Answer], *, waits: bool) -> Answer | None:
+    def _give_now(self, demand: Demand, give: Callable[[int], Answer], *, waits: bool) -> Answer | None:
         """Return what `give` returns; None if the job has to wait in line, GpusRefused if its client does not wait."""
         if waits and (demand.may_be_taken or self._is_over_limit(demand)):
             return None
         # A job that can wait comes here only for shared GPUs. It gets them at once unless they are drained or sick.
         with suppress(*((GpusRefused,) if waits else ())):
-            self._require_turn(demand)
-            return give()
+            return self._give_in_turn(demand, give)
         return None
 
     def _is_over_limit(self, demand: Demand) -> bool:
         return bool(demand.permission.gpus) and self._leases.refresh().is_over(demand)
 
-    def _require_turn(self, demand: Demand) -> None:
-        """Raise GpusRefused if other jobs wait for these GPUs, or the person has as many as allowed."""
+    def _give_in_turn(self, demand: Demand, give: Callable[[int], Given]) -> Given:
+        """Return what `give` returns for the GPUs (bits) that jobs which wait leave to a job that does not wait.
+
+        GpusRefused if they leave too few, or the person has as many as allowed.
+        """
         if self._is_over_limit(demand):
             held = people.format_held(demand.permission, self.view.held(demand))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
-        among = demand.fitting if demand.may_be_taken else 0
-        if among and len(self.queue):
-            # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
-            self._leases.refresh()
-        require_no_waiters(self.queue.count_waiting(among, self.view), self.view.users_of(among))
+        if not (demand.may_be_taken and len(self.queue)):
+            return give(demand.fitting)
+        # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
+        self._leases.refresh()
+        for gpus in self.queue.left_for(demand, self.view):
+            if gpus == demand.fitting:
+                return give(gpus)
+            with suppress(GpusRefused):
+                return give(gpus)
+        jobs = self.queue.count_waiting(demand.fitting, self.view)
+        raise jobs_wait(jobs, self.view.users_of(demand.fitting))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:
         """Return the administrator's terms; if they cannot be read, those of before, or ToolkitError if `strict`."""
@@ -314,6 +329,7 @@ class Handler:
             try:
                 permission = people.require_permission(self._terms, client.peer)
                 if client.peer.uid and not place.demand.is_spare:
+                    require_within(permission, place.demand.count)
                     place.demand = place.demand.allowed(permission)
             except ToolkitError as error:
                 self.queue.refuse(place, error)

@@ -20,7 +20,7 @@ from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from amd_gpu_tracker.life.processes import Processes
@@ -44,16 +44,20 @@ def reserve_by_name(
     terms: LeaseTerms = NO_TERMS,
     is_waiting: bool = False,
     before: Sequence[Tickets] = (),
+    among: Collection[int] | None = None,
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    GpusRefused also if jobs of the queues in `before` wait for these GPUs.
+    GpusRefused also if jobs of the queues in `before` wait for these GPUs. A choice is made among the GPUs whose
+    numbers are in `among`; None for all.
     """
     state, processes = book.state, book.processes
     creator = processes.myself() if pid is None else processes.find(pid)
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
-    choice, wanted, claim = _find_claim(book, Holder(container_id=name, creator=creator), request, rules, before)
+    choice, wanted, claim = _find_claim(
+        book, Holder(container_id=name, creator=creator), request, rules, before=before, among=among
+    )
     claim = claim.replace(**terms.as_dict(), is_waiting=is_waiting)
     if choice:
         # Imported here, because most requests name GPUs.
@@ -73,11 +77,17 @@ def reserve_by_name(
 
 
 def preview_by_name(
-    book: Book, name: str, request: str, *, rules: ChoiceRules, before: Sequence[Tickets] = ()
+    book: Book,
+    name: str,
+    request: str,
+    *,
+    rules: ChoiceRules,
+    before: Sequence[Tickets] = (),
+    among: Collection[int] | None = None,
 ) -> Sequence[GpuLocation]:
     """Return the GPUs that `reserve_by_name` would reserve now, or raise its error; write nothing."""
     holder = Holder(container_id=name, creator=book.processes.myself())
-    choice, wanted, claim = _find_claim(book, holder, request, rules, before)
+    choice, wanted, claim = _find_claim(book, holder, request, rules, before=before, among=among)
     if choice:
         from amd_gpu_tracker.claims.choice import GpuChooser
         from amd_gpu_tracker.claims.chosen import preview_chosen
@@ -137,13 +147,11 @@ def find_person(processes: Processes) -> int | None:
     return person_behind(os.geteuid(), login=processes.login("self"), sudo=behind_sudo(os.environ))
 
 
-def require_no_waiters(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> None:
-    """Raise GpusRefused if `jobs` is not 0: so many jobs wait for the requested GPUs, which `users` have."""
-    if not jobs:
-        return
+def jobs_wait(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> GpusRefused:
+    """Return the refusal where so many jobs wait for the requested GPUs, which `users` have."""
     uses = [in_use(lease.title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]
     who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-    raise GpusRefused(
+    return GpusRefused(
         "; ".join([*uses, f"{who} for GPUs before this one"]),
         hint="'amd-ctk run --wait' waits in line",
         people=people_of(lease for lease, _ in users),
@@ -159,12 +167,20 @@ def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -
 
 
 def _find_claim(
-    book: Book, holder: Holder, request: str, rules: ChoiceRules, before: Sequence[Tickets]
+    book: Book,
+    holder: Holder,
+    request: str,
+    rules: ChoiceRules,
+    *,
+    before: Sequence[Tickets],
+    among: Collection[int] | None,
 ) -> tuple[Choice | None, Sequence[Any], Claim]:
     """Return the choice and GPUs of `find_wanted`, and the claim; GpusRefused if jobs come `before` it."""
     choice, wanted = find_wanted(book.state.host, request, rules)
+    if choice and among is not None:
+        wanted = [gpu for gpu in wanted if gpu.number in among]
     if before and is_contested(book.state.read_policy(), choice, wanted):
-        _require_no_queue(book, before, wanted)
+        wanted = _left_by_queue(book, before, wanted, choice.count if choice else len(wanted))
     requests = rules.expand_request(request, choice)
     return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
 
@@ -200,16 +216,22 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
     return skip_drained(host, request, gpus)
 
 
-def _require_no_queue(book: Book, tickets: Iterable[Tickets], wanted: Sequence[GpuLocation]) -> None:
-    """Raise GpusRefused if jobs wait for one of these GPUs. A stopped job holds up no other."""
+def _left_by_queue(
+    book: Book, tickets: Iterable[Tickets], wanted: Sequence[GpuLocation], count: int
+) -> Sequence[GpuLocation]:
+    """Return the GPUs for which no job waits, except stopped ones; GpusRefused if they are fewer than `count`."""
     numbers_by_key = {gpu.key: gpu.number for gpu in wanted}
-    among = numbers_by_key.values()
-    waiting = sum(
-        ticket.holds_up(among) and not each.is_stopped(ticket) for each in tickets for ticket in each.waiting()
-    )
-    if waiting:
+    waiting = [
+        ticket
+        for each in tickets
+        for ticket in each.waiting()
+        if ticket.holds_up(numbers_by_key.values()) and not each.is_stopped(ticket)
+    ]
+    left = [gpu for gpu in wanted if not any(ticket.holds_up((gpu.number,)) for ticket in waiting)]
+    if len(left) < count:
         leases = scan_leases(book.state, book.processes, book.state.lease_paths()).living
-        require_no_waiters(waiting, find_users(leases, numbers_by_key))
+        raise jobs_wait(len(waiting), find_users(leases, numbers_by_key))
+    return left
 
 
 def _has_gpus(name: str) -> ContainerRunning:

@@ -234,8 +234,10 @@ def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, 
         ([make_demand(4, 0b1111, number=1)], 0b0000, {}),
         ([make_demand(4, 0b1111, number=1), make_demand(1, 0b0001, number=2)], 0b0000, {}),
         ([make_demand(3, 0b1101, number=1), make_demand(1, 0b0010, number=2)], 0b0000, {"b": 2}),
-        # Who wants a GPU of one who comes first would not be given another.
-        ([make_demand(2, 0b1100, number=1), make_demand(1, 0b0111, number=2)], 0b0000, {}),
+        # Who wants a GPU of one who comes first is given another.
+        ([make_demand(2, 0b1100, number=1), make_demand(1, 0b0111, number=2)], 0b0000, {"a": 2}),
+        # Who wants more than those that nobody before wants gets none.
+        ([make_demand(2, 0b1110, number=1), make_demand(2, 0b0011, number=2)], 0b0000, {}),
     ],
 )
 def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):

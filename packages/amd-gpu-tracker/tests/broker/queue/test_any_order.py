@@ -8,7 +8,7 @@ import pytest
 
 from amd_gpu_tracker.broker.queue.order import serve, sort_waiters
 from amd_gpu_tracker.broker.queue.recent_use import decayed, with_use
-from amd_gpu_tracker.broker.requests.demand import as_bits
+from amd_gpu_tracker.broker.requests.demand import as_bits, numbers_in
 from amd_gpu_tracker.broker.requests.people import FAIR, FIFO
 from support.shared_host import make_demand
 
@@ -37,9 +37,9 @@ class Model:
             earlier = [
                 other for other in self.waiting if key(other) < key(job) and other not in served and not other["away"]
             ]
-            is_held_up = any(set(other["among"]) & set(job["among"]) for other in earlier)
-            fitting = sorted(free & set(job["among"]))
-            if not job["away"] and not is_held_up and len(fitting) >= job["count"]:
+            wanted_before = {gpu for other in earlier for gpu in other["among"]}
+            fitting = sorted((free & set(job["among"])) - wanted_before)
+            if not job["away"] and len(fitting) >= job["count"]:
                 served.append(job)
                 free -= set(fitting[: job["count"]])
         return [job["number"] for job in served]
@@ -51,9 +51,9 @@ def serve_now(model, order, used):
     free = set(model.free)
     served = []
 
-    def try_now(waiter):
+    def try_now(waiter, among):
         job = jobs[waiter.number]
-        fitting = sorted(free & set(job["among"]))
+        fitting = sorted(free & set(numbers_in(among)))
         if len(fitting) < job["count"]:
             return False
         taken = fitting[: job["count"]]
@@ -66,7 +66,7 @@ def serve_now(model, order, used):
     ]
     serve(
         sort_waiters(waiters, used, order),
-        is_passed_over=lambda waiter: jobs[waiter.number]["away"],
+        holds_up=lambda waiter: None if jobs[waiter.number]["away"] else waiter,
         try_now=try_now,
     )
     return served

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from amd_gpu_tracker.broker.queue.order import Outlook, serve, sort_waiters
+from amd_gpu_tracker.broker.requests.demand import numbers_in
 from amd_gpu_tracker.broker.requests.people import FIFO
 from support.day_simulator import Job, simulate
 from support.shared_host import ALICE, BOB, CAROL, make_demand, run
@@ -43,16 +44,16 @@ def run_line(jobs):
                 seen[len(starts)] = Outlook(now=minute, free=free, ends=ends)
             return seen[len(starts)]
 
-        def try_now(waiter, running=running, minute=minute):
+        def try_now(waiter, among, running=running, minute=minute):
             job = jobs[waiter.number]
-            free = [gpu for gpu in range(GPUS) if gpu not in running]
+            free = [gpu for gpu in numbers_in(among) if gpu not in running]
             if len(free) < job.gpus:
                 return False
             starts[waiter.number] = minute
             running.update((gpu, (waiter.number, minute + job.length)) for gpu in free[: job.gpus])
             return True
 
-        serve(sort_waiters(waiters, {}, FIFO), is_passed_over=lambda _: False, try_now=try_now, read_outlook=look)
+        serve(sort_waiters(waiters, {}, FIFO), holds_up=lambda waiter: waiter, try_now=try_now, read_outlook=look)
         # Until one comes or ends, there is nothing that would be served; the simulator looks at each minute.
         changes = {*(job.comes for job in jobs), *(end for _, end in running.values())}
         minute = min((each for each in changes if each > minute), default=minute)
@@ -83,11 +84,11 @@ def serve_at(waiters, *, free, ends):
     """Return who is served of jobs that are in their order, by number, at minute 0."""
     served = []
 
-    def try_now(waiter):
-        return (free & waiter.fitting).bit_count() >= waiter.count and not served.append(waiter.number)
+    def try_now(waiter, among):
+        return (free & among).bit_count() >= waiter.count and not served.append(waiter.number)
 
     outlook = Outlook(now=0.0, free=free, ends=ends)
-    serve(waiters, is_passed_over=lambda _: False, try_now=try_now, read_outlook=lambda: outlook)
+    serve(waiters, holds_up=lambda waiter: waiter, try_now=try_now, read_outlook=lambda: outlook)
     return served
 
 
@@ -112,10 +113,11 @@ def test_while_a_gpu_may_be_free_at_any_moment_nobody_goes_first():
 
 
 def test_who_goes_first_is_over_before_each_whom_it_overtakes():
-    # The second job wants GPU 2 as well, which may be free for it at any moment.
-    waiters = [job(1, 0b011, 2), job(2, 0b100, 2), job(3, 0b101, 1, 10.0)]
+    # The second job would take GPU 0 instead of GPU 2, which is free for it after 20 seconds.
+    before = [job(1, 0b011, 2), job(2, 0b101, 1)]
 
-    assert serve_at(waiters, free=0b001, ends={1: 60.0}) == []
+    assert serve_at([*before, job(3, 0b001, 1, 20.1)], free=0b001, ends={1: 60.0, 2: 20.0}) == []
+    assert serve_at([*before, job(3, 0b001, 1, 20.0)], free=0b001, ends={1: 60.0, 2: 20.0}) == [3]
 
 
 def test_a_users_short_job_goes_before_a_wide_one_that_waits(host, broker, person):

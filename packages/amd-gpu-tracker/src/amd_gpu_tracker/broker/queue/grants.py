@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amd_gpu_tracker.broker.jobs.job_processes import gpus_of
 from amd_gpu_tracker.broker.jobs.job_time import no_reservation
-from amd_gpu_tracker.broker.requests.demand import Demand
+from amd_gpu_tracker.broker.requests.demand import Demand, numbers_in
 from amd_gpu_tracker.broker.requests.protocol import GRANTED, Answer
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
@@ -34,25 +34,27 @@ class Grants:
         # Jobs with GPUs, and the numbers of these; needed to log the ends of jobs.
         self.gpus_by_job: dict[str, tuple[int, ...]] = {}
 
-    def give(self, demand: Demand, *, is_waiting: bool = False) -> Answer:
-        """Give the GPUs of a request to the process that asks, for as long as its permission allows.
+    def give(self, demand: Demand, among: int, *, is_waiting: bool = False) -> Answer:
+        """Give the GPUs of a request, some of `among` (bits), to the process that asks.
 
+        It has them for as long as its permission allows.
         A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.hold`.
         """
         token, limit = new_token(demand.job), self._limit_of(demand)
         terms = LeaseTerms(limit=limit, preemptible=self._now() if demand.is_spare else 0.0)
-        gpus = self._reserve_by_name(demand, token, demand.waiter.pid, terms, is_waiting=is_waiting)
+        gpus = self._reserve_by_name(demand, among, token, demand.waiter.pid, terms, is_waiting=is_waiting)
         return self._granted(gpus, token, limit)
 
-    def preview(self, demand: Demand) -> Answer:
+    def preview(self, demand: Demand, among: int) -> Answer:
         """Return what `give` would return now, or raise its error."""
-        gpus = preview_by_name(self._book, demand.job, demand.request, rules=demand.rules)
+        numbers = numbers_in(among)
+        gpus = preview_by_name(self._book, demand.job, demand.request, rules=demand.rules, among=numbers)
         return self._granted(gpus, "", self._limit_of(demand))
 
-    def reserve(self, demand: Demand, seconds: float) -> tuple[int, ...]:
-        """Reserve GPUs for some time without a process. Errors as `Tracker.hold`."""
+    def reserve(self, demand: Demand, seconds: float, among: int) -> tuple[int, ...]:
+        """Reserve GPUs, some of `among` (bits), for some time without a process. Errors as `Tracker.hold`."""
         terms = LeaseTerms(until=self._now() + seconds)
-        gpus = self._reserve_by_name(demand, new_token(demand.job), FIRST_PROCESS, terms)
+        gpus = self._reserve_by_name(demand, among, new_token(demand.job), FIRST_PROCESS, terms)
         return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
@@ -132,7 +134,7 @@ class Grants:
         self.revoke(job)
 
     def _reserve_by_name(
-        self, demand: Demand, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
+        self, demand: Demand, among: int, token: str, pid: int, terms: LeaseTerms, *, is_waiting: bool = False
     ) -> Sequence[GpuLocation]:
         """Reserve GPUs as `reserve_by_name` does; add the token, the person and the group to the terms."""
         person, group = demand.person_known, demand.permission.group
@@ -142,6 +144,7 @@ class Grants:
             rules=demand.rules,
             terms=terms.replace(token_digest=digest_of(token), person=person, group=group),
             is_waiting=is_waiting,
+            among=numbers_in(among),
         )
         self._open(demand.job, gpus)
         return gpus

@@ -5,7 +5,7 @@ GPUs are bits of an integer here, because every change goes through thousands of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from amd_gpu_tracker.broker.requests.demand import Demand, as_bits, numbers_in
@@ -29,14 +29,67 @@ class Outlook(Value):
     free: int = 0
     ends: Mapping[int, float] = {}
 
-    def earliest_start(self, among: int, count: int) -> float:
-        """Return the earliest time at which `count` of these GPUs (bits) can be free; `now` if it is unknown."""
-        ends = sorted(self.ends.get(number, self.now) for number in numbers_in(among))
-        return max(self.now, ends[count - 1]) if count <= len(ends) else self.now
+    def free_at(self, number: int) -> float:
+        """Return when a GPU is free at the earliest; `now` if it is unknown."""
+        return max(self.now, self.ends.get(number, self.now))
 
-    def has_room(self, waiter: Demand) -> bool:
-        """Return whether a job with a time limit could have its GPUs now."""
-        return waiter.seconds > 0 and (self.free & waiter.fitting).bit_count() >= waiter.count
+
+class HeldUp:
+    """The GPUs that waiting jobs may take, which later jobs get only if they end in time.
+
+    A job may have a GPU if each job before it either does not fit the GPU, or cannot start before this one has ended.
+    """
+
+    def __init__(self) -> None:
+        self.gpus = 0
+        # By number, the earliest start of a job that may take the GPU.
+        self._starts: dict[int, float] = {}
+
+    def add(self, waiter: Demand, outlook: Outlook) -> None:
+        """Add the next job in the order, with the GPUs that it may take."""
+        start = self._start_of(waiter, outlook)
+        for number in numbers_in(waiter.fitting):
+            self._starts[number] = min(start, self._starts.get(number, start))
+        self.gpus |= waiter.fitting
+
+    def close(self, gpus: int) -> None:
+        """Give GPUs (bits) to no later job: they look free, but a job could not get them. One attempt is enough."""
+        self._starts.update(dict.fromkeys(numbers_in(gpus), 0.0))
+
+    def is_known(self, waiter: Demand, outlook: Outlook) -> bool:
+        """Return whether `add` would change nothing: each GPU is held up by a job that starts no later."""
+        if waiter.fitting & ~self.gpus:
+            return False
+        last = max(self._starts[number] for number in numbers_in(waiter.fitting))
+        return self._start_of(waiter, outlook) >= last
+
+    def left_for(self, job: Demand, outlook: Outlook) -> Iterator[int]:
+        """Yield the sets of GPUs (bits) from which a job may be served, each large enough, the best first.
+
+        GPUs that no other job waits for come first, so that the others stay free for those that do.
+        """
+        outside = job.fitting & ~self.gpus
+        if outside.bit_count() >= job.count:
+            yield outside
+        in_time = outside | self._free_in_time(job, outlook)
+        if in_time != outside and (outlook.free & in_time).bit_count() >= job.count:
+            yield in_time
+
+    def _start_of(self, waiter: Demand, outlook: Outlook) -> float:
+        """Return the earliest start of a job in the order; `now` if it is unknown.
+
+        It gets a GPU no earlier than the first job before it that waits for the same GPU.
+        """
+        numbers = numbers_in(waiter.fitting)
+        free_at = sorted(max(outlook.free_at(number), self._starts.get(number, 0.0)) for number in numbers)
+        return free_at[waiter.count - 1] if waiter.count <= len(free_at) else outlook.now
+
+    def _free_in_time(self, job: Demand, outlook: Outlook) -> int:
+        """Return the GPUs (bits) of other jobs that a job gives back before any of these can start."""
+        if not job.seconds:
+            return 0
+        end = outlook.now + job.seconds
+        return as_bits(number for number in numbers_in(job.fitting & self.gpus) if end <= self._starts[number])
 
 
 def sort_waiters(waiters: Iterable[Demand], used: Mapping[int, float], order: str) -> list[Demand]:
@@ -53,32 +106,41 @@ def sort_waiters(waiters: Iterable[Demand], used: Mapping[int, float], order: st
 def serve(
     waiters: Iterable[Demand],
     *,
-    is_passed_over: Callable[[Demand], bool],
-    try_now: Callable[[Demand], bool],
+    holds_up: Callable[[Demand], Demand | None],
+    try_now: Callable[[Demand, int], bool],
     read_outlook: Callable[[], Outlook] = Outlook,
 ) -> None:
-    """Try to give GPUs to `waiters`, which are sorted; `try_now` returns whether a job no longer waits.
+    """Try to give GPUs to `waiters`, which are sorted, until nobody gets any more.
 
-    A job overtakes another that may get one of the same GPUs only if `is_passed_over` excludes the other, or if the job
-    will have ended before any job that it overtakes could start. `read_outlook` returns the current outlook.
+    `holds_up` returns the waiting job with the GPUs that it may take, or None if it holds up no other and gets none.
+    `try_now` tries to serve a job from some GPUs (bits), and returns whether the job no longer waits. `read_outlook`
+    returns the current outlook.
     """
-    # For each GPU, by number, the earliest start of the first job that waits for it. Later jobs do not start earlier.
-    starts: dict[int, float] = {}
-    held_up = 0
-    for waiter in waiters:
-        outlook = read_outlook()
-        common = waiter.fitting & held_up
-        earliest = min((starts[number] for number in numbers_in(common)), default=0.0)
-        may_go_first = outlook.has_room(waiter) and outlook.now + waiter.seconds <= earliest
-        if (common == waiter.fitting and not may_go_first) or is_passed_over(waiter):
-            continue
-        if (may_go_first or not common) and try_now(waiter):
-            continue
-        _hold_up(starts, waiter, outlook)
-        if may_go_first and common:
-            # Its GPUs look free, but it could not get them. One attempt is enough.
-            starts.update(dict.fromkeys(numbers_in(waiter.fitting), 0.0))
-        held_up |= waiter.fitting
+    waiting = list(waiters)
+    while True:
+        left = list(_try_each(waiting, holds_up, try_now, read_outlook))
+        # A person who got GPUs may have reached a limit, and the other jobs of that person hold up nobody then.
+        if len(left) in (0, len(waiting)):
+            return
+        waiting = left
+
+
+def left_for(
+    newcomer: Demand,
+    waiters: Iterable[Demand],
+    *,
+    holds_up: Callable[[Demand], Demand | None],
+    outlook: Outlook,
+) -> list[int]:
+    """Return the sets of GPUs (bits) from which a job that comes after all `waiters` may be served, the best first.
+
+    `holds_up` is that of `serve`.
+    """
+    held_up = HeldUp()
+    for job in waiters:
+        if not held_up.is_known(job, outlook) and (waiter := holds_up(job)):
+            held_up.add(waiter, outlook)
+    return list(held_up.left_for(newcomer, outlook))
 
 
 def choose_preempted(waiters: Iterable[Demand], free: int, idle: Mapping[str, int]) -> dict[str, int]:
@@ -91,9 +153,9 @@ def choose_preempted(waiters: Iterable[Demand], free: int, idle: Mapping[str, in
     chosen: dict[str, int] = {}
     left = dict(idle)
 
-    def end_for(waiter: Demand) -> bool:
+    def end_for(waiter: Demand, among: int) -> bool:
         nonlocal free, left
-        taken = _take(waiter, free, left)
+        taken = _take(waiter.replace(fitting=among), free, left)
         if taken is None:
             # An idle job with a GPU that fits must not end for a later job: this one comes first.
             left = {job: gpus for job, gpus in left.items() if not gpus & waiter.fitting}
@@ -104,7 +166,7 @@ def choose_preempted(waiters: Iterable[Demand], free: int, idle: Mapping[str, in
         free &= ~as_bits(numbers_in(free & waiter.fitting)[: waiter.count])
         return True
 
-    serve(waiters, is_passed_over=lambda _: False, try_now=end_for)
+    serve(waiters, holds_up=lambda waiter: waiter, try_now=end_for)
     return chosen
 
 
@@ -136,12 +198,29 @@ def latest_start(waiter: Demand, before: Sequence[Demand], ends: Mapping[int, fl
     return None if start == inf else start
 
 
-def _hold_up(starts: dict[int, float], waiter: Demand, outlook: Outlook) -> None:
-    numbers = numbers_in(waiter.fitting)
-    earlier = max((starts[number] for number in numbers if number in starts), default=0.0)
-    start = max(earlier, outlook.earliest_start(waiter.fitting, waiter.count))
-    for number in numbers:
-        starts.setdefault(number, start)
+def _try_each(
+    waiters: Iterable[Demand],
+    holds_up: Callable[[Demand], Demand | None],
+    try_now: Callable[[Demand, int], bool],
+    read_outlook: Callable[[], Outlook],
+) -> Iterator[Demand]:
+    """Try to give GPUs to each job once, as `serve` does; yield those that still wait."""
+    held_up = HeldUp()
+    for job in waiters:
+        outlook = read_outlook()
+        sets = list(held_up.left_for(job, outlook))
+        if not sets and held_up.is_known(job, outlook):
+            yield job
+            continue
+        waiter = holds_up(job)
+        if waiter and any(try_now(job, gpus) for gpus in sets):
+            continue
+        yield job
+        if waiter is None:
+            continue
+        if sets and not job.is_particular:
+            held_up.close(sets[-1] & held_up.gpus & outlook.free)
+        held_up.add(waiter, outlook)
 
 
 def _take(waiter: Demand, free: int, idle: Mapping[str, int]) -> list[str] | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from amd_gpu_tracker.broker.jobs.journal import Journal
 from amd_gpu_tracker.broker.queue.grants import Grants
 from amd_gpu_tracker.broker.queue.lease_view import LeaseView
-from amd_gpu_tracker.broker.queue.order import serve, sort_waiters
+from amd_gpu_tracker.broker.queue.order import left_for, serve, sort_waiters
 from amd_gpu_tracker.broker.queue.place import NOTICE_SECONDS, Place
 from amd_gpu_tracker.broker.queue.recent_use import RecentUse
 from amd_gpu_tracker.broker.queue.scopes import Scopes
@@ -103,18 +103,27 @@ class Queue:
             elif place.client is None and not self._tickets.is_visible(place.demand):
                 self._remove(place)
 
+    def left_for(self, newcomer: Demand, view: LeaseView) -> list[int]:
+        """Return the sets of GPUs (bits) from which a job that does not wait may be served, the best first."""
+        places = {place.demand.number: place for place in self._waiting()}
+
+        def holds_up(waiter: Demand) -> Demand | None:
+            return self._holds_up(places[waiter.number], view)
+
+        waiters = (place.demand for place in places.values())
+        return left_for(newcomer, waiters, holds_up=holds_up, outlook=view)
+
     def count_waiting(self, among: int, view: LeaseView) -> int:
         """Return how many jobs wait for one of these GPUs (bits) and hold up others."""
-        waiting = (each for each in self._places.values() if each.demand.fitting & among and not each.demand.is_spare)
-        return sum(not (self._is_inactive(place) or place.is_impossible(view)) for place in waiting)
+        waiters = (self._holds_up(place, view) for place in self._waiting() if place.demand.fitting & among)
+        return sum(waiter is not None for waiter in waiters)
 
     def active_demands(self, view: LeaseView) -> list[Demand]:
         """Return the requests that hold up others and could be met, in the order in which they are served."""
-        places = [place for place in self._order if place.demand.number in self._places]
         return [
             place.demand.replace(fitting=place.demand.fitting & ~place.withheld(view))
-            for place in places
-            if place.client and not place.is_passed_over and not place.demand.is_spare
+            for place in self._waiting()
+            if place.client and not place.is_passed_over
         ]
 
     def title(self, number: int) -> str:
@@ -129,14 +138,16 @@ class Queue:
         may_change = any(place.may_be_served(view) or place.withheld(view) for place in self._places.values())
         self.must_poll = self.must_poll or may_change
 
-    def preview(self, place: Place, view: LeaseView, order: str, preview: Callable[[], Answer]) -> Answer:
+    def preview(self, place: Place, view: LeaseView, order: str, preview: Callable[[int], Answer]) -> Answer:
         """Return what a job at a new place would get now, by `preview`, or the message that it would get."""
         given: list[Answer] = []
 
-        def try_now(other: Place) -> bool:
+        def try_now(other: Place, gpus: int) -> bool:
+            # The other jobs were tried at the last change.
+            if other is not place:
+                return False
             try:
-                # The other jobs were tried at the last change.
-                given.extend([preview()] if other is place else ())
+                given.append(preview(gpus))
             except (GpusRefused, LockTimeout) as error:
                 place.note_refusal(error)
             return bool(given)
@@ -186,7 +197,7 @@ class Queue:
         places: Mapping[int, Place],
         order: str,
         view: LeaseView,
-        try_now: Callable[[Place], bool],
+        try_now: Callable[[Place, int], bool],
         refresh: Callable[[], LeaseView],
     ) -> tuple[list[Place], LeaseView]:
         """Try to give GPUs to these places; return them in their order, and the last view."""
@@ -197,22 +208,38 @@ class Queue:
             # Jobs that others hold up are not checked below, and the value of the last round may be outdated.
             each.is_passed_over = False
 
-        def is_passed_over(waiter: Demand) -> bool:
-            place = ordered[waiter.number]
-            place.is_passed_over = self._is_inactive(place) or view.is_over(place.demand) or place.is_impossible(view)
-            return place.is_passed_over
+        def holds_up(waiter: Demand) -> Demand | None:
+            return self._holds_up(ordered[waiter.number], view)
 
-        def try_one(waiter: Demand) -> bool:
+        def try_one(waiter: Demand, gpus: int) -> bool:
             nonlocal view
-            is_over = try_now(ordered[waiter.number])
+            is_over = try_now(ordered[waiter.number], gpus)
             view = refresh() if is_over else view
             return is_over
 
-        serve(waiters, is_passed_over=is_passed_over, try_now=try_one, read_outlook=lambda: view)
+        serve(waiters, holds_up=holds_up, try_now=try_one, read_outlook=lambda: view)
         return list(ordered.values()), view
 
-    def _try(self, place: Place) -> bool:
-        """Give a job its GPUs, or end its wait; False if it continues to wait."""
+    def _waiting(self) -> Iterator[Place]:
+        """Yield the places in the order in which they are served, without spare jobs, which hold up nobody."""
+        for place in self._order:
+            if place.demand.number in self._places and not place.demand.is_spare:
+                yield place
+
+    def _holds_up(self, place: Place, view: LeaseView) -> Demand | None:
+        """Return a waiting job with the GPUs that it may take; None if it holds up no other, and gets none now.
+
+        Nobody waits for a job that is away or stopped, that exceeds its limit, or that waits for drained or sick GPUs.
+        """
+        demand = place.demand
+        place.is_passed_over = self._is_inactive(place) or view.is_over(demand) or place.is_impossible(view)
+        if place.is_passed_over:
+            return None
+        withheld = place.withheld(view)
+        return demand.replace(fitting=demand.fitting & ~withheld) if withheld else demand
+
+    def _try(self, place: Place, gpus: int) -> bool:
+        """Give a job its GPUs, some of `gpus` (bits), or end its wait; False if it continues to wait."""
         client = place.client
         if client is None:
             return False
@@ -220,7 +247,7 @@ class Queue:
             self._remove(place)
             return True
         try:
-            grant = self._grants.give(place.demand, is_waiting=True)
+            grant = self._grants.give(place.demand, gpus, is_waiting=True)
         except (GpusRefused, LockTimeout) as error:
             place.note_refusal(error)
             return False

@@ -72,7 +72,7 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
     if not wanted:
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
-    _require_within(permission, count)
+    require_within(permission, count)
     numbers, person = tuple(sorted(gpu.number for gpu in wanted)), peer.person(request.behind)
     demand = Demand(
         number=0,
@@ -95,6 +95,14 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
         person_known=person if terms.accepts_rules else person or 0,
     )
     return demand.allowed(permission)
+
+
+def require_within(permission: Permission, count: int) -> None:
+    """Raise NotAllowed if a user requests more GPUs than they may ever have."""
+    if permission.gpus != NO_LIMIT and count > permission.gpus:
+        most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
+        who = permission.who if permission.is_together else "you"
+        raise NotAllowed(f"{who} may have {most} at once, but this requests {count}", hint="request fewer")
 
 
 def as_bits(numbers: Iterable[int]) -> int:
@@ -132,11 +140,3 @@ def _find_wanted_within(
             raise
         whose = f"of {', '.join(permission.groups)}" if permission.groups else "of the batch job"
         raise RequestError(error.message, hint=f"you may reserve only GPUs {whose}") from error
-
-
-def _require_within(permission: Permission, count: int) -> None:
-    """Raise NotAllowed if a user requests more GPUs than they may ever have."""
-    if permission.gpus != NO_LIMIT and count > permission.gpus:
-        most = f"{permission.gpus} GPU{'' if permission.gpus == 1 else 's'}"
-        who = permission.who if permission.is_together else "you"
-        raise NotAllowed(f"{who} may have {most} at once, but this requests {count}", hint="request fewer")
