@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,9 +13,13 @@ from typing import Any
 import pytest
 import tomlkit
 
+from amd_ctk.configuration import running_docker
+from amd_ctk.configuration.apply import Target, find_target
+from amd_ctk.configuration.running_docker import DefaultRemains, RunningDocker, release_default
+from amd_ctk.engines.docker import DOCKER
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host
-from support.docker import Docker
+from support.docker import IMAGE, Docker
 from support.installed import SEARCH_PATH, engine_program, our_program
 
 pytestmark = pytest.mark.e2e
@@ -179,3 +184,84 @@ def test_podman_runs_containers_with_our_runtime_by_default(configure: Callable[
         check=True,
     )
     assert shown.stdout == f"amd {PROGRAM}\n"
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("others", [{}, {"runtimes": {"other": {"path": "/bin/true"}}}], ids=["alone", "another"])
+def test_a_running_docker_gets_another_default_before_the_runtime_is_removed(
+    start_docker: Callable[..., Docker], mi300x: Host, tmp_path: Path, others: dict[str, Any]
+) -> None:
+    docker, target = with_our_default(start_docker, mi300x, tmp_path, others)
+    container = docker("run", "--detach", IMAGE, "sleep", "600").stdout.strip()
+    before = Path(target.file.path).read_bytes(), process_of(docker, container)
+
+    assert release_default(target, "amd", {}, running(docker))
+
+    assert (Path(target.file.path).read_bytes(), process_of(docker, container)) == before
+    assert docker("info", "--format", "{{.DefaultRuntime}}").stdout == "runc\n"
+    # The removal is written, the program is gone, and an administrator lets Docker reload.
+    Path(target.file.path).write_text(json.dumps({**settings_of(target), **others}))
+    assert running(docker).reload()
+    assert docker.output(command=("echo", "started")) == "started\n"
+    assert process_of(docker, container) == before[1]
+
+
+@pytest.mark.docker
+def test_a_docker_with_a_default_of_its_own_reads_nothing_again(
+    start_docker: Callable[..., Docker], mi300x: Host, tmp_path: Path
+) -> None:
+    docker, target = with_our_default(start_docker, mi300x, tmp_path, {"default-runtime": "runc"})
+    before = docker.log.count("Got signal to reload configuration")
+
+    assert not release_default(target, "amd", {}, running(docker))
+
+    assert docker.log.count("Got signal to reload configuration") == before
+
+
+@pytest.mark.docker
+def test_a_default_of_the_command_line_is_named_and_the_file_stays(
+    start_docker: Callable[..., Docker], mi300x: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_docker, "SECONDS", 2.0)
+    docker, target = with_our_default(start_docker, mi300x, tmp_path, {})
+    docker.halt()
+    daemon_json = Path(target.file.path)
+    runtimes = {"amd": {"path": str(PROGRAM)}}
+    daemon_json.write_text(json.dumps({**settings_of(target), "runtimes": runtimes}))
+    docker.daemon_options = ("--default-runtime=amd",)
+    docker.start()
+    before = daemon_json.read_bytes()
+
+    with pytest.raises(DefaultRemains) as refused:
+        release_default(target, "amd", {}, running(docker))
+
+    assert str(refused.value) == (
+        "amd is still Docker's default runtime (remove it from the command line of dockerd, if it is there, and restart"
+        " Docker)"
+    )
+    assert daemon_json.read_bytes() == before
+
+
+def with_our_default(
+    start_docker: Callable[..., Docker], host: Host, directory: Path, others: dict[str, Any]
+) -> tuple[Docker, Target]:
+    runtimes = {"amd": {"path": str(PROGRAM)}, **others.get("runtimes", {})}
+    docker = start_docker(host.root, **{"default-runtime": "amd", **others, "runtimes": runtimes})
+    target = find_target(Host(str(directory)), DOCKER, "")
+    daemon_json = Path(target.file.path)
+    daemon_json.parent.mkdir(parents=True)
+    daemon_json.symlink_to(docker.directory / "daemon.json")
+    return docker, target
+
+
+def running(docker: Docker) -> RunningDocker:
+    return RunningDocker(socket=str(docker.socket), pid_file=f"{docker.directory}/docker.pid")
+
+
+def settings_of(target: Target) -> dict[str, Any]:
+    settings = json.loads(Path(target.file.path).read_text())
+    return {name: value for name, value in settings.items() if name not in ("runtimes", "default-runtime")}
+
+
+def process_of(docker: Docker, container: str) -> str:
+    return docker("inspect", "--format", "{{.State.Pid}} {{.State.StartedAt}}", container).stdout

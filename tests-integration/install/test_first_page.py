@@ -98,3 +98,24 @@ def test_the_lines_of_the_readme_lead_to_a_container_with_gpus(machine, suite, e
     printed = type_lines(machine, LINES[engine], f"{suite} {engine}")
 
     assert nodes_in(printed) == EVERY_NODE
+
+
+@pytest.mark.parametrize(("suite", "engine"), [("bookworm", "docker without CDI"), ("trixie", "docker")])
+def test_containers_start_after_the_removal_though_the_runtime_was_dockers_default(machine, suite, engine):
+    type_lines(machine, [FIND, INSTALL, f"{CONFIGURE} --set-as-default"], f"{suite} {engine}")
+    run = ("docker", "run", "--network=none", "--detach", IMAGE, "sleep", "600")
+    running = machine(*run).stdout.strip()
+    process = machine("docker", "inspect", "--format={{.State.Pid}}", running).stdout
+
+    packages = "amd-container-toolkit amd-ctk amd-container-runtime"
+    removed = machine("sh", "-c", f"apt remove --autoremove {packages} 2>&1").stdout
+
+    assert (
+        "Docker has read /etc/docker/daemon.json again, with other changes in it, because amd was its default runtime\n"
+    ) in removed
+    assert machine("docker", "info", "--format={{.DefaultRuntime}}").stdout == "runc\n"
+    assert machine("docker", "inspect", "--format={{.State.Pid}}", running).stdout == process
+    machine(*run)
+    machine("sh", "-c", "kill -HUP $(cat /run/docker.pid); sleep 1")
+    machine(*run)
+    assert json.loads(machine("cat", "/etc/docker/daemon.json").stdout) == DAEMON_JSON

@@ -12,7 +12,7 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.cli.context import announce, command_group, host_of
 from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
-from amd_ctk.configuration.apply import apply, find_target, prepare, preview, restart, restart_command
+from amd_ctk.configuration.apply import Target, apply, find_target, prepare, preview, restart, restart_command
 from amd_ctk.configuration.edit import Edit, FileEdit, prepare_undo
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Changes, LedgerInUse, Record
@@ -167,12 +167,29 @@ def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, co
         return
     if os.path.exists(target.file.path):
         print(f"Loading configuration from: {target.file.shown}", flush=True)
+    if options.remove and not config_path and engine.name == "docker" and host.is_this_machine:
+        _release_default(target, options.runtime_name)
     edited = apply(target, prepare_change, os.environ)
     if options.show_diff:
         print_difference(edited)
     _report(host, target.engine, edited, options)
     if options.adds_runtime:
         _pin_low_level_runtime(host)
+
+
+def _release_default(target: Target, name: str) -> None:
+    """Let a running Docker take another default than the runtime, and go on with the removal if it does not."""
+    from amd_ctk.configuration.running_docker import DefaultRemains, release_default
+
+    try:
+        if release_default(target, name, os.environ):
+            print(
+                f"Docker has read {target.file.shown} again, with other changes in it, because {name} was its default"
+                " runtime",
+                flush=True,
+            )
+    except DefaultRemains as error:
+        print(error, file=sys.stderr, flush=True)
 
 
 def _plan(engine: Engine, options: ConfigureOptions, host: Host) -> tuple[Edit, str]:
