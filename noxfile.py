@@ -74,6 +74,7 @@ TYPED = (
     "tests-integration/conftest.py",
     "tests-integration/support",
     "tests-integration/demo.py",
+    "tests-integration/demo_bundle.py",
 )
 
 

@@ -1,7 +1,11 @@
-"""Show the main job: containers under --runtime=amd and what they see. `demo.py [GPUS...]`, by default a few GPUs."""
+"""Show the main job: containers under --runtime=amd and what they see. `demo.py [GPUS...]`, by default a few GPUs.
+
+If AMD_DEMO_OBSTACLE says why no container can be started, or the engine does not start, demo_bundle.py shows the rest.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -11,13 +15,16 @@ from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import select_gpus
 from amdgpu_discovery.simulate import build_host
+from demo_bundle import BundleDemo
 from support.busybox import build_rootfs, pack
-from support.docker import IMAGE, Docker
+from support.docker import IMAGE, Docker, EngineError
 from support.installed import our_program
 from support.interrupts import Interrupts
 
 PROFILE = "mi300x-8"
 USAGE_ERROR = 2
+HOW_TO_START = "In a container started with --privileged, and on a virtual machine, ./demo starts real containers."
+NEXT = "Next: './install' on a machine with AMD GPUs, and 'amd-ctk doctor' there; './check' runs the tests here."
 
 
 def main(requests: list[str]) -> int:
@@ -25,7 +32,7 @@ def main(requests: list[str]) -> int:
     interrupts = Interrupts()
     try:
         with tempfile.TemporaryDirectory(prefix="amd-demo-", dir="/tmp") as directory:
-            return Demo(Path(directory), interrupts).run(requests)
+            return run(Path(directory), interrupts, requests)
     except RequestError as error:
         print(f"demo: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -36,6 +43,25 @@ def main(requests: list[str]) -> int:
         return 128 + interrupts.noted
     finally:
         interrupts.ignore()
+
+
+def run(directory: Path, interrupts: Interrupts, requests: list[str]) -> int:
+    """Show containers, or all but containers where none can be started, and the next step."""
+    answer = show(directory, interrupts, requests)
+    interrupts.print(f"\n{NEXT}")
+    return answer
+
+
+def show(directory: Path, interrupts: Interrupts, requests: list[str]) -> int:
+    obstacle = os.environ.get("AMD_DEMO_OBSTACLE", "")
+    if not obstacle:
+        try:
+            return Demo(directory, interrupts).run(requests)
+        except EngineError as error:
+            interrupts.check()
+            obstacle = f"the engine does not start ({str(error).strip().splitlines()[-1]})"
+    interrupts.print(f"No container can be started here: {obstacle}.\n{HOW_TO_START}")
+    return BundleDemo(directory, interrupts).run(requests)
 
 
 class Demo:

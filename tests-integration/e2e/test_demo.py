@@ -17,6 +17,7 @@ from support.installed import SEARCH_PATH, require_programs, require_root
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 CHECKOUT = Path(__file__).parents[2]
+NEXT = "\nNext: './install' on a machine with AMD GPUs, and 'amd-ctk doctor' there; './check' runs the tests here.\n"
 # In the environment of the demo and of every process that it starts.
 MARK = "STARTED_BY_TEST_DEMO"
 
@@ -24,14 +25,14 @@ MARK = "STARTED_BY_TEST_DEMO"
 class Demo:
     """The demo, run by this interpreter in a session of its own."""
 
-    def __init__(self, printed: Path, *words: str) -> None:
+    def __init__(self, printed: Path, *words: str, obstacle: str = "") -> None:
         self._printed = printed
         self._before = _directories()
         with printed.open("wb") as file:
             self._process = subprocess.Popen(
                 # Tests that run under nohup ignore hang-ups, and programs leave that as it is.
                 ["env", "--default-signal=HUP", sys.executable, CHECKOUT / "tests-integration/demo.py", *words],
-                env={"PATH": SEARCH_PATH, MARK: f"{printed}"},
+                env={"PATH": SEARCH_PATH, MARK: f"{printed}", "AMD_DEMO_OBSTACLE": obstacle},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -86,7 +87,7 @@ def test_the_demo_shows_what_a_container_sees_and_what_is_refused(start_demo):
     assert demo.printed.count("/dev/dri/renderD") == 3
     assert "/tmp/node-226:184 226:184 666 0:0 refused-by-cgroup\n" in demo.printed
     assert "GPU 8 does not exist, this host has GPUs 0-7" in demo.printed
-    assert demo.printed.endswith("\nStopping the engine and removing what it has written ...\n")
+    assert demo.printed.endswith(f"\nStopping the engine and removing what it has written ...\n{NEXT}")
     assert demo.left() == []
 
 
