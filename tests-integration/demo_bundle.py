@@ -54,7 +54,8 @@ class BundleDemo:
             select_gpus(find_gpus(self._host), request)
         self._print(
             "Shown instead: all but runc, for real, on a SIMULATED server with eight MI300X. In the place of runc\n"
-            "stands a script that makes no container but a process that sleeps (tests-integration/support/stand_in_runc.py)."
+            "stands a script that makes a process that sleeps, and no container:\n"
+            "tests-integration/support/stand_in_runc.py."
         )
         try:
             shown = [self._show_edit(f"demo-{number}", text) for number, text in enumerate(requests)]

@@ -14,7 +14,8 @@ SHOWN = """\
 No container can be started here: the moon is full.
 In a container started with --privileged, and on a virtual machine, ./demo starts real containers.
 Shown instead: all but runc, for real, on a SIMULATED server with eight MI300X. In the place of runc
-stands a script that makes no container but a process that sleeps (tests-integration/support/stand_in_runc.py).
+stands a script that makes a process that sleeps, and no container:
+tests-integration/support/stand_in_runc.py.
 
 The engine starts a container with AMD_VISIBLE_DEVICES=0-2, and calls the runtime:
 $ amd-container-runtime create --bundle demo demo
