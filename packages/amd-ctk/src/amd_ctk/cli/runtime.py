@@ -25,6 +25,8 @@ from amdgpu_discovery.host import Host
 # Docker has no file for --images; its users pull from the proxy's address.
 IMAGE_PROXY_ENGINES = ("podman", "containerd")
 
+GENERATED = "DO NOT EDIT"
+
 app = command_group("runtime related commands for AMD Container Toolkit")
 
 
@@ -154,6 +156,9 @@ def _remove_everywhere(options: ConfigureOptions, host: Host) -> None:
 def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, config_path: str = "") -> None:
     """Edit the file of an engine, or show what that would do."""
     target = find_target(host, engine, config_path)
+    if options.remove and not config_path and target.is_elsewhere and os.path.exists(host.path(engine.config_path)):
+        # From before the daemon was given another file.
+        _configure_runtime(host, engine, options, engine.config_path)
 
     def prepare_change(record: Record) -> FileEdit:
         if options.undo:
@@ -170,6 +175,8 @@ def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, co
     if options.remove and not config_path and engine.name == "docker" and host.is_this_machine:
         _release_default(target, options.runtime_name)
     edited = apply(target, prepare_change, os.environ)
+    if edited.changed and GENERATED in (edited.old or "").partition("\n")[0].upper():
+        print(f"{edited.file.shown} says {GENERATED}: the program that wrote it may replace it", file=sys.stderr)
     if options.show_diff:
         print_difference(edited)
     _report(host, target.engine, edited, options)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from amd_ctk.configuration.edit import ConfigFile, Edit, FileEdit, prepare_edit, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger, Record, ledger_directory, open_ledger
+from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.unit_files import read_daemon_options, refuse_conflicting_directives
 from amd_ctk.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
@@ -74,20 +75,34 @@ def _run(command: tuple[str, ...]) -> tuple[bool, str]:
 
 
 class Target(Value):
-    """A configuration file of a host, and the engine that reads this file."""
+    """A configuration file of a host, and the engine that reads this file.
+
+    `refusal` is why nothing is added to this file; None if that is possible.
+    """
 
     host: Host
     engine: Engine
     file: ConfigFile
+    refusal: ToolkitError | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether this is not the file that the engine reads by default."""
+        return self.file.shown != self.engine.config_path
 
 
 def find_target(host: Host, engine: Engine, config_path: str) -> Target:
-    """Return the configuration file to edit; `config_path` "" means the engine's default."""
+    """Return the configuration file to edit; `config_path` "" means the one that the engine's daemon reads."""
     if config_path:
-        shown = host.given(config_path)
-    else:
-        engine = engine.on_host(host) if engine.on_host else engine
-        shown = engine.config_path
+        return _target(host, engine, host.given(config_path))
+    own = find_own_file(host, engine)
+    if own.path != engine.config_path:
+        return _target(host, engine, own.path).replace(refusal=own.refusal)
+    engine = engine.on_host(host) if engine.on_host else engine
+    return _target(host, engine, engine.config_path)
+
+
+def _target(host: Host, engine: Engine, shown: str) -> Target:
     return Target(host=host, engine=engine, file=ConfigFile(path=host.path(shown), shown=shown))
 
 
@@ -99,6 +114,8 @@ def prepare(
     `adds` is False for an edit that only removes. `program` must be in the configuration that the engine prints.
     """
     engine, file = target.engine, target.file
+    if adds and target.refusal:
+        raise target.refusal
     edited = prepare_edit(engine, file, edit, record)
     if not edited.changed or edited.new is None:
         return edited

@@ -69,6 +69,8 @@ class Engine(Value):
     built_in: tuple[str, ...]
     # Makes the command that checks a configuration file; None if the engine has none.
     check_command: Callable[[str], tuple[str, ...]] | None = None
+    # Options of the daemon that name another file.
+    file_options: tuple[str, ...] = ()
     # Directives of the file, each with the option of the daemon that excludes it.
     exclusive_options: tuple[tuple[str, str], ...] = ()
     # Message of a check command that is too old to judge.

@@ -54,6 +54,11 @@ def read_command_line(host: Host, unit: str) -> CommandLine:
     return CommandLine(unit=unit, argv=tuple(expanded for word in argv for expanded in _expand(word, environment)))
 
 
+def has_unit(host: Host, unit: str) -> bool:
+    """Return whether a host has a unit."""
+    return any(host.stat(f"{directory}/{unit}") for directory in DIRECTORIES)
+
+
 def _read_unit(host: Host, unit: str) -> Iterator[str]:
     main = next((f"{directory}/{unit}" for directory in DIRECTORIES if host.stat(f"{directory}/{unit}")), "")
     if not main:
@@ -117,10 +122,12 @@ class DirectiveConflict(ToolkitError):
 
 
 def read_daemon_options(engine: Engine, file: ConfigFile, host: Host) -> CommandLine:
-    """Return the command line of an engine's daemon, an empty one if the file is not the daemon's default."""
-    if not engine.exclusive_options or file.shown != engine.config_path:
+    """Return the command line of an engine's daemon, an empty one if the daemon reads another file."""
+    if not engine.exclusive_options:
         return CommandLine()
-    return read_command_line(host, f"{engine.service}.service")
+    options = read_command_line(host, f"{engine.service}.service")
+    named = [value for option in engine.file_options for value in options.values_of(option)]
+    return options if file.shown == (named or [engine.config_path])[-1] else CommandLine()
 
 
 def refuse_conflicting_directives(

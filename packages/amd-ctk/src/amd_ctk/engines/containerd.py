@@ -28,6 +28,17 @@ MERGING = (3, 4)
 RUNC = "io.containerd.runc.v2"
 
 
+def read(text: str) -> Document:
+    """Read config.toml; DocumentError says so if it is a template."""
+    try:
+        return TomlDocument(text)
+    except DocumentError as error:
+        if "{{" not in text:
+            raise
+        lines = "the lines that \"amd-ctk runtime configure --runtime=containerd --config-path=''\" prints"
+        raise DocumentError("it is a template, not TOML", hint=f"add {lines} by hand") from error
+
+
 def on_host(host: Host) -> Engine:
     """Return containerd with its drop-in, if the main file imports and merges that; else with the main file."""
     file = ConfigFile(path=host.path(MAIN_FILE), shown=MAIN_FILE)
@@ -101,9 +112,10 @@ def _entry(runc: dict[str, Any], program: str) -> dict[str, Any]:
 CONTAINERD = Engine(
     name="containerd",
     config_path=MAIN_FILE,
-    read=TomlDocument,
+    read=read,
     find_layout=find_layout,
     service="containerd",
+    file_options=("--config", "-c"),
     built_in=("runc",),
     check_command=lambda file: ("containerd", "--config", file, "config", "dump"),
     check_prints_configuration=True,

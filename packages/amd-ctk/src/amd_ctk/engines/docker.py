@@ -20,6 +20,7 @@ DOCKER = Engine(
     service="docker",
     built_in=("runc", "io.containerd.runc.v2"),
     check_command=lambda file: ("dockerd", "--validate", "--config-file", file),
+    file_options=("--config-file",),
     # dockerd fails with "the following directives are specified both as a flag and in the configuration file". It
     # merges only runtimes and --add-runtime.
     exclusive_options=(

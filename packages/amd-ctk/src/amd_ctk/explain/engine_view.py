@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
+from amd_ctk.configuration.own_file import find_path
 from amd_ctk.engine_address import is_elsewhere
 from amd_ctk.engine_answers import SECONDS, ask_info
 from amd_ctk.engine_words import DOCKER, PODMAN
@@ -89,12 +90,12 @@ def without_runtime(engine: str, own_settings: str = "") -> ToolkitError:
 
 
 def _configure_own(own_settings: str, option: str = "") -> str:
-    command = f"amd-ctk runtime configure --config-path={_docker_file(own_settings)}{option}"
+    command = f"amd-ctk runtime configure --config-path={own_settings}/{docker.ROOTLESS_FILE}{option}"
     return f"run '{command}' and 'systemctl --user restart docker'"
 
 
-def _docker_file(own_settings: str) -> str:
-    return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else docker.DOCKER.config_path
+def _docker_file(own_settings: str, host: Host) -> str:
+    return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else find_path(host, docker.DOCKER)
 
 
 def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
@@ -115,7 +116,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
         return [*found], ours, container.info.default_runtime
     is_podman = container.engine == PODMAN
     known = podman.PODMAN if is_podman else docker.DOCKER
-    paths = podman_files(host, container.own_settings) if is_podman else [_docker_file(container.own_settings)]
+    paths = podman_files(host, container.own_settings) if is_podman else [_docker_file(container.own_settings, host)]
     programs: dict[str, str] = {}
     default = ""
     for path in paths:
@@ -155,7 +156,7 @@ def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host)
         return None
     own = container.own_settings
     # An unknown engine counts as a new one.
-    setting = _read_setting(_docker_file(own), docker.LAYOUT.cdi or (), host)
+    setting = _read_setting(_docker_file(own, host), docker.LAYOUT.cdi or (), host)
     if docker.has_cdi_on(version or docker.FIRST_GPUS_BY_CDI, setting if isinstance(setting, bool) else None):
         return None
     if () < version < docker.FIRST_WITH_CDI:
@@ -170,7 +171,7 @@ def maps_users(container: Container, host: Host) -> bool:
         return False
     if container.info.version:
         return container.info.maps_users
-    setting = _read_setting(_docker_file(""), ("userns-remap",), host)
+    setting = _read_setting(_docker_file("", host), ("userns-remap",), host)
     return isinstance(setting, str) and bool(setting)
 
 

@@ -27,6 +27,8 @@ def check_containerd(facts: Facts) -> Finding | None:
     if containerd.missing_program:
         words = f"containerd's config.toml names {containerd.missing_program}, which does not exist"
         return bad(words, fix="sudo amd-ctk runtime configure --runtime=containerd")
+    if containerd.refusal and not containerd.runtimes:
+        return note(f"{containerd.refusal.message}, which has no runtime amd", fix=containerd.refusal.hint)
     return ok(f"containerd has the runtime {containerd.runtimes[-1]}") if containerd.runtimes else None
 
 
@@ -45,7 +47,7 @@ def check_docker(facts: Facts) -> Finding | None:
         return _judge_no_answer(docker)
     version, lost = docker.version_text, [name for name in docker.file_runtimes if name not in docker.runtimes]
     if lost:
-        words = f"{version} was started before daemon.json had the runtime {lost[0]}"
+        words = f"{version} was started before {docker.file_name} had the runtime {lost[0]}"
         return bad(words, fix=docker.restart_command)
     if not docker.file_runtimes and "amd" not in docker.runtimes:
         return note(f"{version} has no runtime amd", fix=docker.configure_and_restart)
@@ -118,18 +120,20 @@ def check_docker_file(facts: Facts) -> Finding | None:
         words = f"{docker.file_path} cannot be read: {docker.file_problem}"
         return bad(words, fix=f"sudo dockerd --validate --config-file {docker.file_path}, and correct it")
     if docker.missing_programs:
-        words = f"daemon.json names {docker.missing_programs[0]}, which does not exist"
+        words = f"{docker.file_name} names {docker.missing_programs[0]}, which does not exist"
         return bad(words, fix=docker.configure_and_restart)
     if docker.closed_programs:
         program = docker.closed_programs[0]
-        return bad(f"daemon.json names {program}, which is not executable", fix=f"sudo chmod 755 {quote(program)}")
+        return bad(
+            f"{docker.file_name} names {program}, which is not executable", fix=f"sudo chmod 755 {quote(program)}"
+        )
     if docker.file_refusal:
         words = f"dockerd refuses {docker.file_path}: {docker.file_refusal}"
         return bad(words, fix=f"correct it, and try: dockerd --validate --config-file {docker.file_path}")
     if docker.undefined_runtime:
-        words = f"daemon.json has the default runtime {docker.undefined_runtime}, but no entry defines it"
+        words = f"{docker.file_name} has the default runtime {docker.undefined_runtime}, but no entry defines it"
         return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
-    return ok("daemon.json is valid") if docker.file_runtimes else None
+    return ok(f"{docker.file_name} is valid") if docker.file_runtimes else None
 
 
 @check(
@@ -175,7 +179,7 @@ def check_docker_options(facts: Facts) -> Finding | None:
     if not taken:
         return None
     return bad(
-        f"docker's unit sets {taken[0]}, and so does daemon.json: dockerd does not start with both",
+        f"docker's unit sets {taken[0]}, and so does {facts.docker.file_name}: dockerd does not start with both",
         fix="sudo systemctl edit docker.service, and remove the option",
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
+from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import LARGEST, describe_error, find_missing, read_document
@@ -78,6 +79,8 @@ class DockerFacts(Value):
     endpoint: Endpoint = Endpoint()
     # The daemon.json that this engine reads.
     file_path: str = DOCKER.config_path
+    # How to configure an engine whose file amd-ctk does not edit, "" if it does.
+    by_hand: str = ""
     # The names of the AMD runtime in daemon.json.
     file_runtimes: tuple[str, ...] = ()
     # None if the file does not set it.
@@ -125,7 +128,12 @@ class DockerFacts(Value):
     @property
     def configure_and_restart(self) -> str:
         """Return the commands after which containers can use the AMD runtime."""
-        return f"{self.configure_command} && {self.restart_command}"
+        return self.by_hand or f"{self.configure_command} && {self.restart_command}"
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of the file, without its directory."""
+        return self.file_path.rpartition("/")[2]
 
     @property
     def restart_command(self) -> str:
@@ -181,16 +189,18 @@ def _add_info(facts: DockerFacts, info: EngineInfo) -> DockerFacts:
 
 def _read_file(host: Host) -> DockerFacts:
     """Return what root's daemon.json says, whether dockerd accepts it, and conflicts with the daemon's command line."""
+    own = find_own_file(host, DOCKER)
 
     def judge(document: Document) -> DockerFacts:
         options = read_command_line(host, f"{DOCKER.service}.service")
         return _judge(document).replace(
             taken_directives=tuple(_find_conflicts(document, options)),
-            file_refusal=ask_engine(DOCKER, document.text, DOCKER.config_path)[0],
+            file_refusal=ask_engine(DOCKER, document.text, own.path)[0],
             undefined_runtime=_find_undefined(document, options),
         )
 
-    return _read(host, DOCKER.config_path, judge, largest=LARGEST_OF_ROOT)
+    facts = _read(host, own.path, judge, largest=LARGEST_OF_ROOT)
+    return facts.replace(by_hand=own.refusal.hint) if own.refusal else facts
 
 
 def _read_user_file(host: Host, user: User | None) -> DockerFacts:

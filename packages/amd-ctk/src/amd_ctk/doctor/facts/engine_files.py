@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
+from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE
@@ -36,6 +37,8 @@ class EngineFileFacts(Value):
     runtimes: tuple[str, ...] = ()
     # The last one that a file sets.
     default_runtime: str = ""
+    # Why amd-ctk does not edit the file that the engine reads; None if it does.
+    refusal: ToolkitError | None = None
 
 
 class EngineFiles:
@@ -95,8 +98,16 @@ def describe_error(error: Exception) -> str:
 
 def read_containerd(host: Host) -> EngineFileFacts:
     """Return what config.toml says; if it has no AMD runtime and no problem, what this toolkit's drop-in says."""
-    main = EngineFiles(host, CONTAINERD, [MAIN_FILE]).facts()
-    return main if main.problem or main.runtimes else EngineFiles(host, CONTAINERD, [DROP_IN]).facts()
+    own = find_own_file(host, CONTAINERD)
+    if own.refusal and not os.access(host.path(own.path), os.R_OK):
+        # k3s and others let only root read it.
+        return EngineFileFacts()
+    main = EngineFiles(host, CONTAINERD, [own.path]).facts().replace(refusal=own.refusal)
+    return (
+        main
+        if own.path != MAIN_FILE or main.problem or main.runtimes
+        else EngineFiles(host, CONTAINERD, [DROP_IN]).facts()
+    )
 
 
 class PodmanFacts(Value):
