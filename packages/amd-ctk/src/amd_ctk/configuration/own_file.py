@@ -20,7 +20,7 @@ class EngineElsewhere(ToolkitError):
     """The engine of this host has a file that amd-ctk does not edit."""
 
 
-class Bundle(Value):
+class BundledEngine(Value):
     """A program that brings an engine of its own, with a file that it writes itself."""
 
     name: str
@@ -32,7 +32,7 @@ class Bundle(Value):
 
 # Sources: manuals of k3s, RKE2, MicroK8s and k0s on containerd; canonical/docker-snap.
 BUNDLES = (
-    Bundle(
+    BundledEngine(
         name="Docker's snap",
         engine="docker",
         units=("snap.docker.dockerd",),
@@ -40,7 +40,7 @@ BUNDLES = (
         hint="a snap cannot start programs of the host: install Docker from packages",
     ),
     *(
-        Bundle(
+        BundledEngine(
             name=name,
             engine="containerd",
             units=units,
@@ -53,14 +53,14 @@ BUNDLES = (
             ("RKE2", "rke2", ("rke2-server", "rke2-agent")),
         )
     ),
-    Bundle(
+    BundledEngine(
         name="MicroK8s",
         engine="containerd",
         units=("snap.microk8s.daemon-containerd",),
         file="/var/snap/microk8s/current/args/containerd.toml",
         hint=f"write {LINES} into containerd-template.toml there",
     ),
-    Bundle(
+    BundledEngine(
         name="k0s",
         engine="containerd",
         units=("k0scontroller", "k0sworker"),
@@ -95,7 +95,7 @@ def find_path(host: Host, engine: Engine) -> str:
     return find_own_file(host, engine).path
 
 
-def _is_installed(host: Host, bundle: Bundle) -> bool:
+def _is_installed(host: Host, bundle: BundledEngine) -> bool:
     return any(has_unit(host, f"{unit}.service") for unit in bundle.units)
 
 
@@ -103,6 +103,6 @@ def _refuse_store(engine: Engine, path: str) -> EngineElsewhere:
     return EngineElsewhere(f"{engine.name} reads {path}, which NixOS builds", hint=NIX_HINT.get(engine.name, ""))
 
 
-def _refuse_bundle(bundle: Bundle) -> EngineElsewhere:
+def _refuse_bundle(bundle: BundledEngine) -> EngineElsewhere:
     problem = f"{bundle.engine} of this host belongs to {bundle.name} and reads {bundle.file}"
     return EngineElsewhere(problem, hint=f"{bundle.hint}; --config-path names another file")
