@@ -6,6 +6,8 @@ import pytest
 
 from amd_ctk.explain.compose import read_service
 from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.run_words import parse_run
 from amdgpu_discovery.host import Host
 
 SERVICE = """
@@ -53,9 +55,9 @@ def test_a_service_says_what_docker_run_says(compose):
     ("service", "gpus", "devices"),
     [
         ("gpus: all", ("all",), ()),
-        ("gpus: [{driver: cdi, device_ids: [amd.com/gpu=0]}]", (), ("amd.com/gpu=0",)),
+        ("gpus: [{driver: cdi, device_ids: [amd.com/gpu=0]}]", ("driver=cdi,device=amd.com/gpu=0",), ()),
         (RESERVED % "{capabilities: [gpu], count: 1}", ("1",), ()),
-        (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", (), ("amd.com/gpu=0",)),
+        (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", ("driver=cdi,device=amd.com/gpu=0",), ()),
         (f"gpus: [{{count: 2}}]\n    {RESERVED % '{count: all}'}", ("all", "2"), ()),
         ("devices: ['amd.com/gpu=1']", (), ("amd.com/gpu=1",)),
     ],
@@ -64,6 +66,65 @@ def test_every_way_to_reserve_a_gpu_is_read(compose, service, gpus, devices):
     container = read_service(compose(f"services:\n  web:\n    {service}\n"), "web", {}, SIMULATED)
 
     assert (container.gpus, container.devices) == (gpus, devices)
+
+
+# Docker 28.5.2 with Compose 2.40.3 and amd-container-runtime in PATH starts four of these 24 services.
+STARTED = {("", "gpu"), ("", "amd"), ("amd", "gpu"), ("amd", "amd")}
+
+
+@pytest.mark.parametrize("driver", ["", "amd", "nvidia", "rocm", "AMD", "gpu"])
+@pytest.mark.parametrize("capability", ["gpu", "amd", "compute", "utility"])
+def test_the_driver_and_the_capabilities_are_those_of_docker_run(compose, sleeping_host, driver, capability):
+    request = f"{{driver: '{driver}', count: 1, capabilities: [{capability}]}}"
+    container = read_service(compose(f"services: {{web: {{image: i, {RESERVED % request}}}}}"), "web", {}, SIMULATED)
+
+    refusals = explain_container(container, sleeping_host).plan.refusals
+
+    assert (not refusals) == ((driver, capability) in STARTED)
+    assert [error.message.partition("could not")[2] for error in refusals] in (
+        [],
+        [f' select device driver "{driver}"'],
+    )
+
+
+KFD_DENIED = "the device cgroup denies reading and writing /dev/kfd: use --device /dev/kfd instead of a volume"
+
+
+# Docker 28.5.2: opening /dev/kfd in such a container ends with "Operation not permitted".
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        "[/dev/kfd:/dev/kfd, /dev/dri:/dev/dri]",
+        "[{type: bind, source: /dev/kfd, target: /dev/kfd}, {type: bind, source: /dev/dri, target: /dev/dri}]",
+        "['/dev:/dev:rw']",
+    ],
+)
+def test_nodes_under_volumes_are_closed_by_the_device_cgroup(compose, sleeping_host, volumes):
+    path = compose(f"services: {{web: {{image: i, volumes: {volumes}}}}}")
+
+    explanation = explain_container(read_service(path, "web", {}, SIMULATED), sleeping_host)
+
+    assert (explanation.problems, explanation.lacks_gpus) == ((KFD_DENIED,), True)
+
+
+@pytest.mark.parametrize(
+    ("words", "problems", "used"),
+    [
+        ("-v /dev/kfd:/dev/kfd -v /dev/dri:/dev/dri", [KFD_DENIED], 0),
+        ("--mount type=bind,src=/dev,dst=/dev", [KFD_DENIED], 0),
+        ("-v /dev:/dev --device-cgroup-rule", [], 4),
+        ("-v /dev:/dev --device /dev/kfd --device /dev/dri/renderD128", [], 1),
+        ("-v /dev:/dev --privileged", [], 4),
+        ("-v /dev/kfd:/dev/kfd --device /dev/dri", [KFD_DENIED], 0),
+        ("-v /srv:/dev/dri --device /dev/kfd --device /dev/dri", [], 4),
+    ],
+)
+def test_a_volume_is_judged_alike_in_docker_run(sleeping_host, words, problems, used):
+    rule = ["c *:* rwm"] * words.endswith("rule")
+
+    explanation = explain_container(parse_run(["docker", "run", *words.split(), *rule, "img"], {}), sleeping_host)
+
+    assert (list(explanation.problems), len(explanation.usable)) == (problems, used)
 
 
 def test_variables_come_from_files_and_from_the_caller(compose, tmp_path):

@@ -152,5 +152,6 @@ def test_names_of_devices_and_gpus_need_compose_2_30(compose, version, is_read):
 
     service = read_service(path, "web", {}, THIS_MACHINE)
 
-    assert service.devices == (("amd.com/gpu=0", "amd.com/gpu=1") if is_read else ())
+    assert service.devices == (("amd.com/gpu=0",) if is_read else ())
+    assert service.gpus == (("driver=cdi,device=amd.com/gpu=1",) if is_read else ())
     assert (len(service.refusals), len(service.problems)) == ((0, 0) if is_read else (1, 1))

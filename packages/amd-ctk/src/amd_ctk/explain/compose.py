@@ -18,6 +18,7 @@ from amd_ctk.explain.compose_program import (
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
+from amd_ctk.explain.run_words import container_of
 from amd_ctk.json_parts import object_at
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amdgpu_discovery.errors import reason
@@ -29,8 +30,19 @@ LARGEST_FILE = 4 * 1024 * 1024
 # The YAML version of the Go library in Compose: a service may be called n or on.
 COMPOSE_YAML = (1, 2)
 WHOLE = "run 'docker compose config > whole.yaml', and explain whole.yaml"
-# The namespaces of the host that a service can share, and their keys.
-SHARED = {"pid": "pid", "network": "network_mode", "ipc": "ipc"}
+# The options of `docker run` that say the same as keys of a service.
+OPTIONS = {
+    "device-cgroup-rule": "device_cgroup_rules",
+    "runtime": "runtime",
+    "cap-add": "cap_add",
+    "user": "user",
+    "group-add": "group_add",
+    "userns": "userns_mode",
+    "pid": "pid",
+    "network": "network_mode",
+    "ipc": "ipc",
+}
+SHARED = ("pid", "network", "ipc")
 NOT_ASKED = "{path} belongs to another user, so it was read without asking Docker Compose"
 
 
@@ -72,23 +84,24 @@ def _describe_resolved(resolved: Resolved, path: str, name: str) -> Container:
 
 
 def _describe(service: dict[str, Any], variables: Iterable[str]) -> Container:
-    reserved = _reserved(service)
-    by_name = [wanted for wanted in reserved if wanted.get("driver") == "cdi"]
-    return Container(
-        engine="docker",
+    """Return the container of a service, by the code that reads `docker run`: Compose gives Docker the same words."""
+    image = str(service.get("image") or "")
+    return container_of(DOCKER, _as_options(service), image or "built").replace(
+        image=image,
         environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
-        devices=(*_devices(service), *(str(name) for one in by_name for name in as_list(one.get("device_ids")))),
-        device_rules=tuple(map(str, as_list(service.get("device_cgroup_rules")))),
-        gpus=tuple(_request(wanted) for wanted in reserved if wanted.get("driver") != "cdi"),
-        runtime=str(service.get("runtime") or ""),
-        privileged=service.get("privileged") in (True, "true"),
-        capabilities=tuple(str(name).upper().removeprefix("CAP_") for name in as_list(service.get("cap_add"))),
-        user="" if service.get("user") is None else str(service["user"]),
-        groups=tuple(map(str, as_list(service.get("group_add")))),
-        user_namespace=str(service.get("userns_mode") or ""),
-        host_namespaces=tuple(name for name, key in SHARED.items() if service.get(key) == "host"),
-        image=str(service.get("image") or ""),
+        devices=tuple(_devices(service)),
     )
+
+
+def _as_options(service: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the options of `docker run` that say the same as a service. Devices have another syntax here."""
+    found = {option: list(map(str, as_list(service.get(key)))) for option, key in OPTIONS.items()}
+    # Another service's namespace is that of a container.
+    shared = {option: [value for value in found[option] if not value.startswith("service:")] for option in SHARED}
+    requests = {"gpus": list(map(_request, _reserved(service))), "volume": list(_volumes(service))}
+    privileged = {"privileged": ["true"] if service.get("privileged") in (True, "true") else []}
+    every = {**found, **shared, **requests, **privileged}
+    return {option: values for option, values in every.items() if values}
 
 
 def _find_service(path: str, name: str) -> dict[str, Any]:
@@ -184,13 +197,30 @@ def _mapping(device: object) -> tuple[str, str, str]:
     return source, target, str(device.get("permissions") or "")
 
 
+def _volumes(service: dict[str, Any]) -> Iterator[str]:
+    """Yield the directories and nodes of the host that a service mounts, as after `--volume`."""
+    for volume in as_list(service.get("volumes")):
+        if not isinstance(volume, dict):
+            yield str(volume)
+        elif volume.get("type") == "bind":
+            yield f"{volume.get('source')}:{volume.get('target')}"
+
+
 def _request(reserved: dict[str, Any]) -> str:
     """Return what Docker makes of `gpus:` and of a reserved device, as after `--gpus`."""
-    if ids := as_list(reserved.get("device_ids")):
-        return f'"device={",".join(map(str, ids))}"'
-    count = reserved.get("count", "all")
-    # Compose itself writes all as -1.
-    return "all" if count == -1 else str(count)
+    ids, driver = as_list(reserved.get("device_ids")), str(reserved.get("driver") or "")
+    count = reserved.get("count", None if "device_ids" in reserved else "all")
+    capabilities = list(map(str, as_list(reserved.get("capabilities"))))
+    asked = {"driver": driver, "device": ",".join(map(str, ids)), "capabilities": ",".join(capabilities)}
+    if capabilities in ([], ["gpu"]):
+        del asked["capabilities"]
+    parts = [f"{key}={value}" for key, value in asked.items() if value]
+    if count is not None:
+        # Compose itself writes all as -1. Docker takes a count alone without its key.
+        words = "all" if count == -1 else str(count)
+        parts.append(f"count={words}" if parts else words)
+    # As in one line of a CSV file.
+    return ",".join(f'"{part}"' if "," in part or '"' in part else part for part in parts or ["count=0"])
 
 
 def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:

@@ -29,6 +29,8 @@ class Container(Value):
     host_environment: tuple[str, ...] = ()
     # As after --device: PATH[:PATH[:ACCESS]], or the qualified name of a CDI device.
     devices: tuple[str, ...] = ()
+    # Directories and nodes of the host that are mounted, and their paths inside, if they hold nodes of GPUs.
+    mounts: tuple[tuple[str, str], ...] = ()
     # As after --device-cgroup-rule.
     device_rules: tuple[str, ...] = ()
     # As after each --gpus.

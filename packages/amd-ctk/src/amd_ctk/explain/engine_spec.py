@@ -127,6 +127,9 @@ def number_of_id(word: str) -> int | None:
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:
     """Return the nodes of the host and the rules that a container gets without CDI."""
     engine, asked = container.engine, [device for device in container.devices if not is_cdi_name(device)]
+    if container.is_rootless:
+        # Without root, engines bind nodes too, and there is no device cgroup.
+        asked += [f"{source}:{target}" for source, target in container.mounts if source.startswith((KFD_PATH, DRI))]
     nodes: list[Tree] = []
     rules: list[Tree] = []
     mapped = () if container.privileged else asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.engine_words import PODMAN
@@ -68,6 +68,17 @@ def find_mapped(mapping: DeviceMapping, engine: str, host: Host) -> list[dict[st
         return []
     found = list(find_nodes(source, host))
     return [{**node, "path": _inside(node["path"], mapping, engine)} for node in found]
+
+
+def find_mounted(mounts: Sequence[tuple[str, str]], host: Host) -> list[dict[str, Any]]:
+    """Return the nodes of GPUs in directories and nodes of the host that are mounted, with their paths inside."""
+    nodes = [node for path in (KFD_PATH, DRI) for node in find_nodes(path, host)]
+    return [
+        {**node, "path": posixpath.normpath(f"{target}/{posixpath.relpath(node['path'], source)}")}
+        for source, target in mounts
+        for node in nodes
+        if posixpath.commonpath((source, node["path"])) == source
+    ]
 
 
 def find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ Also the value of Docker's `--gpus`, a request for devices of a driver, as Docke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from amd_ctk.engine_words import DOCKER, PODMAN
 from amd_ctk.explain.container import ExplainError
@@ -112,7 +112,7 @@ def read_run_options(engine: str, args: Sequence[str]) -> tuple[dict[str, list[s
     raise ExplainError("the command names no image", hint="put the image after the options")
 
 
-def is_on(options: dict[str, list[str]], name: str) -> bool:
+def is_on(options: Mapping[str, list[str]], name: str) -> bool:
     """Return whether a flag is set."""
     return BOOLEANS.get(options.get(name, ["false"])[-1], False)
 

@@ -6,6 +6,7 @@ The engine checks the values of options that have nothing to do with GPUs.
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -36,6 +37,10 @@ from amdgpu_discovery.errors import ToolkitError
 ENGINES = ("docker", "podman", "nerdctl")
 # Options whose value Podman splits at commas.
 SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
+# The keys of --mount.
+SOURCES, TARGETS = ("source", "src"), ("target", "destination", "dst")
+# What has nodes of GPUs at or below it.
+GPU_SOURCE = re.compile("/|/dev(/kfd|/dri(/.+)?)?")
 JOINED = "container:.+"
 # The values that an engine takes, and its reason for refusing any other.
 VALUES = {
@@ -101,30 +106,42 @@ def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: b
         else _given_to_docker(options, environment)
     )
     perhaps_elsewhere = is_elsewhere(engine, before, environment)
-    return Container(
-        engine=engine,
+    return container_of(engine, options, "rootfs" if is_rootfs else image).replace(
         # With another directory, Podman would set itself up.
         engine_options=tuple(without_group(before)) if engine == DOCKER and not perhaps_elsewhere else (),
         environment=(*from_files, *given),
         unset=tuple(options.get("unsetenv", [])),
         unset_all=is_on(options, "unsetenv-all"),
         host_environment=every_variable(environment, "") if is_on(options, "env-host") else (),
+        runtime=runtime,
+        own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
+        # A root file system in a directory has no variables.
+        image="" if is_rootfs else image,
+        notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),
+    )
+
+
+def container_of(engine: str, options: Mapping[str, list[str]], image: str) -> Container:
+    """Return the container that an engine makes of the options of `run`, without any of its variables.
+
+    A Compose service is read as such options too.
+    """
+    return Container(
+        engine=engine,
         devices=tuple(options.get("device", [])),
         device_rules=tuple(options.get("device-cgroup-rule", [])),
         gpus=tuple(options.get("gpus", [])),
-        runtime=runtime,
-        own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
+        runtime=options.get("runtime", [""])[-1],
         privileged=is_on(options, "privileged"),
         capabilities=tuple(name.upper().removeprefix("CAP_") for name in options.get("cap-add", [])),
         user=options.get("user", [""])[-1],
         groups=tuple(options.get("group-add", [])),
         user_namespace=_user_namespace(options),
         host_namespaces=tuple(_find_shared(options)),
-        # A root file system in a directory has no variables.
-        image="" if is_rootfs else image,
+        image=image,
+        mounts=tuple(mount for mount in _find_mounts(options) if mount),
         unread=tuple(_find_unread(options)),
-        refusals=tuple(_find_refused(engine, options, "rootfs" if is_rootfs else image)),
-        notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),
+        refusals=tuple(_find_refused(engine, options, image)),
     )
 
 
@@ -163,10 +180,26 @@ def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield options that are not read here, but can change which GPUs a container gets."""
     for name, values in options.items():
         if name in NODE_OPTIONS:
-            found = [value for value in values if GPU_NODE.search(value)]
+            found = [value for value in values if GPU_NODE.search(value) and not _parse_mount(name, value)]
             yield from (f"--{name} {value}" for value in found)
         elif name not in READ and name not in HARMLESS:
             yield f"--{name}"
+
+
+def _find_mounts(options: Mapping[str, list[str]]) -> Iterator[tuple[str, str] | None]:
+    return (_parse_mount(name, value) for name in NODE_OPTIONS for value in options.get(name, ()))
+
+
+def _parse_mount(option: str, value: str) -> tuple[str, str] | None:
+    """Return source and target of a value that mounts nodes of GPUs, None if it is another one."""
+    if option == "volume":
+        # A target alone is a volume of the engine.
+        source, target = [*value.split(":", 2), ""][:2]
+    else:
+        keys = dict(part.partition("=")[::2] for part in value.split(","))
+        source, target = (next((keys[key] for key in names if key in keys), "") for names in (SOURCES, TARGETS))
+    source = posixpath.normpath(source)
+    return (source, target) if target and GPU_SOURCE.fullmatch(source) else None
 
 
 def _user_namespace(options: Mapping[str, list[str]]) -> str:

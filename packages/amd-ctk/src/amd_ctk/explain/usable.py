@@ -11,7 +11,7 @@ from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.engine_view import AMD
-from amd_ctk.explain.host_nodes import DRI
+from amd_ctk.explain.host_nodes import DRI, find_mounted
 from amd_ctk.explain.plan import Plan
 from amd_ctk.explain.rocm_inside import (
     CAP_DAC_OVERRIDE,
@@ -53,7 +53,10 @@ def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
 
 def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     """Return the GPUs of a plan that programs can use in a container whose spec an engine made."""
-    devices = [device for device in plan.spec["linux"]["devices"] if _is_for_compute(device["path"])]
+    given = plan.spec["linux"]["devices"]
+    named = {device["path"] for device in given}
+    mounted = _find_mounted(container, plan, named, host)
+    devices = [device for device in (*given, *mounted) if _is_for_compute(device["path"])]
     present = {device["path"] for device in devices} | {node.path for node in plan.nodes}
     if not present and not plan.gpus:
         return UsableGpus(gpus=())
@@ -69,7 +72,8 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
         problems.append(_closed_problem(closed[0], container, plan, is_bound=is_bound))
     refused = [device["path"] for device in devices if not _may_use(device, plan.spec)]
     if refused:
-        problems.append(f"the device cgroup denies reading and writing {refused[0]}: give it the access rw")
+        fix = "give it the access rw" if refused[0] in named else f"use --device {refused[0]} instead of a volume"
+        problems.append(f"the device cgroup denies reading and writing {refused[0]}: {fix}")
     opened = present - (set() if unknown else {node.path for node in closed}) - set(refused)
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
@@ -92,6 +96,13 @@ def names_of_image(container: Container) -> list[str]:
     names = [f"{option} {container.user}"] if UNKNOWN_ID in map(_number_of, (user, group)) else []
     added = (group for group in container.groups if group != KEEP_GROUPS and _number_of(group) == UNKNOWN_ID)
     return [*names, *(f"--group-add {group}" for group in added)]
+
+
+def _find_mounted(container: Container, plan: Plan, named: set[str], host: Host) -> list[dict[str, Any]]:
+    """Return the nodes that only a volume brings, without those of GPUs that the container does not ask for."""
+    others = named | {node.path for node in plan.nodes}
+    nodes = [node for node in find_mounted(container.mounts, host) if node["path"] not in others]
+    return [node for node in nodes if not plan.gpus or node["major"] != DRM_MAJOR or _may_use(node, plan.spec)]
 
 
 def _find_missing_nodes(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
