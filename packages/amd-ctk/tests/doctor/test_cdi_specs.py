@@ -167,3 +167,37 @@ def test_what_gpus_of_docker_means_follows_from_the_specs_that_are_there(
     found = finding_of(made, "docker-gpus")
 
     assert (found.words, found.fix) == (words, fix)
+
+
+def test_a_spec_that_docker_does_not_read_is_bad(machine):
+    made = machine()
+    write_spec(made.host, GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
+    made.docker["CDISpecDirs"] = ["/opt/cdi", "/run/user/1/cdi"]
+
+    finding = finding_of(made, "docker-cdi")
+
+    assert (finding.state, finding.words, finding.fix) == (
+        "bad",
+        "Docker reads CDI specs in /opt/cdi and /run/user/1/cdi only, and not /etc/cdi/amd.json",
+        "sudo amd-ctk cdi generate --output=/opt/cdi/amd.json",
+    )
+
+
+def test_a_spec_that_only_docker_reads_is_compared_with_the_host(machine):
+    made = machine()
+    made.write("/etc/docker/daemon.json", '{"cdi-spec-dirs": ["/opt/cdi"]}')
+    write_spec(made.host, GenerateOptions(output="/opt/cdi/amd.json", language="json", options=CdiOptions()))
+
+    assert finding_of(made, "docker-cdi").state == "ok"
+    assert finding_of(made, "cdi").words == "/opt/cdi/amd.json matches this host"
+
+
+def test_a_spec_that_podman_does_not_read_is_bad(machine):
+    made = machine()
+    made.add_program("podman", "echo podman version 5.8.6")
+    write_spec(made.host, GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
+    made.write("/etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/opt/cdi"]\n')
+
+    assert finding_of(made, "podman-cdi").words == (
+        "Podman reads CDI specs in /opt/cdi only, and not /etc/cdi/amd.json"
+    )

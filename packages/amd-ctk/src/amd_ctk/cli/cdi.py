@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import Enum
 from typing import Annotated, Any
@@ -118,8 +119,20 @@ def generate(
         chosen = language.value if language else language_of(output)
         wanted = GenerateOptions(output=name_output(host, output), language=chosen, options=options)
         spec = _preview(host, wanted) if dry_run else _write(host, wanted, output or DEFAULT_OUTPUT)
+        _warn_of_directories(host, wanted.output)
     _warn_of_old_engines(spec)
     warn_of_groups(host)
+
+
+def _warn_of_directories(host: Host, output: str) -> None:
+    """Name the engines whose settings leave out the directory of a spec."""
+    from amd_ctk.cdi.engine_directories import find_own_directories, normalized
+
+    (directory,) = normalized([os.path.dirname(output)]) or ("/",)
+    for engine, directories in find_own_directories(host):
+        if directory not in directories:
+            where = " and ".join(directories) or "no directory"
+            print(f"{engine} reads CDI specs in {where} only, and not {output}", file=sys.stderr)
 
 
 @app.command("validate")

@@ -31,6 +31,8 @@ class EngineLayout(Value):
     is_outdated: Callable[[Any], bool] = lambda _: False
     # The key that enables CDI; None if CDI needs none.
     cdi: KeyPath | None = None
+    # The key that names the directories of CDI specs; None if there is none.
+    cdi_directories: KeyPath | None = None
     # Runtimes that the engine provides only while its table is empty. They must be written beside the first new one.
     implicit_runtimes: tuple[tuple[str, Any], ...] = ()
     # Keys that a new file must have.

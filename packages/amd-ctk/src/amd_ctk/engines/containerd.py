@@ -95,6 +95,7 @@ def _layout(version: int, *, runc: Any, preamble: tuple[tuple[KeyPath, Any], ...
         program=("options", "BinaryName"),
         default_runtime=(*cri, "containerd", "default_runtime_name"),
         cdi=(*cri, "enable_cdi"),
+        cdi_directories=(*cri, "cdi_spec_dirs"),
         # A table of runtimes replaces the built-in one of containerd 1, which contains runc.
         implicit_runtimes=(("runc", {"runtime_type": RUNC}),) if version == 2 else (),
         preamble=preamble,

@@ -11,6 +11,7 @@ LAYOUT = EngineLayout(
     program=("path",),
     default_runtime=("default-runtime",),
     cdi=("features", "cdi"),
+    cdi_directories=("cdi-spec-dirs",),
 )
 DOCKER = Engine(
     name="docker",

@@ -11,6 +11,7 @@ LAYOUT = EngineLayout(
     make_entry=lambda program: [program],
     program=(),
     default_runtime=("engine", "runtime"),
+    cdi_directories=("engine", "cdi_spec_dirs"),
 )
 PODMAN = Engine(
     name="podman",

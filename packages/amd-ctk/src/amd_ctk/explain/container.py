@@ -33,6 +33,8 @@ class Container(Value):
     mounts: tuple[tuple[str, str], ...] = ()
     # As after --device-cgroup-rule.
     device_rules: tuple[str, ...] = ()
+    # As after Podman's --cdi-spec-dir.
+    cdi_directories: tuple[str, ...] = ()
     # As after each --gpus.
     gpus: tuple[str, ...] = ()
     # "" for the engine's default.

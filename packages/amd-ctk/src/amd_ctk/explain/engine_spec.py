@@ -11,9 +11,10 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
+from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.engine_words import PODMAN
 from amd_ctk.explain.container import Container
-from amd_ctk.explain.engine_view import find_cdi_refusal, find_version, maps_users
+from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.cdi_version import VERSIONS, latest_version
@@ -202,7 +203,8 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
         refusals.append(refusal)
         return []
     latest = latest_version(container.engine.capitalize(), version) if version else ""
-    return list(_collect(lambda name: _find_edits(name, host, latest), names, refusals))
+    directories = find_cdi_directories(container, host)
+    return list(_collect(lambda name: _find_edits(name, host, latest, directories), names, refusals))
 
 
 def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Made], str]) -> list[Made]:
@@ -211,18 +213,22 @@ def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Ma
     return [*(entry for entry in entries if key(entry) not in later), *later.values()]
 
 
-def _find_edits(asked: str, host: Host, latest: str) -> CdiEdits:
+def _find_edits(asked: str, host: Host, latest: str, places: tuple[str, ...]) -> CdiEdits:
     """Return what the CDI device of a qualified name adds; ToolkitError if the engine does not find the name.
 
-    `latest` is the latest version of a spec that the engine reads, "" if that is unknown.
+    `latest` is the latest version of a spec that the engine reads, "" if that is unknown. It reads specs in `places`.
     """
-    directories = read_spec_files(host)
+    directories = read_spec_files(host, places)
     read = [[file for file in files if not _is_later(file, latest)] for files in directories]
     device = next((device for device in resolve_devices(read) if device.name == asked), None)
     later = next((file for files in directories for file in files if asked in file.names), None)
     if device is None and later:
         message = f"--device {asked}: the engine leaves {later.path} out, which has version {later.version} of CDI"
         raise ToolkitError(message, hint="'amd-ctk doctor' prints the command that writes one that it reads")
+    if device is None and places != SPEC_DIRECTORIES:
+        message = f"--device {asked}: the engine reads CDI specs in {' and '.join(places) or 'no directory'} only"
+        hint = f"sudo amd-ctk cdi generate --output={places[0]}/amd.json" if places else "name one in its file"
+        raise ToolkitError(f"{message}, where none has this device", hint=hint)
     if device is None:
         message = f"--device {asked}: no CDI spec of this host has this device"
         hint = "'amd-ctk cdi list --specs' shows them all; 'sudo amd-ctk cdi generate' writes those of AMD"

@@ -6,12 +6,15 @@ import os
 from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
+from amd_ctk.cdi.engine_directories import find_directories, normalized
+from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.configuration.own_file import find_path
 from amd_ctk.engine_address import is_elsewhere
 from amd_ctk.engine_answers import SECONDS, ask_info
 from amd_ctk.engine_words import DOCKER, PODMAN
 from amd_ctk.engines import docker
+from amd_ctk.engines.podman_files import podman_files
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_ctk.programs import ask, parse_version
@@ -20,12 +23,6 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-# Podman's configuration files, in increasing priority.
-CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")
-CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
-# Below a user's own settings, which root may read too.
-OWN_CONF = "containers/containers.conf"
-MOST_DROP_INS = 32
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 AMD = "amd"
 # Podman finds these without configuration.
@@ -127,19 +124,6 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
     return [*programs], amd_names, default
 
 
-def podman_files(host: Host, own_settings: str) -> list[str]:
-    """Return Podman's configuration files, in increasing priority; `own_settings` is "" if root runs Podman."""
-    files = [*CONTAINERS_CONF, *_drop_ins(host, CONTAINERS_CONF_D)]
-    if not own_settings:
-        return files
-    own = f"{own_settings}/{OWN_CONF}"
-    return [*files, own, *_drop_ins(host, f"{own}.d")[:MOST_DROP_INS]]
-
-
-def _drop_ins(host: Host, directory: str) -> list[str]:
-    return sorted(f"{directory}/{name}" for name in host.names(directory) if name.endswith(".conf"))
-
-
 def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], str]:
     """Return the program of each runtime by name, and the default runtime."""
     try:
@@ -183,6 +167,24 @@ def _read_setting(path: str, keys: tuple[str, ...], host: Host) -> object:
     return found
 
 
+def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:
+    """Return the directories in which a container's engine looks for CDI specs."""
+    if container.engine == DOCKER:
+        told = container.info.cdi_directories
+        return (
+            normalized(told)
+            if told
+            else find_directories(host, docker.DOCKER, [_docker_file(container.own_settings, host)])
+        )
+    if container.engine != PODMAN:
+        return SPEC_DIRECTORIES
+    # The library for Podman's configuration takes as long to load as everything else here.
+    from amd_ctk.engines import podman
+
+    files = podman_files(host, container.own_settings)
+    return normalized(container.cdi_directories) or find_directories(host, podman.PODMAN, files)
+
+
 def translate_gpus(container: Container, host: Host) -> Container:
     """Return a container with `--gpus` as this machine's engine passes it on; an unknown engine counts as a new one."""
     version = find_version(container, host) if container.gpus else ()
@@ -223,7 +225,7 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
     if (
         version >= docker.FIRST_GPUS_BY_CDI
         and not find_cdi_refusal(container, version, host)
-        and _resolves_by_cdi(host)
+        and _resolves_by_cdi(container, host)
     ):
         names = [f"{KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(",")]
         return _with_devices(container, asked, names, f"in Docker {_dotted(version)}")
@@ -262,9 +264,10 @@ def _require_driver(
         raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
 
 
-def _resolves_by_cdi(host: Host) -> bool:
+def _resolves_by_cdi(container: Container, host: Host) -> bool:
     """Return whether Docker uses AMD's CDI devices; it uses none of them if there are any of NVIDIA."""
-    kinds = {device.name.partition("=")[0] for device in resolve_devices(read_spec_files(host))}
+    directories = find_cdi_directories(container, host)
+    kinds = {device.name.partition("=")[0] for device in resolve_devices(read_spec_files(host, directories))}
     return KIND in kinds and "nvidia.com/gpu" not in kinds
 
 

@@ -130,6 +130,7 @@ def container_of(engine: str, options: Mapping[str, list[str]], image: str) -> C
         engine=engine,
         devices=tuple(options.get("device", [])),
         device_rules=tuple(options.get("device-cgroup-rule", [])),
+        cdi_directories=tuple(own_values(before, "--cdi-spec-dir")) if is_podman else (),
         gpus=tuple(options.get("gpus", [])),
         runtime=options.get("runtime", [""])[-1],
         privileged=is_on(options, "privileged"),

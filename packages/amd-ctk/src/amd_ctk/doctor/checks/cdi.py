@@ -65,6 +65,15 @@ def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding 
     return bad(f"{shown}, but {cdi.latest_path} has {cdi.latest_version}", fix=fix)
 
 
+def judge_directories(engine: str, directories: Sequence[str], cdi: CdiFacts) -> Finding | None:
+    """Return a finding if an engine looks for specs in other directories than those that offer AMD's GPUs."""
+    found = {path.rpartition("/")[0] for path in cdi.paths}
+    if not found or found.intersection(directories) or not directories:
+        return None
+    words = f"{engine} reads CDI specs in {' and '.join(directories)} only, and not {cdi.paths[0]}"
+    return bad(words, fix=f"sudo amd-ctk cdi generate --output={quote(f'{directories[0]}/amd.json')}")
+
+
 @check(
     why="engines ignore a device that two files in one directory define; /run/cdi overrides /etc/cdi",
     see="reference/cdi.md",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
-from amd_ctk.doctor.checks.cdi import GENERATE, judge_version
+from amd_ctk.doctor.checks.cdi import GENERATE, judge_directories, judge_version
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_GPUS_BY_CDI, FIRST_WITH_CDI, FIRST_WITH_GPUS
@@ -74,7 +74,8 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
         return note(f"Docker {docker.version_text} has no CDI; Docker 25 and later have it", fix="use --runtime=amd")
     if not docker.has_cdi:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
-    return judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
+    elsewhere = judge_directories("Docker", docker.cdi_directories, facts.cdi)
+    return elsewhere or judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
 
 
 @check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
-from amd_ctk.doctor.checks.cdi import judge_version
+from amd_ctk.doctor.checks.cdi import judge_directories, judge_version
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.gpus import GROUP
 
@@ -17,7 +17,11 @@ CONFIGURE = "sudo amd-ctk runtime configure --runtime=podman"
 )
 def check_podman_cdi(facts: Facts) -> Finding | None:
     """Does Podman understand the version of the CDI specs?"""
-    return judge_version("Podman", facts.podman.version, facts.cdi) if facts.podman.version else None
+    podman = facts.podman
+    if not podman.version:
+        return None
+    elsewhere = judge_directories("Podman", podman.cdi_directories, facts.cdi)
+    return elsewhere or judge_version("Podman", podman.version, facts.cdi)
 
 
 @check(

@@ -7,7 +7,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from amd_ctk.cdi.engine_devices import read_spec_files
+from amd_ctk.cdi.engine_directories import find_own_directories, read_all_spec_files
 from amd_ctk.doctor.facts.cdi import CdiFacts, read_cdi
 from amd_ctk.doctor.facts.containers import (
     StaleContainer,
@@ -133,7 +133,8 @@ def read_facts(
     ask the programs that may be slow. Engines and then the container share SECONDS, so that the command ends within
     nine seconds even if nothing answers.
     """
-    specs = read_spec_files(host)
+    elsewhere = dict(find_own_directories(host))
+    specs = read_all_spec_files(host, [each for directories in elsewhere.values() for each in directories])
     host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:
         docker = pool.submit(read_docker, host, user) if engine in ("", "docker") else None

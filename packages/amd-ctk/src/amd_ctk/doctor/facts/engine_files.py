@@ -7,13 +7,15 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from amd_ctk.cdi.engine_directories import find_directories
+from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE
 from amd_ctk.engines.podman import PODMAN
-from amd_ctk.explain.engine_view import podman_files
+from amd_ctk.engines.podman_files import podman_files
 from amd_ctk.programs import ask, parse_version
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
@@ -116,6 +118,8 @@ class PodmanFacts(Value):
     is_installed: bool = False
     version: tuple[int, ...] = ()
     files: EngineFileFacts = EngineFileFacts()
+    # Where Podman looks for CDI specs.
+    cdi_directories: tuple[str, ...] = SPEC_DIRECTORIES
     # Containers have no cgroup, and Podman does not let the AMD runtime run without one.
     refuses_runtime: bool = False
     has_crun: bool = False
@@ -140,13 +144,15 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
         return PodmanFacts()
     if user and not is_chosen and host.stat(f"{user.data}/{STORAGE}") is None:
         user = None
-    read = EngineFiles(host, PODMAN, podman_files(host, user.settings if user else ""))
+    paths = podman_files(host, user.settings if user else "")
+    read = EngineFiles(host, PODMAN, paths)
     files = read.facts()
     return PodmanFacts(
         is_installed=True,
         # This call does not make Podman set itself up.
         version=parse_version(ask(["podman", "--version"]).output),
         files=files,
+        cdi_directories=find_directories(host, PODMAN, paths),
         refuses_runtime=_refuses(read, files.runtimes),
         has_crun=shutil.which("crun") is not None,
         user=user,
