@@ -233,6 +233,24 @@ def test_the_nodes_of_a_container_are_counted(machine, nodes, words):
     assert result.finding.words == words
 
 
+@pytest.mark.parametrize(
+    ("minors", "state"),
+    [({128: 129}, "bad"), ({128: 129, 129: 128}, "bad"), ({128: 129, 129: 129}, "ok"), ({128: 128, 129: 129}, "ok")],
+)
+def test_a_render_node_under_another_number_is_not_found_by_rocm(machine, minors, state):
+    made = machine("rx7900xtx-raphael")
+    nodes = [RENDER.replace(path=f"/dev/dri/renderD{name}", minor=minor) for name, minor in minors.items()]
+    made.inside = HEALTHY.replace(nodes=(KFD, *nodes))
+
+    (result,) = made.examine(only=["inside-nodes"])
+
+    assert result.finding.state == state
+    if state == "bad":
+        words = "/dev/dri/renderD128 is 226:129: ROCm opens the node of this GPU as /dev/dri/renderD129"
+        assert result.finding.words == f"in container comfy, {words}"
+        assert result.finding.fix == "leave its name as it is"
+
+
 def test_a_simulated_host_has_no_driver_that_could_answer(spoilt):
     assert spoilt(node_says(errno.ENXIO).replace(has_driver=False)) == {}
 

@@ -193,3 +193,29 @@ def test_a_privileged_container_shows_the_nodes_that_programs_look_for(host):
     assert [line.split()[1:3] for line in shown.splitlines() if line.startswith("0 ")] == [
         ["/dev/dri/renderD130", "card3"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "counted", "wrong"),
+    [
+        (["renderD129:/dev/dri/renderD128"], [], ("renderD128", 129)),
+        (["renderD129:/dev/dri/renderD128", "renderD128:/dev/dri/renderD129"], [], ("renderD128", 129)),
+        (["renderD129:/dev/dri/gpu0"], [], ("gpu0", 129)),
+        (["renderD129", "renderD129:/dev/dri/renderD128"], [0], None),
+        (["renderD128", "renderD129"], [0, 1], None),
+        (["renderD128", "card1:/dev/dri/card7"], [1], None),
+    ],
+)
+def test_rocm_opens_a_render_node_by_its_number(host, devices, counted, wrong):
+    words = [word for device in devices for word in ("--device", f"/dev/dri/{device}")]
+    asked = parse_run(["docker", "run", "--device", "/dev/kfd", *words, "rocm"], {})
+
+    explained = explain_container(asked, host("rx7900xtx-raphael"))
+
+    said = [problem for problem in explained.problems if "ROCm opens the node" in problem]
+    assert sorted(numbers(explained)) == counted
+    if wrong is None:
+        assert said == []
+        return
+    words = f"/dev/dri/{wrong[0]} is 226:{wrong[1]}: ROCm opens the node of this GPU as /dev/dri/renderD{wrong[1]}"
+    assert said == [f"{words}; leave its name as it is"]

@@ -5,14 +5,16 @@ ROCr counts GPUs in the order of KFD's nodes. HIP counts those that ROCr leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.selection import parse_unique_id
 from amdgpu_discovery.value import Value
 
 RESTART_HINT = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
+LEAVE_NAME = "leave its name as it is"
 # linux/capability.h
 CAP_DAC_OVERRIDE = 1
 READ_AND_WRITE = 0o6
@@ -83,6 +85,18 @@ def find_missing(name: str, present: Sequence[str]) -> tuple[str, str]:
     if list(present) == [KFD_PATH]:
         return f"{name} has {KFD_PATH} and no render node", RESTART_HINT
     return "", ""
+
+
+def describe_renamed(minor_by_path: Mapping[str, int], present: Collection[str]) -> str:
+    """Return which of these render nodes ROCm does not find, because it opens renderD<minor>; "" for none.
+
+    `present` are the paths of all nodes: beside the right name, a second one does no harm.
+    """
+    for path, minor in sorted(minor_by_path.items()):
+        right = f"/dev/dri/renderD{minor}"
+        if right not in present or right in minor_by_path:
+            return f"{path} is {DRM_MAJOR}:{minor}: ROCm opens the node of this GPU as {right}"
+    return ""
 
 
 class Inside(Value):

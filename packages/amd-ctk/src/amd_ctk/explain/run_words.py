@@ -114,6 +114,7 @@ def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: b
         unset_all=is_on(options, "unsetenv-all"),
         host_environment=every_variable(environment, "") if is_on(options, "env-host") else (),
         runtime=runtime,
+        cdi_directories=tuple(own_values(before, "--cdi-spec-dir")) if is_podman else (),
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
@@ -130,7 +131,6 @@ def container_of(engine: str, options: Mapping[str, list[str]], image: str) -> C
         engine=engine,
         devices=tuple(options.get("device", [])),
         device_rules=tuple(options.get("device-cgroup-rule", [])),
-        cdi_directories=tuple(own_values(before, "--cdi-spec-dir")) if is_podman else (),
         gpus=tuple(options.get("gpus", [])),
         runtime=options.get("runtime", [""])[-1],
         privileged=is_on(options, "privileged"),

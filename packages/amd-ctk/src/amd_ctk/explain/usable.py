@@ -15,10 +15,12 @@ from amd_ctk.explain.host_nodes import DRI, find_mounted
 from amd_ctk.explain.plan import Plan
 from amd_ctk.explain.rocm_inside import (
     CAP_DAC_OVERRIDE,
+    LEAVE_NAME,
     NodeAccess,
     ProcessUser,
     closed_fix,
     describe_closed,
+    describe_renamed,
     find_missing,
     mode_allows,
 )
@@ -32,6 +34,8 @@ from amdgpu_discovery.value import Value
 # Of Podman: keeps the groups of the caller.
 KEEP_GROUPS = "keep-groups"
 UNKNOWN_ID = -1
+# Linux: drm_minor_alloc. Card nodes have smaller minors.
+FIRST_RENDER_MINOR = 128
 # Wildcards in a rule of the device cgroup.
 ANY = (None, -1, "a")
 
@@ -74,7 +78,10 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     if refused:
         fix = "give it the access rw" if refused[0] in named else f"use --device {refused[0]} instead of a volume"
         problems.append(f"the device cgroup denies reading and writing {refused[0]}: {fix}")
-    opened = present - (set() if unknown else {node.path for node in closed}) - set(refused)
+    renamed = {node["path"]: node["minor"] for node in plan.spec["linux"]["devices"] if _is_renamed(node)}
+    if words := describe_renamed(renamed, present):
+        problems.append(f"{words}; {LEAVE_NAME}")
+    opened = present - (set() if unknown else {node.path for node in closed}) - set(refused) - set(renamed)
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
         problems=tuple(problems),
@@ -109,6 +116,11 @@ def _find_missing_nodes(devices: Sequence[dict[str, Any]], host: Host) -> list[s
     """Return the render nodes that the host lacks. Engines make the nodes of a CDI spec by the numbers in it."""
     renders = [device for device in devices if device["major"] == DRM_MAJOR]
     return [device["path"] for device in renders if host.stat(f"{DRI}/renderD{device['minor']}") is None]
+
+
+def _is_renamed(device: dict[str, Any]) -> bool:
+    is_render = device["major"] == DRM_MAJOR and device["minor"] >= FIRST_RENDER_MINOR
+    return bool(is_render and device["path"] != f"{DRI}/renderD{device['minor']}")
 
 
 def _is_for_compute(path: str) -> bool:

@@ -9,10 +9,21 @@ from collections.abc import Sequence
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.explain.rocm_inside import FILTERS, apply_filters, closed_fix, describe_closed, find_missing, mode_allows
+from amd_ctk.explain.host_nodes import DRI
+from amd_ctk.explain.rocm_inside import (
+    FILTERS,
+    LEAVE_NAME,
+    apply_filters,
+    closed_fix,
+    describe_closed,
+    describe_renamed,
+    find_missing,
+    mode_allows,
+)
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.targets import fits
 
@@ -152,6 +163,10 @@ def check_inside_nodes(facts: Facts) -> Finding | None:
     # docker-gpus reports this.
     if facts.ignored_gpus_option:
         return None
+    minors = {node.path: node.minor or 0 for node in inside.nodes if node.major == DRM_MAJOR}
+    renamed = {path: minor for path, minor in minors.items() if path != f"{DRI}/renderD{minor}"}
+    if words := describe_renamed(renamed, minors):
+        return bad(f"in {facts.container_name}, {words}", fix=LEAVE_NAME)
     return _judge_paths(facts.container_name, [node.path for node in inside.nodes if node.major is not None])
 
 
