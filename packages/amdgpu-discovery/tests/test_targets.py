@@ -34,7 +34,20 @@ def test_a_gpu_runs_code_for_its_target_and_for_its_generic_one(target, targets,
 
 @pytest.mark.parametrize(
     ("version", "target"),
-    [("10.3.0", "gfx1030"), ("9.0.10", "gfx90a"), ("11.0", ""), ("11.0.x", ""), ("", ""), ("1.2.3.4", "")],
+    [
+        ("10.3.0", "gfx1030"),
+        ("9.0.10", "gfx90a"),
+        ("11.0", ""),
+        ("11.0.x", ""),
+        ("", ""),
+        ("1.2.3.4", ""),
+        (" 11.0.0", "gfx1100"),
+        ("63.255.255", "gfx63ffff"),
+        ("64.0.0", ""),
+        ("11.0.256", ""),
+        ("11.0.0 ", ""),
+        ("9" * 5000 + ".0.0", ""),
+    ],
 )
 def test_an_override_is_a_target(version, target):
     assert parse_override(version) == target

@@ -606,9 +606,10 @@ def test_what_the_image_sets_is_asked_of_its_engine(host, amd_ctk, engine):
 
     assert answer.stdout == (
         "AMD_VISIBLE_DEVICES=1  GPU 1\n"
-        "HIP_VISIBLE_DEVICES=   hides everything: the container sees one GPU, which HIP counts 0\n"
+        "HIP_VISIBLE_DEVICES=   hides nothing: the container sees one GPU, which HIP counts 0;"
+        " newer releases of HIP hide everything: leave it out\n"
         "GPU  in the container           HIP  unique id             on the host\n"
-        "1    /dev/dri/renderD131 card4  -    GPU-89caa15875ff5a43  0000:26:00.0\n"
+        "1    /dev/dri/renderD131 card4  0    GPU-89caa15875ff5a43  0000:26:00.0\n"
         "/dev/kfd 510:0 mode 0666; rules c 226:4 rw, c 226:131 rw, c 510:0 rw; nothing else is changed\n"
     )
 

@@ -36,6 +36,7 @@ def image_has(**changes):
     return HEALTHY.replace(image=HEALTHY.image.replace(**changes))
 
 
+NO_VERSION = "HSA_OVERRIDE_GFX_VERSION={} in container comfy is not a version, so ROCm lists no GPU"
 TWO = "the container sees 2 GPUs, which HIP counts 0-1"
 NO_NODES = (TriedNode(path="/dev/kfd", errno=errno.ENOENT),)
 FAULTS = {
@@ -342,7 +343,17 @@ def test_the_integrated_gpu_that_a_container_uses_is_judged(machine, minors, tar
             "bad",
             "HSA_OVERRIDE_GFX_VERSION makes GPU 0 gfx1030, but it is gfx1201, which cannot run that code",
         ),
-        ("gfx1200", (), "bad", "HSA_OVERRIDE_GFX_VERSION=gfx1200 in container comfy is not a version"),
+        ("gfx1200", (), "bad", NO_VERSION.format("gfx1200")),
+        # As `${HSA_OVERRIDE_GFX_VERSION:-}` in a Compose file sets it.
+        ("", (), "bad", NO_VERSION.format("")),
+        ("64.0.0", (), "bad", NO_VERSION.format("64.0.0")),
+        ("12.0.300", (), "bad", NO_VERSION.format("12.0.300")),
+        (
+            " 12.0.0",
+            (),
+            "note",
+            "HSA_OVERRIDE_GFX_VERSION makes ROCm take every GPU for gfx1200, which AMD does not support",
+        ),
         (
             "12.0.0",
             (),
@@ -358,6 +369,22 @@ def test_an_override_is_judged(machine, value, targets, state, words):
     (result,) = made.examine(only=["inside-override", "inside-targets"])
 
     assert (result.check, result.finding.state, result.finding.words) == ("inside-override", state, words)
+
+
+def test_an_override_of_one_card_is_judged_for_that_card(machine):
+    made = machine("mi210-4")
+    nodes = tuple(RENDER.replace(path=f"/dev/dri/renderD{minor}", minor=minor) for minor in (128, 129))
+    # Of the nodes in the container, 0 and 1 are processors, and 3 is GPU 2.
+    variables = {"HSA_OVERRIDE_GFX_VERSION_3": "10.3.0", "HSA_OVERRIDE_GFX_VERSION": "9.0.10"}
+    made.inside = image_has(targets=()).replace(nodes=(KFD, *nodes), variables=variables)
+
+    (result,) = made.examine(only=["inside-override", "inside-targets"])
+
+    assert (result.finding.state, result.finding.words) == (
+        "bad",
+        "HSA_OVERRIDE_GFX_VERSION_3 makes GPU 2 gfx1030, but it is gfx90a, which cannot run that code",
+    )
+    assert result.finding.fix.startswith("start it without HSA_OVERRIDE_GFX_VERSION_3")
 
 
 ASKING = HEALTHY.replace(nodes=NO_NODES, asks_gpus=True, runtime="runc")
@@ -463,6 +490,22 @@ def test_every_check_of_a_container_is_tried():
             {"HIP_VISIBLE_DEVICES": "2"},
             "bad",
             f"HIP_VISIBLE_DEVICES=2 in container comfy hides everything: {TWO}",
+        ),
+        (
+            {"ROCR_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "0"},
+            "bad",
+            (
+                "ROCR_VISIBLE_DEVICES= in container comfy hides everything: "
+                "the container sees 2 GPUs, which ROCm counts 0-1"
+            ),
+        ),
+        (
+            {"HIP_VISIBLE_DEVICES": ""},
+            "note",
+            (
+                f"HIP_VISIBLE_DEVICES= in container comfy hides nothing: {TWO}"
+                "; newer releases of HIP hide everything: leave it out"
+            ),
         ),
         (
             {"CUDA_VISIBLE_DEVICES": "1"},

@@ -104,6 +104,11 @@ def read_generation(host: Host) -> str:
     return host.read_attribute(f"{TOPOLOGY}/generation_id")
 
 
+def count_nodes(host: Host) -> int:
+    """Return how many nodes KFD has, of processors and of GPUs."""
+    return sum(name.isdecimal() for name in host.names(f"{TOPOLOGY}/nodes"))
+
+
 def _read_nodes(host: Host) -> list[KfdNode | None]:
     """Return the nodes by number, None for a node that is gone."""
     # Sort as numbers: 10 comes after 2.

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 ANY_TARGET = "amdgcnspirv"
 # This variable makes ROCm take every GPU for another one.
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+LARGEST_OF_OVERRIDE = (63, 255, 255)
+BLANKS_OF_C = " \t\n\v\f\r"
+# More than any part of a version may be.
+NO_NUMBER = 2**32
+# Python refuses to convert thousands of digits. Zeros in front are digits too.
+MOST_DIGITS = 64
 
 
 def fits(target: str, targets: Iterable[str]) -> bool:
@@ -44,12 +50,26 @@ def generation_of(target: str) -> str:
 
 
 def parse_override(version: str) -> str:
-    """Return the target that HSA_OVERRIDE_GFX_VERSION means, gfx1030 for "10.3.0"; "" for anything else."""
-    parts = version.split(".")
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 4 for part in parts):
+    """Return the target that HSA_OVERRIDE_GFX_VERSION means, gfx1030 for "10.3.0"; "" if ROCm refuses it.
+
+    libhsakmt (src/topology.c) reads it with `sscanf("%u.%u.%u%c")`, of which the last part must be missing.
+    """
+    numbers = [_scan_unsigned(part) for part in version.split(".")]
+    if len(numbers) != len(LARGEST_OF_OVERRIDE):
         return ""
-    major, minor, stepping = map(int, parts)
+    if any(number > largest for number, largest in zip(numbers, LARGEST_OF_OVERRIDE, strict=True)):
+        return ""
+    major, minor, stepping = numbers
     return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def _scan_unsigned(text: str) -> int:
+    """Return what C's `%u` reads: blanks and a sign may come first, and 32 bits count. NO_NUMBER if it reads less."""
+    digits = text.lstrip(BLANKS_OF_C)
+    sign, digits = (digits[0], digits[1:]) if digits[:1] in ("+", "-") else ("", digits)
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > MOST_DIGITS or int(digits) >= 2**64:
+        return NO_NUMBER
+    return int(f"{sign}{digits}") % 2**32
 
 
 def _generic_targets() -> dict[str, list[str]]:

@@ -9,8 +9,16 @@ from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus
-from amd_ctk.explain.plan import Plan, find_given, find_located, find_refusals, preview_start, starting
-from amd_ctk.explain.rocm_inside import apply_filters
+from amd_ctk.explain.plan import (
+    Plan,
+    find_given,
+    find_located,
+    find_processors,
+    find_refusals,
+    preview_start,
+    starting,
+)
+from amd_ctk.explain.rocm_variables import see_gpus
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, names_of_image, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
@@ -111,15 +119,16 @@ def _explain(
     usable = find_usable(plan, container, host) if container else UsableGpus(gpus=tuple(plan.gpus))
     # The plan's environment lacks the filters that the runtime removes.
     entries = plan.spec.get("process", {}).get("env") or []
-    inside = apply_filters(usable.gpus, dict(entry.partition("=")[::2] for entry in entries))
+    environment = dict(entry.partition("=")[::2] for entry in entries)
+    inside = see_gpus(usable.gpus, environment, processors=find_processors(host, usable.gpus))
     lines = describe_variables(spec, plan, inside, located=_locate_for(plan, host), is_read=is_read)
     return Explanation(
         lines=tuple(lines),
         plan=plan,
         hip_gpus=inside.hip_gpus,
-        usable=tuple(usable.gpus),
+        usable=() if inside.problem else tuple(usable.gpus),
         notes=(*plan.notes, *_notes_of_health(host, plan.gpus)),
-        problems=usable.problems,
+        problems=(*usable.problems, *filter(None, [inside.problem])),
     )
 
 

@@ -27,6 +27,7 @@ from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.kfd_topology import count_nodes
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, names_gpus
 from amdgpu_discovery.requirements.check import check_image
@@ -168,6 +169,11 @@ def find_located(host: Host) -> list[GpuLocation]:
         return locate_gpus(host)
     except DriverUnavailable:
         return []
+
+
+def find_processors(host: Host, gpus: Sequence[GpuLocation]) -> int:
+    """Return how many of KFD's nodes are processors, on a host with these GPUs."""
+    return count_nodes(host) - gpus[0].host_total if gpus else 1
 
 
 def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation], granted: Grant) -> list[GpuLocation]:

@@ -1,7 +1,4 @@
-"""What ROCm inside a container makes of its GPUs: whether its user may open their nodes, and how GPUs are counted.
-
-ROCr counts GPUs in the order of KFD's nodes. HIP counts those that ROCr leaves. A word that names no GPU ends the list.
-"""
+"""Whether the user of a container may open the nodes that ROCm opens, and which of them are missing."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
-from amdgpu_discovery.gpu import GpuLocation
-from amdgpu_discovery.selection import parse_unique_id
 from amdgpu_discovery.value import Value
 
 RESTART_HINT = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"
@@ -18,11 +13,6 @@ LEAVE_NAME = "leave its name as it is"
 # linux/capability.h
 CAP_DAC_OVERRIDE = 1
 READ_AND_WRITE = 0o6
-ROCR = "ROCR_VISIBLE_DEVICES"
-HIP = "HIP_VISIBLE_DEVICES"
-# HIP reads this if its own variable is not set.
-CUDA = "CUDA_VISIBLE_DEVICES"
-FILTERS = (ROCR, HIP, CUDA)
 
 
 class NodeAccess(Value):
@@ -97,59 +87,3 @@ def describe_renamed(minor_by_path: Mapping[str, int], present: Collection[str])
         if right not in present or right in minor_by_path:
             return f"{path} is {DRM_MAJOR}:{minor}: ROCm opens the node of this GPU as {right}"
     return ""
-
-
-class Inside(Value):
-    """The GPUs in the order of HIP, and what each variable that filters GPUs does."""
-
-    hip_gpus: tuple[GpuLocation, ...]
-    effect_by_variable: dict[str, str]
-
-
-def apply_filters(gpus: Sequence[GpuLocation], environment: Mapping[str, str]) -> Inside:
-    """Return what programs in a container with these GPUs see."""
-    visible = sorted(gpus, key=lambda gpu: gpu.kfd_node)
-    words: dict[str, str] = {}
-    if ROCR in environment:
-        visible, words[ROCR] = _filter(visible, environment[ROCR], "ROCm", by_id=True)
-    hip = HIP if HIP in environment else CUDA
-    if hip in environment:
-        visible, words[hip] = _filter(visible, environment[hip], "HIP", by_id=False)
-    if hip == HIP and CUDA in environment:
-        words[CUDA] = f"not counted: {HIP} is set"
-    return Inside(hip_gpus=tuple(visible), effect_by_variable=words)
-
-
-def _filter(visible: Sequence[GpuLocation], value: str, counter: str, *, by_id: bool) -> tuple[list[GpuLocation], str]:
-    left = _select(visible, value, by_id=by_id)
-    numbers = ", ".join(str(gpu.number) for gpu in left)
-    if not visible:
-        return left, "hides nothing: the container has no GPU"
-    if not left:
-        return left, f"hides everything: {_count(len(visible), counter)}"
-    if len(left) == len(visible):
-        return left, f"hides nothing: {_count(len(visible), counter)}"
-    return left, f"leaves GPU{'s' if len(left) > 1 else ''} {numbers} of this host: {_count(len(visible), counter)}"
-
-
-def _count(total: int, counter: str) -> str:
-    if total == 1:
-        return f"the container sees one GPU, which {counter} counts 0"
-    return f"the container sees {total} GPUs, which {counter} counts 0-{total - 1}"
-
-
-def _select(visible: Sequence[GpuLocation], value: str, *, by_id: bool) -> list[GpuLocation]:
-    left: list[GpuLocation] = []
-    for word in value.split(","):
-        gpu = _find(visible, word.strip(), by_id=by_id)
-        if gpu is None or gpu in left:
-            break
-        left.append(gpu)
-    return left
-
-
-def _find(visible: Sequence[GpuLocation], word: str, *, by_id: bool) -> GpuLocation | None:
-    if word.isascii() and word.isdecimal() and len(word) < len("10000"):
-        return visible[int(word)] if int(word) < len(visible) else None
-    unique_id = parse_unique_id(word) if by_id and word.upper().startswith("GPU-") else None
-    return next((gpu for gpu in visible if unique_id and unique_id == gpu.kfd_unique_id), None)

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.explain.plan import Plan
-from amd_ctk.explain.rocm_inside import Inside
+from amd_ctk.explain.rocm_variables import Inside
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.selection import asks_for_nothing, may_be_choice, resolve
-from amdgpu_discovery.targets import OVERRIDE, parse_override
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
@@ -53,9 +52,6 @@ def name_gpus(gpus: Sequence[GpuLocation]) -> str:
 def _describe(
     name: str, value: str, plan: Plan, located: Sequence[GpuLocation], *, is_read: bool, is_last: bool
 ) -> str:
-    if name == OVERRIDE:
-        target = parse_override(value) or f"{shown(value, quoted=True)}, which is not a version"
-        return f"makes ROCm take every GPU inside for {target}"
     if name != VISIBLE_DEVICES and not name.startswith(SWARM_PREFIX):
         return ""
     if not is_read:

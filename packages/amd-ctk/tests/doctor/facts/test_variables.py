@@ -41,3 +41,22 @@ def test_a_container_of_podman_is_of_the_job_of_conmon(container):
 
 def test_a_container_of_a_daemon_is_of_no_job(container):
     assert container(["PATH=/bin"], ["PATH=/usr/bin"]) == {}
+
+
+def test_a_variable_of_rocm_that_is_set_and_empty_is_told_from_one_that_is_not_set(tmp_path, container):
+    own = [
+        "HIP_VISIBLE_DEVICES=",
+        "HSA_OVERRIDE_GFX_VERSION_1=",
+        "XHIP_VISIBLE_DEVICES=1",
+        "HSA_OVERRIDE_GFX_VERSION=1.2",
+    ]
+    container(own, [])
+
+    assert {
+        name: value for name, value in read_variables(7, Processes(str(tmp_path))).items() if "SLURM" not in name
+    } == {
+        "HOME": "",
+        "HIP_VISIBLE_DEVICES": "",
+        "HSA_OVERRIDE_GFX_VERSION": "1.2",
+        "HSA_OVERRIDE_GFX_VERSION_1": "",
+    }

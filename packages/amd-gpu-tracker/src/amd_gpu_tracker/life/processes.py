@@ -9,13 +9,15 @@ from amdgpu_discovery.files import exists, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from amdgpu_discovery.bounded_files import FileAnswer
 
 # The kernel passes at most 6 MiB of arguments and variables; with prctl(2), a process may place them anywhere.
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
 LONGEST_LOGIN = 32
+# Limit for the variables of one process whose names begin alike.
+MOST_ENTRIES = 64
 # Many times what reading the memory of thousands of processes takes.
 MEMORY_SECONDS = 2.0
 # Many times what exec(2) takes from the new memory to its environment (fs/exec.c, fs/binfmt_elf.c).
@@ -155,6 +157,12 @@ class Processes:
         values = self._memory_of((pid,), "environ", lambda text: b"\0".join(_variable_in(text, name) for name in names))
         return dict(zip(names, values[pid].split("\0") if values[pid] else [""] * len(names), strict=True))
 
+    def variables_named(self, pid: int, beginnings: Iterable[str]) -> dict[str, str]:
+        """Return the variables of the process `pid` that are set, also empty, and begin so; {} if it cannot be read."""
+        wanted = tuple(beginnings)
+        values = self._memory_of((pid,), "environ", lambda text: b"\0".join(_entries_in(text, wanted)))
+        return dict(entry.partition("=")[::2] for entry in values[pid].split("\0") if entry)
+
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
         return exists(f"{self._proc}/1")
@@ -262,6 +270,18 @@ def _variable_in(environ: bytes, name: str) -> bytes:
     # Do not split: a list of millions of short variables would take far more memory than their text.
     text = (b"\0" + environ).rpartition(b"\0")[0]
     return text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
+
+
+def _entries_in(environ: bytes, beginnings: Iterable[str]) -> Iterator[bytes]:
+    """Yield the first MOST_ENTRIES whole entries with each beginning."""
+    text = (b"\0" + environ).rpartition(b"\0")[0] + b"\0"
+    for beginning in beginnings:
+        at = -1
+        for _ in range(MOST_ENTRIES):
+            at = text.find(b"\0" + beginning.encode(), at + 1)
+            if at < 0:
+                break
+            yield text[at + 1 : text.index(b"\0", at + 1)]
 
 
 def _start_in(stat: list[str]) -> int:

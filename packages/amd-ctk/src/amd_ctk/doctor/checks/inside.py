@@ -11,15 +11,14 @@ from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.rocm_inside import (
-    FILTERS,
     LEAVE_NAME,
-    apply_filters,
     closed_fix,
     describe_closed,
     describe_renamed,
     find_missing,
     mode_allows,
 )
+from amd_ctk.explain.rocm_variables import CUDA, FILTERS, HIP, see_gpus
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.device_nodes import KFD_PATH
@@ -73,14 +72,18 @@ def check_inside_cgroup(facts: Facts) -> Finding | None:
 def check_inside_filters(facts: Facts) -> Finding | None:
     """Do variables inside hide GPUs that the container has?"""
     gpus, variables = facts.gpus_inside, facts.container.variables
-    filters = {name: variables[name] for name in FILTERS if variables.get(name)}
+    filters = {name: variables[name] for name in FILTERS if name in variables}
     if not gpus or not filters:
         return None
-    inside = apply_filters(gpus, filters)
-    name, words = list(inside.effect_by_variable.items())[-1]
-    if not inside.hip_gpus:
-        said = f"{name}={filters[name]} in {facts.container_name} {words}"
+    inside = see_gpus(gpus, filters)
+    effects = inside.effect_by_variable
+    if name := inside.hidden_by:
+        said = f"{name}={filters[name]} in {facts.container_name} {effects[name]}"
         return bad(said, fix=f"start it without {name}; AMD_VISIBLE_DEVICES chooses GPUs of the host")
+    empty = next((name for name in (HIP, CUDA) if filters.get(name) == ""), "")
+    if empty:
+        return note(f"{empty}= in {facts.container_name} {effects[empty]}", fix=f"start it without {empty}")
+    name, words = list(effects.items())[-1]
     if len(inside.hip_gpus) < len(gpus):
         return note(f"{name}={filters[name]} in {facts.container_name} {words}")
     return None
@@ -111,8 +114,7 @@ def check_inside_integrated(facts: Facts) -> Finding | None:
     integrated = {gpu.number: gpu for gpu in facts.gpus_inside if gpu.is_apu}
     if not integrated or not facts.gpus.cards:
         return None
-    filters = {name: value for name, value in facts.container.variables.items() if value}
-    seen = apply_filters(facts.gpus_inside, filters).hip_gpus
+    seen = see_gpus(facts.gpus_inside, facts.container.variables, processors=facts.gpus.processors).hip_gpus
     used = next((integrated[gpu.number] for gpu in seen if gpu.number in integrated), None)
     if used is None:
         return None

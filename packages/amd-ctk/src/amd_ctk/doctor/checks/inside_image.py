@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.doctor.check import Finding, bad, check, note, ok
+from amd_ctk.doctor.check import BAD, Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.inside import InsideFacts
 from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY, find_home
+from amd_ctk.explain.rocm_variables import Override, find_overrides
 from amdgpu_discovery.driver_versions import is_tested
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
-from amdgpu_discovery.targets import OVERRIDE, fits, generation_of, parse_override
+from amdgpu_discovery.targets import OVERRIDE, fits, generation_of
 from amdgpu_discovery.unknown_gpus import shown
 
 # linux/capability.h
@@ -99,26 +100,37 @@ def check_inside_numa(facts: Facts) -> Finding | None:
 )
 def check_inside_override(facts: Facts) -> Finding | None:
     """Does HSA_OVERRIDE_GFX_VERSION name a target whose code runs on the GPU?"""
-    value = facts.container.variables.get(OVERRIDE, "")
-    gpus = [gpu for gpu in facts.gpus_inside if gpu.gfx_target]
-    if not value or not gpus:
-        return None
-    target = parse_override(value)
-    if not target:
-        words = f"{OVERRIDE}={shown(value)} in {facts.container_name} is not a version"
-        return bad(words, fix=f"start it without {OVERRIDE}, or write it as 10.3.0")
-    return _judge_target(target, gpus[0], facts.container.image.targets)
+    overrides = _find_overrides(facts)
+    wrong = next((one for one in overrides if not one.target), None)
+    if wrong:
+        value = shown(facts.container.variables[wrong.name])
+        words = f"{wrong.name}={value} in {facts.container_name} is not a version, so ROCm lists no GPU"
+        return bad(words, fix=f"start it without {wrong.name}, or write it as 10.3.0")
+    gpu_by_number = {gpu.number: gpu for gpu in facts.gpus_inside if gpu.gfx_target}
+    judged = [
+        _judge_target(one, gpu_by_number[one.gpu.number], facts.container.image.targets)
+        for one in overrides
+        if one.gpu.number in gpu_by_number
+    ]
+    # One card may run code that another cannot.
+    return next((finding for finding in judged if finding.state == BAD), next(iter(judged), None))
 
 
-def _judge_target(target: str, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
-    makes = f"{OVERRIDE} makes GPU {gpu.number} {target}"
+def _find_overrides(facts: Facts) -> list[Override]:
+    return find_overrides(facts.gpus_inside, facts.container.variables, processors=facts.gpus.processors)
+
+
+def _judge_target(override: Override, gpu: Gpu, targets: tuple[str, ...]) -> Finding:
+    name, target = override.name, override.target
+    makes = f"{name} makes GPU {gpu.number} {target}"
     if targets and not fits(target, targets):
         words = f"{makes}, but the image has code for {' '.join(targets)}"
-        return bad(words, fix=f"set {OVERRIDE} to one of these, or use an image with code for {gpu.gfx_target}")
+        return bad(words, fix=f"set {name} to one of these, or use an image with code for {gpu.gfx_target}")
     if generation_of(target) != generation_of(gpu.gfx_target):
         words = f"{makes}, but it is {gpu.gfx_target}, which cannot run that code"
-        return bad(words, fix=f"start it without {OVERRIDE}, with an image that has code for {gpu.gfx_target}")
-    return note(f"{OVERRIDE} makes ROCm take every GPU for {target}, which AMD does not support")
+        return bad(words, fix=f"start it without {name}, with an image that has code for {gpu.gfx_target}")
+    whose = "every GPU" if name == OVERRIDE else f"GPU {gpu.number}"
+    return note(f"{name} makes ROCm take {whose} for {target}, which AMD does not support")
 
 
 @check(
@@ -165,9 +177,10 @@ def check_inside_shm(facts: Facts) -> Finding | None:
 )
 def check_inside_targets(facts: Facts) -> Finding | None:
     """Does the image have code for the container's GPUs?"""
-    image, gpus = facts.container.image, _find_gpus(facts)
     # inside-override reports what an override makes of the targets.
-    if not gpus or facts.container.variables.get(OVERRIDE):
+    others = {one.gpu.number for one in _find_overrides(facts)}
+    image, gpus = facts.container.image, [gpu for gpu in _find_gpus(facts) if gpu.number not in others]
+    if not gpus:
         return None
     if not image.targets:
         # rocFFT, RCCL and rocSPARSE have ten targets in one file, whose name does not list them.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from shlex import quote
 
 from amd_ctk.doctor.facts import read_or
+from amd_ctk.explain.plan import find_processors
 from amd_ctk.listing import tracker_with_rules
 from amd_gpu_tracker import GpuState
 from amdgpu_discovery.device_nodes import KFD_PATH, find_device_nodes, read_kfd_number
@@ -74,6 +75,8 @@ class GpuFacts(Value):
     carve_outs: dict[int, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # The directory of the render nodes if not every user may enter it.
     closed_directory: str = ""
+    # How many of KFD's nodes are processors.
+    processors: int = 1
     # Names of the nodes' groups by number.
     group_names: dict[int, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
 
@@ -115,6 +118,7 @@ def read_gpus(host: Host) -> GpuFacts:
         broken_attributes=tuple(_broken_attributes(host)),
         carve_outs={gpu.number: int(text) for gpu in gpus if (text := _read_vram(host, gpu)).isdecimal()},
         closed_directory=_find_closed_directory(host),
+        processors=read_or(lambda: find_processors(host, gpus), 1),
         # A simulated host has the group numbers of another machine.
         group_names=dict(_name_groups(nodes)) if host.is_this_machine else {},
     )

@@ -9,7 +9,7 @@ from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.image_files import find_home, is_above_cache, read_image_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
-from amd_ctk.explain.rocm_inside import FILTERS
+from amd_ctk.explain.rocm_variables import BEGINNINGS
 from amd_ctk.explain.running import EngineAnswers, find_running
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker import Processes, ProcessId
@@ -17,14 +17,13 @@ from amdgpu_discovery.device_nodes import read_kfd_number
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.targets import OVERRIDE
 from amdgpu_discovery.value import Value
 
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can have 100,000 mounts, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
 SLURM_VARIABLES = (JOB_ID, NODE, *GPUS)
-VARIABLES = ("HOME", OVERRIDE, *FILTERS, *SLURM_VARIABLES)
+VARIABLES = ("HOME", *SLURM_VARIABLES)
 
 
 class NoContainer(ToolkitError):
@@ -160,13 +159,13 @@ def _read_container(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] |
 
 
 def read_variables(pid: int, processes: Processes | None = None) -> dict[str, str]:
-    """Return the variables of a container's first process that doctor uses.
+    """Return the variables of a container's first process that doctor uses. Those of ROCm are there if they are set.
 
     Podman and runc do not pass their own environment to the container. If the container does not name its Slurm job,
     the process above does: conmon, or a runtime that waits.
     """
     processes = processes or Processes()
-    variables = processes.variables(pid, VARIABLES)
+    variables = {**processes.variables(pid, VARIABLES), **processes.variables_named(pid, BEGINNINGS)}
     for above in processes.ancestors(pid, 2)[1:]:
         if not any(variables[name] for name in SLURM_VARIABLES):
             variables |= processes.variables(above.pid, SLURM_VARIABLES)
