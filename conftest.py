@@ -9,6 +9,8 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.privileges import find_obstacle
+
 # Only benchmarks judge time. A test must not fail because the machine is busy.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
@@ -24,6 +26,13 @@ def pytest_sessionstart() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Under sudo, reservations of the tests would belong to the user who called it.
     os.environ.pop("SUDO_UID", None)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs a privilege which root lacks here."""
+    for privilege in (name for mark in item.iter_markers("needs") for name in mark.args):
+        if obstacle := find_obstacle(privilege):
+            pytest.skip(obstacle)
 
 
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:

@@ -134,6 +134,7 @@ def test_a_lease_of_a_living_process_of_the_user_is_believed(tracker, attack, lo
     assert tracker.set_accessibility("0-1", exclusive=True).rootless == (1,)
 
 
+@pytest.mark.needs("namespaces")
 def test_a_process_in_a_user_namespace_of_the_user_is_the_users_whatever_its_uid(tracker, attack, look, leases):
     """As a rootless container with `--user 5` runs; newuidmap, which writes its map, is root as well."""
     attack("""

@@ -163,6 +163,7 @@ def test_where_there_is_a_doubt_python_gets_the_state_and_says_how_it_ends(lease
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("namespace", ["pid:[4026531836]", Processes().namespace])
+@pytest.mark.needs("namespaces")
 def test_in_another_pid_namespace_a_lease_of_the_host_is_left_to_python(leases, shell, namespace):
     lease = leases.write(namespace=namespace)
 
@@ -171,6 +172,7 @@ def test_in_another_pid_namespace_a_lease_of_the_host_is_left_to_python(leases, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
+@pytest.mark.needs("namespaces")
 def test_in_a_pid_namespace_its_own_lease_is_removed(leases):
     inside = ("/usr/bin/unshare", "--fork", "--pid", "--mount-proc")
     # The namespace is given its number when it is made, so that the lease is written inside.

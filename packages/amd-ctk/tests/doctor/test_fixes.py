@@ -609,6 +609,12 @@ ROWS = [
     Row("sharing", write(CONFIG, USERS), serve, why="without systemd, somebody has to keep the service running"),
     Row("sharing", both(write(CONFIG, USERS), systemd, leave_socket)),
     Row("sharing", both(write(CONFIG, 'idle = "60m"\n'), systemd), becomes=""),
+    of_facts(
+        "sharing",
+        toolkit(has_users=True, is_served=True, may_look_at_users=False),
+        "who starts a container decides what it may do",
+        follow=lambda machine: setattr(machine, "change", toolkit(has_users=True, is_served=True)),
+    ),
     Row("sharing", require_reservation, both(write(CONFIG, USERS), serve), why=RIGHTS),
     Row("departed-users", write(CONFIG, USERS), becomes=""),
     Row("departed-users", write(CONFIG, 'users = ["everyone", "@labs=40044", "mallory=40001:gpus=0"]\n'), becomes=""),

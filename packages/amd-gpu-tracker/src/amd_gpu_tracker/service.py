@@ -44,6 +44,13 @@ class Service:
         """Return whether the service answers."""
         return client.is_served(self._host.path(protocol.SOCKET))
 
+    def may_look_at_users(self) -> bool:
+        """Return whether root, and so the service, may look at users' processes; True for others, who cannot know."""
+        # Only doctor asks.
+        from amd_gpu_tracker.life.processes import Processes
+
+        return os.geteuid() != 0 or Processes().may_look_at_users()
+
     def require_name(self, name: str) -> None:
         """Raise WaitRefused if a job cannot have this name, with the service or without it."""
         require_name(name)

@@ -386,6 +386,7 @@ def sockets_of(pid):
 
 
 @pytest.mark.parametrize("days", [-400, 400])
+@pytest.mark.needs("users' processes")
 def test_a_wall_clock_that_jumps_ends_no_job_and_moves_nobody_in_line(host, broker, person, monkeypatch, days):
     broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("a", "0"), command=("sleep", "600"))

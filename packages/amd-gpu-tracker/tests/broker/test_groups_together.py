@@ -161,6 +161,7 @@ def test_only_a_group_has_a_number_of_gpus_together(words):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.needs("users' processes")
 def test_whoever_asks_a_group_never_has_more_and_is_refused_no_fewer(host, broker, person, seed):
     chance = random.Random(seed)
     broker.set_terms("fifo", A, B, "everyone:gpus=3")
@@ -196,6 +197,7 @@ def in_a_user_namespace():
     assert not ctypes.CDLL(None).unshare(CLONE_NEWUSER)
 
 
+@pytest.mark.needs("namespaces")
 def test_in_a_user_namespace_the_rule_for_everyone_does_not_count_beside_rules_for_groups(broker, person):
     broker.set_terms("fifo", f"@lab-a={LAB_A}:gpus=1", "everyone:gpus=8")
 

@@ -215,6 +215,7 @@ def test_who_is_excluded_leaves_the_line(broker, person):
     assert bob.answer() == NO_GPUS
 
 
+@pytest.mark.needs("users' processes")
 def test_a_group_may_and_the_most_specific_counts(broker, person):
     broker.set_terms("fifo", "everyone:gpus=1", "@gpu=40044:gpus=2", "alice=40001:gpus=3")
 

@@ -26,6 +26,7 @@ def preempted(broker) -> list[str]:
     return [line.partition(", process")[0] for line in broker.lines() if line.startswith("preempted")]
 
 
+@pytest.mark.needs("users' processes")
 def test_a_spare_job_ends_at_once_when_somebody_waits_for_its_gpu(host, broker, person):
     worker = person(ALICE, run("worker", "0", spare=True), command=SLEEP)
     assert worker.line() == "got (0,)"
@@ -106,6 +107,7 @@ def test_a_spare_job_cannot_be_kept_and_is_no_part_of_a_reservation(broker, pers
     assert inside.startswith("2: a job in a reservation is not a spare job")
 
 
+@pytest.mark.needs("users' processes")
 def test_a_broker_that_starts_again_ends_the_spare_job_for_who_waits(host, broker, person):
     worker = person(ALICE, run("worker", "0", spare=True), command=SLEEP)
     assert worker.line() == "got (0,)"
@@ -142,6 +144,7 @@ def ending():
         each.wait()
 
 
+@pytest.mark.needs("users' processes")
 def test_a_container_of_a_spare_job_is_as_spare_as_the_job(host, broker, person, ending):
     broker.set_terms("fifo", "everyone:gpus=1:time=24h")
     worker = person(ALICE, run("worker", "0", spare=True), command=("sh", "-c", "echo begun; exec sleep 600"))
@@ -157,6 +160,7 @@ def test_a_container_of_a_spare_job_is_as_spare_as_the_job(host, broker, person,
     wait_until(lambda: preempted(broker) == ["preempted: c1: job next of user 40002"])
 
 
+@pytest.mark.needs("users' processes")
 def test_a_detached_process_of_a_spare_job_keeps_its_gpu_until_somebody_waits(host, broker, person):
     # While a program becomes another one, it has no variables that could be read.
     detached = "(setsid unshare --user --map-root-user --pid --fork sh -c 'echo $$; sleep 600; :' &) | head -n 1"

@@ -59,6 +59,7 @@ def users(host):
     return {gpu.number: [use.container_id for use in gpu.containers] for gpu in Tracker(host).status().gpus}
 
 
+@pytest.mark.needs("namespaces")
 def test_containers_of_one_pod_share_its_exclusive_gpus_and_are_all_listed(host):
     with sandbox() as first, sandbox() as second:
         assert start(host, "server", first, 0, 1)
@@ -71,6 +72,7 @@ def test_containers_of_one_pod_share_its_exclusive_gpus_and_are_all_listed(host)
         assert users(host) == {0: ["server"], 1: ["server", "helper"], 2: [], 3: []}
 
 
+@pytest.mark.needs("namespaces")
 def test_it_is_the_namespace_and_not_the_words_for_it(host):
     with sandbox() as path, open(path, encoding="utf-8") as opened:
         assert start(host, "server", path, 0)
@@ -119,6 +121,7 @@ def test_a_users_own_engine_joins_no_pod(host, tmp_path):
             start(host, "helper", path, 0, run_directory=str(tmp_path))
 
 
+@pytest.mark.needs("namespaces")
 def test_a_container_that_was_adopted_is_in_the_pod_in_which_it_runs(machine):
     def claim_in(ipc, name):
         holder = machine.holder(name, creator=machine.start_process())

@@ -37,6 +37,7 @@ def test_without_its_device_cgroup_nothing_is_tried(myself):
     assert failure.value.message == "it cannot be entered: its device cgroup was not found"
 
 
+@pytest.mark.needs("cgroups")
 def test_the_child_has_no_input_and_is_ended_first(myself):
     def look(_):
         with open("/proc/self/oom_score_adj") as file:
@@ -60,6 +61,7 @@ ask_inside(read_process(Processes().myself()), look, time.monotonic() + 60)
 """
 
 
+@pytest.mark.needs("cgroups")
 def test_the_child_ends_with_the_command_that_asks(tmp_path):
     with subprocess.Popen([sys.executable, "-c", WAITING, str(tmp_path / "there")]) as command:
         wait_until((tmp_path / "there").exists)

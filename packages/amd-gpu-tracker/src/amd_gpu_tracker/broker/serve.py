@@ -35,6 +35,10 @@ DESCRIPTORS = 65_536
 STAND_IN_SECONDS = 1.0
 # Container starts hold the lock for milliseconds. A process that holds it longer must not hold up all clients.
 LOCK_SECONDS = 5.0
+BLIND = (
+    "this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: what they leave running is not"
+    " found, time limits and idle times may not end it, and rules for groups may refuse their members"
+)
 
 
 class NoSocket(ToolkitError):
@@ -124,6 +128,8 @@ def serve(
     _raise_descriptors()
     state, processes = State(host), processes or Processes()
     listener = take_listener(listen, os.environ)
+    if not processes.may_look_at_users():
+        write_line("limited", BLIND)
     handler = Handler(_book(state, processes), find_terms, write_line, grace=grace)
     Server(listener, state, processes, handler, idle_seconds=None if listen else IDLE_SECONDS).run()
 

@@ -22,6 +22,8 @@ MOST_ENTRIES = 64
 MEMORY_SECONDS = 2.0
 # Many times what exec(2) takes from the new memory to its environment (fs/exec.c, fs/binfmt_elf.c).
 EXEC_SECONDS = 0.02
+# From linux/capability.h.
+CAP_SYS_PTRACE = 19
 # It lives as long as the host does.
 FIRST_PROCESS = 1
 # The kernel's uids for a user without a number here, and for no user, as before a login.
@@ -166,6 +168,15 @@ class Processes:
     def sees_others(self) -> bool:
         """Return whether processes of other users are visible; a /proc mounted with hidepid hides them."""
         return exists(f"{self._proc}/1")
+
+    def may_look_at_users(self) -> bool:
+        """Return whether the caller may read the namespaces and variables of other users' processes.
+
+        Root may, except in a container without --privileged.
+        """
+        lines = read_file(f"{self._proc}/self/status").splitlines()
+        effective = next(int(line.split()[1], 16) for line in lines if line.startswith(b"CapEff:"))
+        return bool(effective >> CAP_SYS_PTRACE & 1)
 
     @property
     def boot_id(self) -> str:

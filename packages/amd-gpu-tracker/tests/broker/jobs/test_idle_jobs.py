@@ -55,6 +55,7 @@ def pass_a_minute(host, broker, *, idle: int = 0) -> None:
 
 
 @pytest.mark.usefixtures("idle")
+@pytest.mark.needs("users' processes")
 def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     assert alice.line() == "got (0,)"
@@ -74,6 +75,7 @@ def test_an_idle_job_is_warned_and_kept_until_somebody_waits(host, broker, perso
 
 
 @pytest.mark.usefixtures("idle")
+@pytest.mark.needs("users' processes")
 def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, person):
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-1", seconds=3600)).line()
     alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
@@ -94,6 +96,7 @@ def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, pers
 
 
 @pytest.mark.usefixtures("idle")
+@pytest.mark.needs("users' processes")
 def test_what_is_used_is_never_idle(host, broker, person):
     use(host, 0)
     alice, carol = (person(ALICE, run(name, gpu), command=SLEEP) for name, gpu in (("train", "0"), ("train-2", "1")))
@@ -108,6 +111,7 @@ def test_what_is_used_is_never_idle(host, broker, person):
 
 
 @pytest.mark.usefixtures("idle")
+@pytest.mark.needs("users' processes")
 def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
@@ -124,6 +128,7 @@ def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broke
 
 
 @pytest.mark.usefixtures("idle")
+@pytest.mark.needs("users' processes")
 def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
@@ -199,6 +204,7 @@ def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
     assert abs(idle_since(host) - before) < 0.1
 
 
+@pytest.mark.needs("users' processes")
 def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, person):
     broker.kill()
     broker.grace = 60.0

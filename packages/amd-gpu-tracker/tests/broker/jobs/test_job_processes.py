@@ -44,6 +44,7 @@ def contained():
         os.close(each)
 
 
+@pytest.mark.needs("namespaces")
 def test_a_process_in_a_user_namespace_is_that_users_who_made_it(contained):
     processes = Processes()
 

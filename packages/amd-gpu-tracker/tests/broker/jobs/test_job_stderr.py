@@ -62,6 +62,7 @@ def test_a_pipe_that_is_full_is_not_waited_for(started):
     os.close(writing)
 
 
+@pytest.mark.needs("namespaces")
 def test_of_the_files_of_a_process_in_a_user_namespace_only_those_of_the_host_are_written(tmp_path, started):
     script = f"mount -t tmpfs none {tmp_path}; exec 2>{tmp_path}/inside; exec sleep 600"
     with open(tmp_path / "log", "ab") as log:

@@ -95,6 +95,7 @@ def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker
     assert again == "9: train already has GPUs (give each reservation its own name)"
 
 
+@pytest.mark.needs("users' processes")
 def test_a_job_that_root_keeps_is_warned_again_and_ended_later(broker, person):
     broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=SLEEP)

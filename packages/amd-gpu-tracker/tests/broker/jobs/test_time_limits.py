@@ -49,6 +49,7 @@ def is_there(pid: int) -> bool:
     return Processes().find(pid) is not None
 
 
+@pytest.mark.needs("users' processes")
 def test_a_job_is_warned_and_then_ended_by_term(host, broker, person):
     broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=SLEEP)
@@ -92,6 +93,7 @@ def test_the_line_of_the_guide_sends_a_message_with_the_exit_code(broker, person
     assert [alice.line(), alice.line()] == ["got (0,)", "train ended with 3"]
 
 
+@pytest.mark.needs("users' processes")
 def test_the_line_of_the_guide_sends_a_message_at_the_time_limit_too(host, broker, person):
     broker.set_terms("fifo", "everyone:time=1h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", line_with("sh -c 'echo begun; exec sleep 600'")))
@@ -106,6 +108,7 @@ def test_the_line_of_the_guide_sends_a_message_at_the_time_limit_too(host, broke
     wait_until(lambda: users(host) == {})
 
 
+@pytest.mark.needs("users' processes")
 def test_the_owner_ends_a_job_that_runs(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     assert alice.line() == "got (0,)"
@@ -149,6 +152,7 @@ def test_another_user_ends_nothing(host, person):
     assert users(host) == {0: ["40001/train"]}
 
 
+@pytest.mark.needs("users' processes")
 def test_root_ends_a_reservation_with_the_job_in_it(host, person):
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
     job = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
@@ -171,6 +175,7 @@ def test_a_job_that_ignores_term_is_killed(broker, person):
     assert alice.ended_by() == signal.SIGKILL
 
 
+@pytest.mark.needs("users' processes")
 def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, person):
     give_grace(broker, 0.1)
     broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
@@ -188,6 +193,7 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
     assert not is_there(left)
 
 
+@pytest.mark.needs("users' processes")
 def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host, broker, person):
     give_grace(broker, 4.0)
     broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
@@ -260,6 +266,7 @@ def test_a_process_that_became_another_users_is_left_alone_and_told(broker, pers
         os.kill(left, signal.SIGKILL)
 
 
+@pytest.mark.needs("users' processes")
 def test_a_job_in_a_reservation_ends_with_it(host, broker, person):
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
     alice = person(ALICE, run("train", "", reservation="debug"), command=SLEEP)
@@ -314,6 +321,7 @@ CONTAINER = "unshare --user --map-root-user --pid --fork"
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["", "the broker is killed"])
+@pytest.mark.needs("users' processes")
 def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_job_is_over(
     host, broker, person, is_killed
 ):
@@ -342,6 +350,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
     assert not is_there(first)
 
 
+@pytest.mark.needs("users' processes")
 def test_a_container_that_was_detached_gets_term_before_it_is_killed(broker, person):
     broker.set_terms("fifo", "alice=40001:time=1h")
     # A shell says that what it waited for was ended, too.
@@ -355,6 +364,7 @@ def test_a_container_that_was_detached_gets_term_before_it_is_killed(broker, per
     assert alice.line() == "finished"
 
 
+@pytest.mark.needs("users' processes")
 def test_a_program_that_only_has_the_name_of_an_engines_is_ended_with_the_job(host, broker, person):
     broker.set_terms("fifo", "alice=40001:time=1h")
     shutil.copy("/usr/bin/sleep", f"{host.root}/conmon")

@@ -107,6 +107,9 @@ def check_sharing(facts: Facts) -> Finding | None:
     if toolkit.idle and not toolkit.is_served:
         words = f"idle is {toolkit.idle}, but the service that watches for it {silent}"
         return note(words, fix=toolkit.service_fix)
+    if toolkit.has_users and not toolkit.may_look_at_users:
+        words = "root may not look at processes of users here, so that jobs may outlive their time limit"
+        return bad(words, fix="start the container with --cap-add=SYS_PTRACE")
     return ok("the service that gives GPUs to people answers") if toolkit.has_users else None
 
 

@@ -69,6 +69,8 @@ class ToolkitFacts(Value):
     has_socket: bool = False
     is_served: bool = False
     has_systemd: bool = False
+    # Whether root, and so the service, may look at processes of users; True for other users, who cannot know.
+    may_look_at_users: bool = True
     # Arguments of `amd-ctk` that remove each rule, job and reservation of a deleted user or group.
     departed: tuple[str, ...] = ()
     # The containers and jobs that have each GPU in use, as text.
@@ -110,6 +112,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         has_socket=Service(host).has_socket(),
         is_served=Service(host).is_served(),
         has_systemd=runs_systemd(host),
+        may_look_at_users=Service(host).may_look_at_users(),
         departed=find_departed(host),
         runtime_program=read_or(lambda: find_runtime_program(sys.argv[0], os.environ.get("PATH", "")), ""),
         broken_low_level=configured if configured and not _is_found(configured) else "",

@@ -38,6 +38,7 @@ class Peer(Value):
         process: Its process id and start time.
         login: The user who logged in, if the kernel knows (`audit`); else None.
         may_lack_groups: Whether it may have dropped groups. In its own user namespace this needs no privilege.
+        is_hidden: Whether the service may not see its namespaces.
     """
 
     uid: int
@@ -45,6 +46,7 @@ class Peer(Value):
     process: ProcessId
     login: int | None = None
     may_lack_groups: bool = False
+    is_hidden: bool = False
 
     def person(self, behind: int | None) -> int | None:
         """Return the person as `person_behind` does; `behind` is the caller of sudo, as root's client reports."""
@@ -116,14 +118,21 @@ def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidf
     process = processes.find(pid)
     uids = processes.uids(pid)
     # A process that has entered a user namespace never leaves it.
-    may_lack_groups = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
+    namespace = processes.link(pid, "ns/user")
     # Checked last: what was read is about this process only if it is still alive.
     if process is None or has_ended(pidfd):
         raise PeerRefused("the requesting process has ended")
     if set(uids) != {uid}:
         # The process is to become the caller's job, but runs partly as another user, as a setuid program does.
         raise PeerRefused(f"the process {pid} runs as several users", hint="run the command without a setuid program")
-    return Peer(uid=uid, gids=gids, process=process, login=processes.login(pid), may_lack_groups=may_lack_groups)
+    return Peer(
+        uid=uid,
+        gids=gids,
+        process=process,
+        login=processes.login(pid),
+        may_lack_groups=namespace != processes.link("self", "ns/user"),
+        is_hidden=not namespace,
+    )
 
 
 def _open_pidfd(connection: socket.socket, pid: int) -> int:

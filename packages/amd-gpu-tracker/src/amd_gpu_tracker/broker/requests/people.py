@@ -151,9 +151,17 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
         raise NotAllowed("you may not reserve GPUs on this host", hint=hint)
     if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
         # Without the group's rule, a member who dropped the group might have more GPUs than that rule allows.
-        problem = "rules for groups decide who may reserve GPUs here, and in a user namespace groups may be missing"
-        raise NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")
+        raise _may_lack_groups(is_hidden=peer.is_hidden)
     return found
+
+
+def _may_lack_groups(*, is_hidden: bool) -> NotAllowed:
+    rules = "rules for groups decide who may reserve GPUs here, and"
+    if is_hidden:
+        problem = f"{rules} the service may not see whether this command runs in a user namespace"
+        return NotAllowed(problem, hint="give the container of the service CAP_SYS_PTRACE")
+    problem = f"{rules} in a user namespace groups may be missing"
+    return NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")
 
 
 def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
