@@ -51,7 +51,7 @@ class Scene:
         (self.bundle / "config.json").write_text(json.dumps(spec), encoding="utf-8")
         call = parse_call(["create", "--bundle", str(self.bundle), "c1"])
         try:
-            add_requested_gpus(call, self.host, chosen, Log(self.host, path="/dev/null"))
+            add_requested_gpus(call, self.host, chosen, Log(self.host, path="/dev/null"), "/usr/sbin/runc")
         except ToolkitError as error:
             return str(error)
         finally:

@@ -58,6 +58,7 @@ LOOKED_AT = {
     "process.env[] == AMD_VISIBLE_DEVICES": '{"process": {"env": ["AMD_VISIBLE_DEVICES="]}}',
     "process.env[] startswith DOCKER_RESOURCE_": '{"process": {"env": ["DOCKER_RESOURCE_GPU=0x1"]}}',
     "process.env[] startswith AMD_REQUIRE_": '{"process": {"env": ["AMD_REQUIRE_GFX=gfx=gfx942"]}}',
+    "process.env[] == AMD_VRAM": '{"process": {"env": ["AMD_VRAM=8GiB"]}}',
     "process.env[] startswith SLURM": '{"process": {"env": ["SLURM_STEP_GPUS=0,1"]}}',
     "annotations.com.amd.container-toolkit.edits": '{"annotations": {"com.amd.container-toolkit.edits": "{}"}}',
     "annotations.run.oci.keep_original_groups": '{"annotations": {"run.oci.keep_original_groups": "1"}}',
@@ -137,7 +138,7 @@ def test_every_place_where_a_start_looks_has_an_example(runtime, monkeypatch):
     monkeypatch.setattr(create, "read_spec", lambda *_, **__: traced(ORDINARY, "", looked_at))
     call = parse_call(["create", "--bundle", str(runtime.bundle), "c1"])
 
-    spec = add_requested_gpus(call, runtime.host, Settings(), Log(runtime.host))
+    spec = add_requested_gpus(call, runtime.host, Settings(), Log(runtime.host), "/usr/sbin/runc")
 
     assert maker_for(spec) == ""
     assert looked_at - ON_THE_WAY == set(LOOKED_AT)

@@ -53,6 +53,8 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "swarm_resource_names": "uuid",
         "swarm_vram_resources": (),
         "swarm_vram_headroom": 0,
+        "vram_limit": "asked",
+        "vram_maximum": 0,
         "visible_devices_env": "always",
         "privileged_claims": "requested",
         "slurm_filters": "remove",

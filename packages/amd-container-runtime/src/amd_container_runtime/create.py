@@ -68,9 +68,10 @@ class Bundle:
 
 
 class Start:
-    """One start of a container: the call, its host and settings, and its bundle."""
+    """One start of a container: the call, its host and settings, its bundle, and the program that creates it."""
 
-    def __init__(self, call: Call, host: Host, settings: Settings, log: Log) -> None:
+    def __init__(self, call: Call, host: Host, settings: Settings, log: Log, program: str) -> None:
+        self.program = program
         self.call = call
         self.host = host
         self.settings = settings
@@ -83,12 +84,12 @@ class Start:
         self.log.write(level, message, **fields, container=self.call.container_id)
 
 
-def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log) -> dict[str, Any]:
-    """Edit the bundle so that its container gets all the GPUs it asks for; return its spec.
+def add_requested_gpus(call: Call, host: Host, settings: Settings, log: Log, program: str) -> dict[str, Any]:
+    """Edit the bundle so that its container, made by `program`, gets all the GPUs it asks for; return its spec.
 
     Raises ToolkitError if that is impossible, and leaves the bundle unchanged.
     """
-    start = Start(call, host, settings, log)
+    start = Start(call, host, settings, log, program)
     try:
         _add(start)
     except SpecError as error:
@@ -118,6 +119,8 @@ def _add(start: Start) -> None:
             bind=lambda closed: _open_sources(start, closed),
             poststop=claim.poststop_hooks if claim else (),
             vram_total_mb=claim.vram_total_mb if claim else 0,
+            runtime=start.program,
+            is_alone=lambda: claim is not None and claim.is_alone(),
         )
         if changed or edited.is_changed:
             start.bundle.write()

@@ -104,7 +104,7 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
     if "/" in settings.low_level_runtime and (replaceable := writable_by_others(program)):
         log.write("warn", f"{program} can be replaced by users other than root, who may write to {replaceable}")
     try:
-        spec = add_requested_gpus(call, host, settings, log)
+        spec = add_requested_gpus(call, host, settings, log, program)
     except ToolkitError as error:
         log.write("error", str(error), container=call.container_id)
         raise

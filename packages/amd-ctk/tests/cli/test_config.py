@@ -24,6 +24,8 @@ swarm-resources = ["AMD_GPU", "GPU", "GPU_COMPUTE"]  # default
 swarm-resource-names = "uuid"  # default
 swarm-vram-resources = []  # default
 swarm-vram-headroom = 0  # default
+vram-limit = "asked"  # default
+vram-maximum = 0  # default
 visible-devices-env = "always"  # default
 privileged-claims = "requested"  # default
 slurm-filters = "remove"  # default
@@ -79,6 +81,8 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "swarm-resource-names": "uuid",
             "swarm-vram-resources": [],
             "swarm-vram-headroom": 0,
+            "vram-limit": "asked",
+            "vram-maximum": 0,
             "visible-devices-env": "always",
             "privileged-claims": "requested",
             "slurm-filters": "remove",

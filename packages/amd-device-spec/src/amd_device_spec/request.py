@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
+# How much memory of each of its GPUs a container may use, as in 8GiB.
+MEMORY = "AMD_VRAM"
 SLURM_PREFIX = "SLURM"
 SWARM_PREFIX = "DOCKER_RESOURCE_"
 # The name that `amd-ctk swarm setup --vram` uses, and so do nodes that were set up by hand.
@@ -55,12 +57,14 @@ class GpuRequest(Value):
         unadvertised: Kind and first item of resources of other kinds that may be GPUs of this host or their memory;
             never granted.
         job: The Slurm job of the container, which limits all of these; None if there is none.
+        memory: The last `AMD_VRAM`; None if it is not set or empty.
     """
 
     visible: str | None
     resources: dict[str, str]
     unadvertised: tuple[tuple[str, str], ...] = ()
     job: Job | None = None
+    memory: str | None = None
 
     @property
     def asks_for_nothing(self) -> bool:
@@ -105,6 +109,25 @@ class Grant(Value):
     candidates: tuple[Gpu, ...] = ()
 
 
+class LimitedMemory(Value):
+    """What became of a limit on the memory of a container's GPUs.
+
+    Attributes:
+        mib: The limit for each GPU, which the container is told; 0 for none.
+        total_mib: The memory of each GPU; 0 if they differ.
+        is_enforced: Whether the spec has a limit that the kernel enforces.
+        notes: Sentences for the log.
+    """
+
+    mib: int = 0
+    total_mib: int = 0
+    is_enforced: bool = False
+    notes: tuple[str, ...] = ()
+
+
+NOT_LIMITED = LimitedMemory()
+
+
 class Node(Value):
     """What requests are compared with: GPUs, the administrator's settings, and functions that find more about GPUs."""
 
@@ -120,6 +143,7 @@ def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | Non
     Raises SpecError if the environment is not a list of strings.
     """
     visible: str | None = None
+    memory: str | None = None
     resources: dict[str, str] = {}
     of_slurm: dict[str, str] = {}
     for name, value in _variables(spec):
@@ -129,12 +153,14 @@ def requested_gpus(spec: dict[str, Any], settings: Settings) -> GpuRequest | Non
             resources[name.removeprefix(SWARM_PREFIX)] = value
         elif name.startswith(SLURM_PREFIX):
             of_slurm[name] = value
-    if visible is None and not resources and not of_slurm:
+        elif name == MEMORY:
+            memory = value or None
+    if visible is None and not resources and not of_slurm and memory is None:
         return None
-    request = GpuRequest(visible=visible, resources=_advertised(resources, settings), job=_job(of_slurm))
+    request = GpuRequest(visible=visible, resources=_advertised(resources, settings), job=_job(of_slurm), memory=memory)
     if resources:
         request = request.replace(unadvertised=_unadvertised(resources, settings))
-    return None if visible is None and request.asks_for_nothing else request
+    return None if visible is None and memory is None and request.asks_for_nothing else request
 
 
 def keep_last_request(spec: dict[str, Any]) -> bool:

@@ -29,6 +29,7 @@ HEADER = "# Compiled from config.toml by amd-ctk; edit that file, or use 'amd-ct
 CHOICES = {
     "unknown-gpus": ("error", "ignore"),
     "device-mode": ("open", "host"),
+    "vram-limit": ("asked", "off", "required"),
     "swarm-resource-names": ("uuid", "pci"),
     "visible-devices-env": ("always", "privileged", "never"),
     "privileged-claims": ("requested", "all"),
@@ -59,9 +60,16 @@ PRIVATE = "private"
 # Keys that take a list, each with an example.
 LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
 # Keys that take a number, each with an example, and their units.
-AMOUNTS = {"swarm-vram-headroom": 300, "history-days": 90, "bad-page-limit": 64, "temperature-limit": 95}
+AMOUNTS = {
+    "swarm-vram-headroom": 300,
+    "vram-maximum": 16384,
+    "history-days": 90,
+    "bad-page-limit": 64,
+    "temperature-limit": 95,
+}
 UNITS = {
     "swarm-vram-headroom": "MiB",
+    "vram-maximum": "MiB",
     "history-days": "days",
     "bad-page-limit": "pages",
     "temperature-limit": "degrees Celsius",
@@ -91,6 +99,9 @@ class Settings(Value):
         swarm_resource_names: How these name GPUs: `uuid` or `pci`.
         swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
         swarm_vram_headroom: The part of a task's memory that its fraction leaves to ROCm itself, in MiB.
+        vram_limit: Whether the kernel enforces limits on GPU memory: if a container `asked`, never (`off`), or in every
+            case (`required`): a container is refused if its limit cannot be enforced.
+        vram_maximum: The most memory of each GPU for any container, in MiB; 0 for no limit.
         visible_devices_env: Which containers may request GPUs in their environment: `always`, `privileged` or `never`.
         privileged_claims: Which GPUs privileged containers claim from the GPU Tracker: `requested` or `all`.
         slurm_filters: What happens to ROCR_VISIBLE_DEVICES and the like of Slurm in containers: `remove` or `keep`.
@@ -120,6 +131,8 @@ class Settings(Value):
     swarm_resource_names: str = "uuid"
     swarm_vram_resources: tuple[str, ...] = ()
     swarm_vram_headroom: int = 0
+    vram_limit: str = "asked"
+    vram_maximum: int = 0
     visible_devices_env: str = "always"
     privileged_claims: str = "requested"
     slurm_filters: str = "remove"
@@ -139,6 +152,11 @@ class Settings(Value):
     history_names: str = "names"
     log_level: str = "info"
     log_file: str = ""
+
+    @property
+    def limits_memory(self) -> bool:
+        """Return whether containers that ask for no limit on GPU memory get or need one."""
+        return self.vram_maximum > 0 or self.vram_limit == "required"
 
     def choice_rules(self) -> ChoiceRules:
         """Return the settings for choices and for the health of GPUs."""

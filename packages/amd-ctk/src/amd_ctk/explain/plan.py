@@ -106,6 +106,8 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
         bind=lambda closed: {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed},
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
+        runtime=settings.low_level_runtime or "runc",
+        is_alone=lambda: claim is not None and claim.is_alone(),
     )
     return Plan(
         request=decided.request,

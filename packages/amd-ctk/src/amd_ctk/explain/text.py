@@ -9,10 +9,11 @@ from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
 from amd_ctk.listing import format_columns, to_json
+from amd_device_spec.memory_limit import LIMIT_FILE
 from amd_device_spec.oci import OPEN_MODE
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
-from amdgpu_discovery.gpu import GpuLocation
+from amdgpu_discovery.gpu import MEBIBYTE, GpuLocation
 from amdgpu_discovery.plain_text import printable
 
 # The version of the format of `--json`.
@@ -116,6 +117,15 @@ def _unique_id(gpu: GpuLocation) -> str:
     return f"GPU-{gpu.unique_id:016x}" if gpu.unique_id else ""
 
 
+def _memory_limits(plan: Plan) -> Iterator[str]:
+    """Yield the limit of each board's memory that the kernel enforces."""
+    unified = ((plan.spec.get("linux") or {}).get("resources") or {}).get("unified") or {}
+    for line in str(unified.get(LIMIT_FILE, "")).splitlines():
+        region, _, size = line.partition(" ")
+        amount = f"{int(size) // MEBIBYTE} MiB" if size.isdecimal() else size
+        yield f"{LIMIT_FILE} {region} {amount}"
+
+
 def _changes(plan: Plan) -> Iterator[str]:
     if plan.edits is None:
         return
@@ -130,5 +140,6 @@ def _changes(plan: Plan) -> Iterator[str]:
     if plan.edits.gids:
         yield f"groups {', '.join(map(str, plan.edits.gids))}"
     yield from plan.edits.env
+    yield from _memory_limits(plan)
     if plan.edits.poststop:
         yield "hook poststop (tracker on)"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from amd_device_spec.oci import VRAM_VARIABLES, Edits, add_edits, build_edits
 from amd_device_spec.request import (
+    NOT_LIMITED,
     SWARM_PREFIX,
     VISIBLE_DEVICES,
     GpuRequest,
     Grant,
+    LimitedMemory,
     Node,
     is_permitted,
     keep_last_request,
@@ -131,10 +133,17 @@ def edit_spec(
     bind: Bind,
     poststop: Sequence[dict[str, Any]] = (),
     vram_total_mb: int = 0,
+    runtime: str = "runc",
+    is_alone: Callable[[], bool] = lambda: False,
 ) -> EditedSpec:
-    """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError."""
+    """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError.
+
+    `runtime` is the program that creates the container. `is_alone` returns whether no other container can have its
+    GPUs.
+    """
     grant = plan.grant
-    if grant.vram:
+    memory = _limit_memory(spec, plan, host, settings, runtime=runtime, is_alone=is_alone)
+    if grant.vram or memory.mib:
         _drop_limits_of_others(spec)
     nodes = find_device_nodes(host, grant.gpus)
     closed = closed_nodes(nodes, spec)
@@ -144,17 +153,18 @@ def edit_spec(
         keep_host_mode=settings.device_mode == "host",
         sources=bind(closed) if is_bound else {},
         poststop=poststop,
-        vram_mb=grant.vram.mib if grant.vram else 0,
-        vram_total_mb=vram_total_mb,
+        vram_mb=memory.mib or (grant.vram.mib if grant.vram else 0),
+        vram_total_mb=vram_total_mb or memory.total_mib,
         vram_headroom_mb=settings.swarm_vram_headroom,
     )
-    is_changed = add_edits(spec, edits)
+    is_changed = add_edits(spec, edits) or memory.is_enforced
     is_changed = _remove_filters(spec, plan, settings) or is_changed
     is_changed = keep_last_request(spec) or is_changed
     if grant.choice:
         is_changed = name_chosen_gpus(spec, grant.gpus)
     note = closed_nodes_note(closed, spec) if closed else ""
-    return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=is_changed, notes=(note,) if note else ())
+    notes = (*memory.notes, note) if note else memory.notes
+    return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=is_changed, notes=notes)
 
 
 def _user_request(request: GpuRequest | None, grant: Grant, settings: Settings) -> tuple[str, ...]:
@@ -170,6 +180,20 @@ def _drop_limits_of_others(spec: dict[str, Any]) -> None:
     """Remove memory limits that an image or a user wrote into the environment."""
     environment = spec["process"]["env"]
     environment[:] = [variable for variable in environment if variable.partition("=")[0] not in VRAM_VARIABLES]
+
+
+def _limit_memory(
+    spec: dict[str, Any], plan: StartPlan, host: Host, settings: Settings, *, runtime: str, is_alone: Callable[[], bool]
+) -> LimitedMemory:
+    """Limit the memory of the container's GPUs, if somebody set a limit. Raises RequestError and SpecError."""
+    asked = plan.request.memory if plan.request else None
+    is_wanted = asked is not None or (plan.grant.gpus and (plan.grant.vram or settings.limits_memory))
+    if not is_wanted:
+        return NOT_LIMITED
+    # Few containers have a limit.
+    from amd_device_spec.memory_limit import limit_memory
+
+    return limit_memory(spec, asked, plan.grant, host, settings, runtime=runtime, is_alone=is_alone)
 
 
 def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -> bool:

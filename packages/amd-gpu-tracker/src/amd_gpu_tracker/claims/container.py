@@ -108,6 +108,11 @@ class ContainerClaim:
 
         self._take(preview_chosen(self._book, self._claim, self._chooser))
 
+    def is_alone(self) -> bool:
+        """Return whether all its GPUs are exclusive, so that no other container can have them."""
+        policy = self._book.state.read_policy()
+        return policy.enabled and all(gpu.key in policy.exclusive_keys for gpu in self.gpus)
+
     def find_unreserved_use(self) -> list[str]:
         """Return a sentence about each of its GPUs that is used without a reservation, judged by GPU memory."""
         if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:

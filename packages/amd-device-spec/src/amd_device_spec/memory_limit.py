@@ -1,0 +1,202 @@
+"""Limits how much memory of its GPUs a container can use, by the dmem controller of the kernel's cgroups.
+
+Linux has it since 6.14, with CONFIG_CGROUP_DMEM. The amdgpu driver registers one region for each board, and charges
+what a process allocates there to the cgroup of the process. At the limit, an allocation fails with "out of memory".
+Source: Documentation/admin-guide/cgroup-v2.rst, DMEM; drivers/gpu/drm/amd/amdgpu/amdgpu_vram_mgr.c.
+"""
+
+from __future__ import annotations
+
+from amd_device_spec.request import MEMORY, NOT_LIMITED, VISIBLE_DEVICES, Grant, LimitedMemory
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import RequestError, SpecError
+from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.host import is_user_namespace
+from amdgpu_discovery.unknown_gpus import format_numbers, shown
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from amd_device_spec.settings import Settings
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
+CONTROLLER = "dmem"
+# A line for each region: its name and its size in bytes. Only the root of the hierarchy has it.
+CAPACITY = "/sys/fs/cgroup/dmem.capacity"
+# The file of a container's cgroup, which is the key in the spec, too. runc writes the lines one by one: since 7.3, the
+# kernel takes one region in each write.
+LIMIT_FILE = "dmem.max"
+# runc enables the controller for the container's cgroup; crun enables only those that it knows.
+RUNC = "runc"
+MIB_BY_UNIT = {"mib": 1, "gib": 1024}
+LONGEST_AMOUNT = 9
+REQUIRED = "required"
+OFF = "off"
+HINT = f"as in {MEMORY}=8GiB"
+LET_START = "'sudo amd-ctk config set vram-limit asked' lets such containers start without a limit"
+
+
+class MemoryLimit(Value):
+    """The limit of a container: `mib` for each of its GPUs, and who set it, as its variable or setting."""
+
+    mib: int
+    source: str
+
+
+class Enforced(Value):
+    """The limits by region in bytes, and why other GPUs have none; `obstacle` is "" if all have one."""
+
+    bytes_by_region: dict[str, int]
+    obstacle: str = ""
+
+
+def limit_memory(
+    spec: dict[str, Any],
+    asked: str | None,
+    grant: Grant,
+    host: Host,
+    settings: Settings,
+    *,
+    runtime: str,
+    is_alone: Callable[[], bool],
+) -> LimitedMemory:
+    """Put the limit of a container into its spec, as the setting vram-limit says. Raises RequestError and SpecError.
+
+    `asked` is the container's variable, `runtime` the program that creates the container. `is_alone` returns whether no
+    other container can have its GPUs.
+    """
+    if asked and not grant.gpus:
+        note = f"{MEMORY}={shown(asked)} limits nothing, because {VISIBLE_DEVICES} gives this container no GPU"
+        return LimitedMemory(notes=(note,))
+    if settings.vram_limit == OFF:
+        note = f'{MEMORY} is ignored because vram-limit is "{OFF}"'
+        return LimitedMemory(notes=(note,) if asked else ())
+    numbers = {gpu.number for gpu in grant.gpus}
+    gpus = [gpu for gpu in find_gpus(host) if gpu.number in numbers]
+    limit = find_limit(asked, grant, settings, gpus)
+    if limit is None:
+        if settings.vram_limit == REQUIRED and not is_alone():
+            raise _needs_limit(gpus)
+        return NOT_LIMITED
+    enforced = enforce(limit, gpus, host, runtime=runtime)
+    if enforced.obstacle and settings.vram_limit == REQUIRED:
+        raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
+    return _put_limit(spec, limit, enforced, gpus)
+
+
+def find_limit(asked: str | None, grant: Grant, settings: Settings, gpus: Sequence[Gpu]) -> MemoryLimit | None:
+    """Return the smallest limit among that of the container, its share and the administrator's; None without any.
+
+    `asked` is the container's variable. RequestError if it is not an amount that each of these GPUs has.
+    """
+    limits = []
+    if asked:
+        limits.append(MemoryLimit(mib=_parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}"))
+    if grant.vram:
+        limits.append(MemoryLimit(mib=grant.vram.mib, source=str(grant.vram)))
+    if settings.vram_maximum:
+        limits.append(MemoryLimit(mib=settings.vram_maximum, source=f"vram-maximum = {settings.vram_maximum}"))
+    return min(limits, key=lambda limit: limit.mib, default=None)
+
+
+def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str) -> Enforced:
+    """Return what the kernel of this host can enforce of a limit, if `runtime` creates the container."""
+    if obstacle := find_obstacle(host, runtime):
+        return Enforced(bytes_by_region={}, obstacle=obstacle)
+    capacities = read_capacities(host)
+    limits: dict[str, int] = {}
+    without: list[int] = []
+    for gpu in gpus:
+        region = region_of(gpu)
+        if gpu.is_apu or region not in capacities:
+            without.append(gpu.number)
+        else:
+            # Partitions of a board share its region.
+            limits[region] = limits.get(region, 0) + limit.mib * MEBIBYTE
+    obstacle = f"the kernel has no memory region of {_named(without)}" if without else ""
+    if any(gpu.is_apu for gpu in gpus):
+        obstacle = "an integrated GPU uses the memory of the host, which has no such limit"
+    return Enforced(bytes_by_region=limits, obstacle=obstacle)
+
+
+def find_obstacle(host: Host, runtime: str) -> str:
+    """Return why this host can limit no GPU's memory for a container that `runtime` creates; "" if it can."""
+    if is_user_namespace():
+        return "the container is rootless, and root owns the cgroups that have limits"
+    controllers = host.read_attribute(CONTROLLERS)
+    if not controllers:
+        return "the host does not use the unified cgroup hierarchy (cgroup v2)"
+    if CONTROLLER not in controllers.split():
+        return "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
+    if runtime.rpartition("/")[2] != RUNC:
+        return f"{runtime.rpartition('/')[2]} does not enable the dmem cgroup, as runc does"
+    return ""
+
+
+def read_capacities(host: Host) -> dict[str, int]:
+    """Return the size of each region of memory in bytes, by its name."""
+    lines = (line.split() for line in host.read_attribute(CAPACITY).splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}
+
+
+def region_of(gpu: Gpu) -> str:
+    """Return the name that amdgpu gives the memory of a GPU's board."""
+    return f"drm/{gpu.pci_address}/vram"
+
+
+def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
+    """Put limits into an OCI spec, in place of what it has for the same regions. Raises SpecError."""
+    linux = spec.setdefault("linux", {})
+    resources = linux.setdefault("resources", {}) if isinstance(linux, dict) else None
+    unified = resources.setdefault("unified", {}) if isinstance(resources, dict) else None
+    if not isinstance(unified, dict):
+        raise SpecError("its 'linux.resources.unified' is not an object")
+    before = str(unified.get(LIMIT_FILE, "")).splitlines()
+    others = [line for line in before if line.partition(" ")[0] not in bytes_by_region]
+    unified[LIMIT_FILE] = "\n".join([*others, *(f"{region} {size}" for region, size in bytes_by_region.items())])
+
+
+def _put_limit(spec: dict[str, Any], limit: MemoryLimit, enforced: Enforced, gpus: Sequence[Gpu]) -> LimitedMemory:
+    if enforced.bytes_by_region:
+        put_lines(spec, enforced.bytes_by_region)
+    totals = {gpu.vram_bytes or 0 for gpu in gpus}
+    return LimitedMemory(
+        mib=limit.mib,
+        total_mib=max(totals) // MEBIBYTE if len(totals) == 1 else 0,
+        is_enforced=bool(enforced.bytes_by_region),
+        notes=(f"{limit.source} is not enforced: {enforced.obstacle}",) if enforced.obstacle else (),
+    )
+
+
+def _needs_limit(gpus: Sequence[Gpu]) -> RequestError:
+    """Return the refusal of a container without a limit, where each container on a shared GPU needs one."""
+    named = _named([gpu.number for gpu in gpus])
+    said = f'vram-limit is "{REQUIRED}", and the container does not say how much memory of {named} it needs'
+    return RequestError(said, hint=f"set {MEMORY}, {HINT}, or make the GPU exclusive")
+
+
+def _named(numbers: Sequence[int]) -> str:
+    return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
+
+
+def _parse_amount(value: str, gpus: Sequence[Gpu]) -> int:
+    """Return an amount such as `8GiB` in MiB; RequestError if it is none, or more than one of the GPUs has."""
+    text = value.strip().lower()
+    number, unit = text[:-3].strip(), text[-3:]
+    if unit not in MIB_BY_UNIT or not (number.isascii() and number.isdecimal()) or len(number) > LONGEST_AMOUNT:
+        raise RequestError(f"{MEMORY}={shown(value)} is not an amount of memory with its unit, MiB or GiB", hint=HINT)
+    mib = int(number) * MIB_BY_UNIT[unit]
+    if not mib:
+        raise RequestError(f"{MEMORY}={shown(value)} leaves the container no memory", hint=HINT)
+    smallest = min(gpus, key=lambda gpu: gpu.vram_bytes or mib * MEBIBYTE)
+    if (smallest.vram_bytes or mib * MEBIBYTE) < mib * MEBIBYTE:
+        has = (smallest.vram_bytes or 0) // MEBIBYTE
+        raise RequestError(
+            f"{MEMORY}={shown(value)} is more than GPU {smallest.number} has, which is {has} MiB", hint=HINT
+        )
+    return mib
