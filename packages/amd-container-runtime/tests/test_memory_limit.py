@@ -1,4 +1,4 @@
-"""A container gets no more memory of its GPUs than its limit: what the kernel is told, and when that is not possible."""
+"""The limit on the memory of a container's GPUs: what the kernel is told, and when that is not possible."""
 
 from __future__ import annotations
 
