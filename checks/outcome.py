@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 
 class Outcome(NamedTuple):
-    """How a session ended, the number of its tests by result, and the names of failed tests."""
+    """How a session ended, the number of its tests by result, the names of failed tests, and why each was skipped."""
 
     succeeded: bool
     passed: int = 0
     skipped: int = 0
     failures: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Format the outcome like pytest, if any tests ran."""
@@ -35,7 +37,15 @@ def read_outcome(reports: Path, *, succeeded: bool) -> Outcome:
         passed=len(cases) - len(failed) - len(skipped),
         skipped=len(skipped),
         failures=tuple(map(_name_of, failed)),
+        reasons=tuple(map(_reason_of, skipped)),
     )
+
+
+def format_reasons(outcomes: list[Outcome]) -> str:
+    """List the reasons for which tests were skipped, each with their number, the most frequent first."""
+    counted = Counter(reason for outcome in outcomes for reason in outcome.reasons)
+    ordered = sorted(counted.items(), key=lambda each: (-each[1], each[0]))
+    return "".join(f"skipped {number}: {reason}\n" for reason, number in ordered)
 
 
 def format_totals(outcomes: list[Outcome]) -> str:
@@ -50,6 +60,12 @@ def _has(case: ElementTree.Element, *endings: str) -> bool:
 
 def _name_of(case: ElementTree.Element) -> str:
     return f"{case.get('file')}::{case.get('name')}"
+
+
+def _reason_of(case: ElementTree.Element) -> str:
+    skipped = case.find("skipped")
+    words = skipped.get("message", "") if skipped is not None else ""
+    return " ".join(words.split()) or "no reason is given"
 
 
 def _format_counts(passed: int, failed: int, skipped: int) -> str:

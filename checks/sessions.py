@@ -14,12 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from outcome import Outcome, format_totals, read_outcome
+from outcome import Outcome, format_reasons, format_totals, read_outcome
 
 # The default sessions of ./check.
 EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
-AS_ROOT = ("e2e",)
-# Seconds that they took on two cores. The time of a session's last run replaces these.
+WITH_ENGINES = ("e2e",)
+# Seconds that they took on two idle cores, without what they install. The time of a session's last run replaces these.
 SECONDS = {
     "lint": 5,
     "types": 30,
@@ -40,6 +40,8 @@ OUTSIDE = (
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOGS = CHECKOUT / ".nox/logs"
 TIMES = LOGS / "seconds.json"
+# These run pytest once for each distribution.
+BY_DISTRIBUTION = ("tests", "alone")
 NOX = f"{Path(sys.executable).parent}/nox"
 # The directory for the reports of a session's pytest runs; noxfile.py reads this variable.
 REPORTS_VARIABLE = "AMD_CHECK_REPORTS"
@@ -53,19 +55,31 @@ INTERRUPTED = 130
 def main(args: list[str]) -> int:
     """Run the sessions and print their results; return 0 if nothing failed."""
     end = args.index("--") if "--" in args else len(args)
-    names, passed_on = args[:end] or find_possible(), args[end:]
+    obstacle = find_obstacle()
+    names, passed_on = args[:end] or find_possible(obstacle), args[end:]
     unknown = find_unknown(names)
     if unknown:
         print(f"check: {unknown}; './check --help' shows how to use it", file=sys.stderr)
         return USAGE_ERROR
     LOGS.mkdir(parents=True, exist_ok=True)
     print(f"check: {format_expected(names, {**SECONDS, **read_times()})}; logs in .nox/logs", flush=True)
-    return run_all(names, passed_on)
+    left_out = [] if args[:end] else [name for name in EVERY_CHECK if name not in names]
+    if left_out:
+        print(f"{', '.join(left_out)}: left out, because {obstacle}", flush=True)
+    return run_all(names, passed_on, left_out)
 
 
-def find_possible() -> list[str]:
-    """Return the default sessions. For users other than root, omit those whose engines only root can start."""
-    return [name for name in EVERY_CHECK if os.geteuid() == 0 or name not in AS_ROOT]
+def find_obstacle() -> str:
+    """Return why no engine can start containers here, "" if one can."""
+    if os.geteuid():
+        return "only root starts engines: sudo ./check"
+    answer = subprocess.run([CHECKOUT / ".ci/obstacle"], capture_output=True, text=True, check=False).stdout.strip()
+    return f"{answer}; they run with --privileged, or on a virtual machine" if answer else ""
+
+
+def find_possible(obstacle: str) -> list[str]:
+    """Return the default sessions. Where there is an obstacle to engines, omit those that start engines."""
+    return [name for name in EVERY_CHECK if not obstacle or name not in WITH_ENGINES]
 
 
 def find_unknown(names: list[str]) -> str:
@@ -81,10 +95,10 @@ def format_expected(names: list[str], seconds: dict[str, float]) -> str:
     if not set(names) <= seconds.keys():
         return counted
     minutes = round(sum(seconds[name] for name in names) / 60)
-    return f"{counted}, about {f'{minutes} minutes' if minutes > 1 else 'a minute'}"
+    return f"{counted}, about {f'{minutes} minutes' if minutes > 1 else 'a minute'} on two idle cores"
 
 
-def run_all(names: list[str], passed_on: list[str]) -> int:
+def run_all(names: list[str], passed_on: list[str], left_out: list[str]) -> int:
     """Run sessions until all have ended or one is interrupted, and print a summary; return 0 if all succeeded."""
     # Ctrl-C also reaches the session. Wait for its end, because it has engines to stop.
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -98,7 +112,9 @@ def run_all(names: list[str], passed_on: list[str]) -> int:
     left = sorted(find_outside() - before)
     if left:
         print(f"Left outside this directory: {' '.join(left)}")
-    print(f"check: {format_totals(list(outcomes.values()))}")
+    print(format_reasons(list(outcomes.values())), end="")
+    missing = f"; {', '.join(left_out)} did not run" if left_out else ""
+    print(f"check: {format_totals(list(outcomes.values()))}{missing}")
     return 0 if all(outcome.succeeded for outcome in outcomes.values()) else 1
 
 
@@ -130,20 +146,28 @@ def run(name: str, passed_on: list[str]) -> int:
         process = subprocess.Popen(
             command, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
-        return follow(process, log_of(name))
+        return follow(process, log_of(name), count_runs(name, passed_on))
 
 
-def follow(process: subprocess.Popen[bytes], log: Path) -> int:
+def count_runs(name: str, passed_on: list[str]) -> int:
+    """Return how often a session runs pytest."""
+    runs = len(list((CHECKOUT / "packages").glob("*/pyproject.toml")))
+    return runs if name == "alone" or (name in BY_DISTRIBUTION and not passed_on) else 1
+
+
+def follow(process: subprocess.Popen[bytes], log: Path, runs: int) -> int:
     """Print the progress of a session in steps of ten percent until it ends; return its exit status."""
-    shown = ""
+    shown, run = "", 0
     while True:
         try:
             return process.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            percents = PROGRESS.findall(log.read_bytes())
-            step = f"{int(percents[-1]) // 10 * 10} % ... " if percents else ""
+            percents = [int(each) for each in PROGRESS.findall(log.read_bytes())]
+            step = f"{percents[-1] // 10 * 10} % ... " if percents else ""
             if step != shown and not step.startswith("0 "):
-                print(step, end="", flush=True)
+                # Each run before this one has printed 100 %.
+                before, run = run, 1 + percents[:-1].count(100)
+                print(f"{run} of {runs}: {step}" if run != before and runs > 1 else step, end="", flush=True)
             shown = step
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from outcome import Outcome, format_totals, read_outcome
+from outcome import Outcome, format_reasons, format_totals, read_outcome
 
 TESTS = """
 import pytest
@@ -42,6 +42,7 @@ def test_every_run_of_pytest_in_a_session_counts(session):
         passed=2,
         skipped=1,
         failures=("test_a.py::test_words[a b]", "test_a.py::test_inside"),
+        reasons=("there is no python3.10",),
     )
 
 
@@ -72,3 +73,13 @@ def test_a_session_that_failed_without_a_failed_test_counts_as_a_failure():
 
     assert format_totals([passed, failed, Outcome(succeeded=True)]) == "11 passed, 2 failed, 1 skipped"
     assert format_totals([passed, Outcome(succeeded=False)]) == "5 passed, 1 failed, 1 skipped"
+
+
+def test_each_reason_of_skipped_tests_is_listed_once_with_its_count():
+    first = Outcome(succeeded=True, skipped=2, reasons=("there is no fish", "only root may"))
+    second = Outcome(succeeded=True, skipped=2, reasons=("only root may", "it is dark"))
+
+    assert format_reasons([first, second]) == (
+        "skipped 2: only root may\nskipped 1: it is dark\nskipped 1: there is no fish\n"
+    )
+    assert format_reasons([Outcome(succeeded=True, passed=1)]) == ""

@@ -30,12 +30,13 @@ report() {
 }
 seven='<testcase/><testcase/><testcase/><testcase/><testcase/><testcase/><testcase/>'
 wrong='<testcase file="a/test_a.py" name="test_b"><failure/></testcase>'
+skipped='<testcase><skipped message="no fish"/></testcase>'
 case $2 in
     lint) echo "All checks passed! $3 $4" ;;
     types) echo "one.py:1: error: wrong"; exit 1 ;;
     tests)
         echo "7 and 2"
-        report "$seven<testcase><skipped/></testcase><testcase><skipped/></testcase>" ;;
+        report "$seven$skipped$skipped" ;;
     integration) report "$wrong<testcase/><testcase/><testcase/><testcase/>"; exit 1 ;;
     slow)
         echo '.... [  3%]'; sleep 1.2; echo '.... [ 47%]'; sleep 1.2; echo '..s. [ 49%]'; sleep 1.2
@@ -54,7 +55,18 @@ def checkout(tmp_path):
     (programs / "python").symlink_to(sys.executable)
     (programs / "nox").write_text(NOX)
     (programs / "nox").chmod(0o755)
+    for name in ("a", "b", "c"):
+        (tmp_path / "packages" / name).mkdir(parents=True)
+        (tmp_path / "packages" / name / "pyproject.toml").touch()
+    set_obstacle(tmp_path, "")
     return tmp_path
+
+
+def set_obstacle(checkout, words):
+    """Let the machine have an obstacle to engines, "" for none."""
+    (checkout / ".ci").mkdir(exist_ok=True)
+    (checkout / ".ci/obstacle").write_text(f"#!/bin/sh\necho '{words}'\n")
+    (checkout / ".ci/obstacle").chmod(0o755)
 
 
 def start(checkout, *words, **environment):
@@ -80,9 +92,10 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
 
     assert status == 0
     assert printed == (
-        "check: 2 sessions, about 7 minutes; logs in .nox/logs\n"
+        "check: 2 sessions, about 7 minutes on two idle cores; logs in .nox/logs\n"
         "lint: passed in N s\n"
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
+        "skipped 2: no fish\n"
         "check: 7 passed, 0 failed, 2 skipped\n"
     )
     assert (checkout / ".nox/logs/tests.log").read_text() == "7 and 2\n"
@@ -90,6 +103,18 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
 
 def test_a_session_shows_how_far_it_is(checkout):
     assert check(checkout, "slow")[1].splitlines()[1] == "slow: 40 % ... 100 % ... passed in N s"
+
+
+def test_a_session_with_several_runs_of_pytest_says_in_which_it_is(checkout):
+    nox = checkout / ".venv/bin/nox"
+    script = "".join(
+        f"echo '.... [ {percent}]'; sleep 1.2\n" for percent in (" 50%", "100%", " 42%", "100%", " 12%", "100%")
+    )
+    nox.write_text(NOX.replace("slow)", f"alone) {script} ;;\n    slow)"))
+
+    assert check(checkout, "alone")[1].splitlines()[1] == (
+        "alone: 1 of 3: 50 % ... 100 % ... 2 of 3: 40 % ... 100 % ... 3 of 3: 10 % ... 100 % ... passed in N s"
+    )
 
 
 def test_the_reports_of_an_earlier_run_do_not_count(checkout):
@@ -105,8 +130,9 @@ def test_what_is_left_outside_the_directory_is_said(checkout, tmp_path):
     nox = checkout / ".venv/bin/nox"
     nox.write_text(NOX.replace("tests)", f"tests) mkdir {left};"))
 
-    assert check(checkout, "tests", TMPDIR=f"{tmp_path}")[1].splitlines()[-2:] == [
+    assert check(checkout, "tests", TMPDIR=f"{tmp_path}")[1].splitlines()[-3:] == [
         f"Left outside this directory: {left}",
+        "skipped 2: no fish",
         "check: 7 passed, 0 failed, 2 skipped",
     ]
 
@@ -116,13 +142,14 @@ def test_what_failed_is_named_at_the_end_and_other_sessions_run_all_the_same(che
 
     assert status == 1
     assert printed == (
-        "check: 3 sessions, about 9 minutes; logs in .nox/logs\n"
+        "check: 3 sessions, about 9 minutes on two idle cores; logs in .nox/logs\n"
         "types: FAILED in N s\n"
         "integration: 4 passed, 1 failed, 0 skipped in N s\n"
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
         "FAILED session types: .nox/logs/types.log says why\n"
         "FAILED a/test_a.py::test_b\n"
         "FAILED session integration: .nox/logs/integration.log says why\n"
+        "skipped 2: no fish\n"
         "check: 11 passed, 2 failed, 2 skipped\n"
     )
 
@@ -133,12 +160,39 @@ def test_in_ci_the_log_of_a_session_that_failed_is_shown(checkout):
     assert "one.py:1: error: wrong\n\nFAILED session types" in printed
 
 
-def test_a_user_is_spared_the_session_that_needs_root(monkeypatch):
-    assert set(EVERY_CHECK) - set(find_possible()) == (set() if os.geteuid() == 0 else {"e2e"})
+def test_where_no_engine_can_start_its_session_is_left_out_and_that_is_said(checkout):
+    set_obstacle(checkout, "the moon is full")
+    nox = checkout / ".venv/bin/nox"
+    nox.write_text("#!/bin/sh\n")
+    why = "the moon is full; they run with --privileged, or on a virtual machine"
+    why = why if os.geteuid() == 0 else "only root starts engines: sudo ./check"
 
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    status, printed = check(checkout)
 
-    assert set(EVERY_CHECK) - set(find_possible()) == {"e2e"}
+    assert status == 0
+    assert printed == (
+        "check: 6 sessions, about 17 minutes on two idle cores; logs in .nox/logs\n"
+        f"e2e: left out, because {why}\n"
+        "lint: passed in N s\ntypes: passed in N s\ntests: passed in N s\nalone: passed in N s\n"
+        "integration: passed in N s\ndocs: passed in N s\n"
+        "check: 0 passed, 0 failed, 0 skipped; e2e did not run\n"
+    )
+
+
+def test_a_session_that_is_named_runs_though_there_is_an_obstacle(checkout):
+    set_obstacle(checkout, "the moon is full")
+    nox = checkout / ".venv/bin/nox"
+    nox.write_text(NOX.replace("e2e)", "e2e) exit 1 ;;\n    other)"))
+
+    status, printed = check(checkout, "e2e")
+
+    assert status == 1
+    assert "left out" not in printed
+    assert "e2e: FAILED in N s\n" in printed
+
+
+def test_every_session_runs_where_engines_can_start():
+    assert find_possible("") == list(EVERY_CHECK)
 
 
 def test_what_a_session_took_the_last_time_is_what_it_will_take(checkout):

@@ -47,8 +47,8 @@ def broker(host, monkeypatch):
 def test_it_says_at_its_start_what_it_cannot_do(broker):
     with open(broker.log, encoding="utf-8") as log:
         assert log.read().startswith(
-            "limited: this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: what they leave"
-            " running is not found, time limits and idle times may not end it, and rules for groups may refuse their"
+            "limited: this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: jobs are not"
+            " warned, what they leave running is not found and not ended, and rules for groups may refuse their"
             " members\n"
         )
 

@@ -144,7 +144,7 @@ def ending():
         each.wait()
 
 
-@pytest.mark.needs("users' processes")
+@pytest.mark.needs("namespaces", "users' processes")
 def test_a_container_of_a_spare_job_is_as_spare_as_the_job(host, broker, person, ending):
     broker.set_terms("fifo", "everyone:gpus=1:time=24h")
     worker = person(ALICE, run("worker", "0", spare=True), command=("sh", "-c", "echo begun; exec sleep 600"))
@@ -184,6 +184,7 @@ def test_a_detached_process_of_a_spare_job_keeps_its_gpu_until_somebody_waits(ho
     assert users(host) == {0: ["40002/train"]}
 
 
+@pytest.mark.needs("users' processes")
 def test_a_spare_job_that_is_being_ended_counts_against_no_limit(broker, person):
     broker.set_terms("fifo", "everyone:gpus=1")
     stubborn = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")

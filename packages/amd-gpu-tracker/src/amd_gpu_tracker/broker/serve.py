@@ -36,8 +36,8 @@ STAND_IN_SECONDS = 1.0
 # Container starts hold the lock for milliseconds. A process that holds it longer must not hold up all clients.
 LOCK_SECONDS = 5.0
 BLIND = (
-    "this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: what they leave running is not"
-    " found, time limits and idle times may not end it, and rules for groups may refuse their members"
+    "this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: jobs are not warned, what they"
+    " leave running is not found and not ended, and rules for groups may refuse their members"
 )
 
 

@@ -29,6 +29,7 @@ def started():
         each.wait()
 
 
+@pytest.mark.needs("users' processes")
 def test_a_sentence_is_a_line_in_the_log_of_a_job(tmp_path, started):
     with open(tmp_path / "log", "ab") as log:
         process = started(log)

@@ -321,7 +321,7 @@ CONTAINER = "unshare --user --map-root-user --pid --fork"
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["", "the broker is killed"])
-@pytest.mark.needs("users' processes")
+@pytest.mark.needs("namespaces", "users' processes")
 def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_job_is_over(
     host, broker, person, is_killed
 ):
@@ -350,7 +350,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
     assert not is_there(first)
 
 
-@pytest.mark.needs("users' processes")
+@pytest.mark.needs("namespaces", "users' processes")
 def test_a_container_that_was_detached_gets_term_before_it_is_killed(broker, person):
     broker.set_terms("fifo", "alice=40001:time=1h")
     # A shell says that what it waited for was ended, too.
