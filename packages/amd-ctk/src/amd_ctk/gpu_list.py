@@ -6,8 +6,10 @@ import sys
 
 from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, to_json
 from amdgpu_discovery.discover import find_unnumbered_gpus
+from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.numbering import hidden_numbers
+from amdgpu_discovery.other_drivers import find_foreign_gpus
 from amdgpu_discovery.standard_output import is_terminal
 from amdgpu_discovery.unknown_gpus import format_numbers
 
@@ -24,7 +26,12 @@ ROW = "{:<10}{:<25}{:<40}"
 
 def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as_json: bool = False) -> None:
     """Print the GPUs of a host. Print to stderr which GPUs are hidden from this process or have no number."""
-    gpus = find_listed_gpus(host)
+    try:
+        gpus = find_listed_gpus(host)
+    except DriverUnavailable as error:
+        if foreign := [gpu for gpu in find_foreign_gpus(host) if gpu.driver]:
+            raise DriverUnavailable(error.message, hint="; ".join(gpu.words for gpu in foreign)) from error
+        raise
     unnumbered = find_unnumbered_gpus(host)
     if as_json:
         from amdgpu_discovery.models import find_product_names
@@ -37,6 +44,7 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
         subject = f"GPU{'' if len(hidden) == 1 else 's'} {format_numbers(hidden)} {'is' if len(hidden) == 1 else 'are'}"
         notes.append(f"{subject} hidden from this process by its device cgroup")
     notes += [f"The GPU at {gpu.pci_address} has no number because {gpu.reason}" for gpu in unnumbered]
+    notes += [f"Not listed: {gpu.words}" for gpu in find_foreign_gpus(host)]
     for note in notes:
         print(note, file=sys.stderr)
 

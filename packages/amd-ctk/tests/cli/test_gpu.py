@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +149,18 @@ def test_listing_needs_no_device_node(host, amd_ctk):
     shutil.rmtree(host().path("/dev/dri"))
 
     assert amd_ctk("gpu", "list").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"), [("vfio-pci", "belongs to the driver vfio-pci, and not to amdgpu"), ("", "has no driver")]
+)
+def test_gpus_of_other_drivers_are_named_in_a_note(host, amd_ctk, driver, said):
+    root = Path(host().root)
+    address = min(name for name in os.listdir(root / "sys/module/amdgpu/drivers/pci:amdgpu") if ":" in name)
+    (root / "sys/module/amdgpu/drivers/pci:amdgpu" / address).unlink()
+    link = root / f"sys/bus/pci/devices/{address}/driver"
+    link.unlink(missing_ok=True)
+    if driver:
+        link.symlink_to(f"../../../bus/pci/drivers/{driver}")
+
+    assert f"Not listed: the GPU at {address} {said}\n" in amd_ctk("gpu", "list").stderr

@@ -31,7 +31,8 @@ from amd_gpu_tracker.broker.requests.client import send_request
 from amd_gpu_tracker.broker.requests.protocol import RESERVE, SOCKET, Request
 from amd_gpu_tracker.node_access.nodes import RULE_FILE, set_users
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.gpu import PciAddress, UnnumberedGpu
+from amdgpu_discovery.gpu import NO_RENDER_NODE, PciAddress, UnnumberedGpu
+from amdgpu_discovery.other_drivers import ForeignGpu
 from amdgpu_discovery.simulate import build_host, load_profile
 from support.shared_host import put_ticket
 
@@ -111,6 +112,10 @@ def of_container(check, before, after, why=CHOICE, *, becomes="ok", profile="one
 
 def gpus(**changes):
     return lambda facts: facts.replace(gpus=facts.gpus.replace(**changes))
+
+
+def kernel(**changes):
+    return lambda facts: facts.replace(kernel=facts.kernel.replace(**changes))
 
 
 def toolkit(**changes):
@@ -281,6 +286,9 @@ LOST = UnnumberedGpu(
     card_minor=None,
     reason="",
 )
+OF_VFIO = ForeignGpu(pci_address="0000:03:00.0", driver="vfio-pci")
+OF_K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+RUNTIME_TABLE = 'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd.options'
 ROWS = [
     # cdi
     Row("cdi", write("/etc/cdi/amd.json", "x")),
@@ -312,6 +320,16 @@ ROWS = [
         both(
             partial(write_spec, path="/etc/cdi/amd.json", version="0.8.0"),
             lambda machine: machine.add_program("podman", "echo podman version 4.3.1"),
+        ),
+        becomes="",
+    ),
+    Row("docker-cdi", both(generate, lambda machine: machine.docker.update(CDISpecDirs=["/opt/cdi"]))),
+    Row(
+        "podman-cdi",
+        both(
+            generate,
+            write(CONTAINERS_CONF, '[engine]\ncdi_spec_dirs = ["/opt/my cdi"]\n'),
+            lambda machine: machine.add_program("podman", "echo podman version 5.8.6"),
         ),
         becomes="",
     ),
@@ -373,7 +391,20 @@ ROWS = [
             'BinaryName = "/nowhere/amd-container-runtime"\n',
         ),
     ),
+    Row(
+        "containerd",
+        both(write("/etc/systemd/system/k3s.service", "[Service]\nExecStart=k3s\n"), write(OF_K3S, "version = 2\n")),
+        write(OF_K3S, f'version = 2\n[{RUNTIME_TABLE}]\nBinaryName = "amd-container-runtime"\n'),
+        why="k3s writes the file from a template that a person keeps",
+    ),
     # gpus
+    of_facts("kfd", gpus(has_kfd=False, gpus=(), unnumbered=(LOST,)), "a kernel is chosen at boot"),
+    of_facts("kfd", gpus(gpus=(), unnumbered=(LOST.replace(reason=NO_RENDER_NODE),)), CAUSE),
+    of_facts("kfd", gpus(left_over=("0000:64:00.0",)), RESTART),
+    of_facts("kfd", gpus(gpus=(), left_over=("0000:64:00.0",)), RESTART),
+    of_facts("driver", gpus(foreign=(OF_VFIO,)), RIGHTS),
+    of_facts("driver", gpus(gpus=(), foreign=(OF_VFIO,)), RIGHTS),
+    of_facts("driver", kernel(is_driver_loaded=False, refusing_option="nomodeset"), "a kernel is started at boot"),
     of_facts("kfd", gpus(hidden=2), "the process is where somebody has started it"),
     of_facts("kfd", gpus(problem="the KFD topology changed 10 times while it was read"), CAUSE),
     of_facts("kfd", gpus(unnumbered=(LOST.replace(device_id=0x7551),)), CAUSE),
@@ -666,6 +697,7 @@ ROWS = [
     of_container("inside-kfd", CONTAINERS["inside-kfd"], HEALTHY, becomes=""),
     of_container("inside-nodes", node_says(errno.ENXIO, KFD), HEALTHY, why=RESTART),
     of_container("inside-nodes", CONTAINERS["inside-nodes"], HEALTHY),
+    of_container("inside-nodes", HEALTHY.replace(nodes=(KFD, RENDER.replace(path="/dev/dri/renderD130"))), HEALTHY),
     of_container(
         "inside-slurm",
         in_job("1,2", 128, 129),

@@ -57,9 +57,19 @@ def find_own_directories(host: Host) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield engine.name, directories
 
 
+def without_gpus(host: Host, directories: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the directories of an engine if they are not the usual ones and none offers AMD GPUs, else ()."""
+    is_usual = not set(directories).isdisjoint(SPEC_DIRECTORIES)
+    return () if is_usual or _offers_gpus(read_spec_files(host, directories)) else directories
+
+
+def _offers_gpus(directories: Iterable[Iterable[SpecFile]]) -> bool:
+    return any(name.startswith(f"{KIND}=") for files in directories for file in files for name in file.names)
+
+
 def read_all_spec_files(host: Host, others: Sequence[str]) -> list[list[SpecFile]]:
     """Return the files of the usual directories, and those of `others` if no usual one offers AMD GPUs."""
     usual = read_spec_files(host)
-    if any(name.startswith(f"{KIND}=") for files in usual for file in files for name in file.names):
+    if _offers_gpus(usual):
         return usual
     return [*usual, *read_spec_files(host, [each for each in others if each not in SPEC_DIRECTORIES])]

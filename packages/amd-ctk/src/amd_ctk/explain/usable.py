@@ -28,6 +28,7 @@ from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
@@ -65,6 +66,8 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     if not present and not plan.gpus:
         return UsableGpus(gpus=())
     missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
+    if missing and host.stat(TOPOLOGY) is None and KFD_PATH not in present:
+        missing, fix = "this kernel has no compute driver (CONFIG_HSA_AMD)", "'amd-ctk doctor' says more"
     problems = [f"{missing}: {fix}"] if missing else []
     if missing_nodes := _find_missing_nodes(devices, host):
         fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"

@@ -66,9 +66,8 @@ def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding 
 
 
 def judge_directories(engine: str, directories: Sequence[str], cdi: CdiFacts) -> Finding | None:
-    """Return a finding if an engine looks for specs in other directories than those that offer AMD's GPUs."""
-    found = {path.rpartition("/")[0] for path in cdi.paths}
-    if not found or found.intersection(directories) or not directories:
+    """Return a finding if an engine looks only in these directories, and the specs of AMD's GPUs are elsewhere."""
+    if not (directories and cdi.paths):
         return None
     words = f"{engine} reads CDI specs in {' and '.join(directories)} only, and not {cdi.paths[0]}"
     return bad(words, fix=f"sudo amd-ctk cdi generate --output={quote(f'{directories[0]}/amd.json')}")

@@ -74,7 +74,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
         return note(f"Docker {docker.version_text} has no CDI; Docker 25 and later have it", fix="use --runtime=amd")
     if not docker.has_cdi:
         return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
-    elsewhere = judge_directories("Docker", docker.cdi_directories, facts.cdi)
+    elsewhere = judge_directories("Docker", docker.cdi_elsewhere, facts.cdi)
     return elsewhere or judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
 
 

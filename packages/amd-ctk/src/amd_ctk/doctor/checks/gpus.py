@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.facts.gpus import GROUP, TRIGGER, GpuCondition
+from amd_ctk.doctor.facts.gpus import GROUP, TRIGGER, GpuCondition, GpuFacts
 from amd_gpu_tracker import GpuState
-from amdgpu_discovery.gpu import MEBIBYTE, Gpu, UnnumberedGpu
+from amdgpu_discovery.gpu import MEBIBYTE, NO_RENDER_NODE, Gpu, UnnumberedGpu
 
 ASK_KERNEL = "sudo dmesg | grep -iE 'kfd|atomic'"
+OTHER_KERNEL = "boot a kernel of a distribution, or one with CONFIG_HSA_AMD=y"
 SMALL_CARVE_OUT = 4096
 RAISE_LIMIT = (
     "boot with ttm.pages_limit=PAGES (of 4 KiB, without amdgpu.gttsize) to use more memory; if a program asks for VRAM,"
@@ -33,10 +34,32 @@ def check_kfd(facts: Facts) -> Finding | None:
         return note("the device cgroup of this process hides GPUs", fix="run it outside of containers")
     if facts.gpus.problem:
         return bad(facts.gpus.problem, fix="sudo dmesg | grep -iE 'kfd|amdgpu', then load the driver again or reboot")
-    lost = [str(gpu.pci_address) for gpu in facts.gpus.unnumbered if _is_lost(gpu, facts.gpus.gpus)]
-    if lost and facts.gpus.gpus:
+    return _judge_half(facts.gpus) or _judge_listed(facts.gpus)
+
+
+def _judge_half(gpus: GpuFacts) -> Finding | None:
+    """Return a finding about a GPU that only one of the two halves of the driver has."""
+    if not gpus.has_kfd and gpus.unnumbered:
+        return bad("this kernel has no compute driver (CONFIG_HSA_AMD), so GPUs only display", fix=OTHER_KERNEL)
+    without_nodes = [gpu for gpu in gpus.unnumbered if gpu.reason == NO_RENDER_NODE]
+    if without_nodes:
+        words = f"KFD lists the GPU at {without_nodes[0].pci_address}, but /sys/class/drm has no render node of it"
+        return bad(words, fix="sudo dmesg | grep -iE 'drm|amdgpu', then load the driver again or reboot")
+    if gpus.left_over:
+        words = f"KFD still lists the GPU at {gpus.left_over[0]}, which is gone, because a process holds it open"
+        fix = "sudo fuser -v /dev/kfd, and end these processes"
+        return note(words, fix=fix) if gpus.gpus else bad(words, fix=fix)
+    return None
+
+
+def _judge_listed(gpus: GpuFacts) -> Finding | None:
+    lost = [str(gpu.pci_address) for gpu in gpus.unnumbered if _is_lost(gpu, gpus.gpus)]
+    if lost and gpus.gpus:
         return bad(f"KFD does not list the GPU at {', '.join(lost)}", fix=ASK_KERNEL)
-    return _judge_list(len(facts.gpus.gpus), [str(gpu.pci_address) for gpu in facts.gpus.unnumbered])
+    if not (gpus.gpus or gpus.unnumbered):
+        # `driver` reports GPUs that other drivers have.
+        return None if gpus.foreign else note("amdgpu is loaded, but this host has no AMD GPU")
+    return _judge_list(len(gpus.gpus), [str(gpu.pci_address) for gpu in gpus.unnumbered])
 
 
 def _is_lost(unlisted: UnnumberedGpu, listed: Sequence[Gpu]) -> bool:
@@ -52,8 +75,6 @@ def _judge_list(listed: int, unlisted: list[str]) -> Finding:
         return bad(words, fix=ASK_KERNEL)
     if unlisted:
         return note(f"KFD does not list the GPU at {', '.join(unlisted)}")
-    if not listed:
-        return note("amdgpu is loaded, but this host has no AMD GPU")
     return ok(f"KFD lists {listed} GPU{'' if listed == 1 else 's'}")
 
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.kernel import KernelFacts
+from amdgpu_discovery.other_drivers import ForeignGpu
 
+BIND = "/sys/bus/pci/drivers/amdgpu/bind"
+FIX_BY_DRIVER = {
+    "": "sudo dmesg | grep amdgpu, which says why it refused the GPU",
+    "vfio-pci": "take the GPU from its virtual machine: out of vfio-pci.ids and driver_override, and reboot",
+    "radeon": "boot with radeon.si_support=0 radeon.cik_support=0 amdgpu.si_support=1 amdgpu.cik_support=1",
+}
 # The kernel shows this for an id that is not mapped (/proc/sys/kernel/overflowuid).
 OVERFLOW_ID = 65534
 
@@ -22,8 +32,10 @@ def check_windows(facts: Facts) -> Finding | None:
     see="reference/messages.md#the-driver-and-its-nodes",
 )
 def check_driver(facts: Facts) -> Finding | None:
-    """Is the amdgpu driver loaded?"""
-    kernel = facts.kernel
+    """Is the amdgpu driver loaded, and does it have every AMD GPU?"""
+    kernel, foreign = facts.kernel, _find_foreign(facts)
+    if foreign:
+        return _judge_foreign(foreign, is_all=not (facts.gpus.gpus or facts.gpus.hidden))
     if kernel.is_driver_loaded:
         version = f" {kernel.driver_version}" if kernel.driver_version else " of the kernel"
         return ok(f"amdgpu{version} is loaded")
@@ -33,7 +45,30 @@ def check_driver(facts: Facts) -> Finding | None:
         return None
     if not facts.gpus.pci_functions:
         return note("amdgpu is not loaded, and this host has no AMD GPU")
+    return _judge_not_loaded(kernel)
+
+
+def _judge_not_loaded(kernel: KernelFacts) -> Finding:
+    if kernel.refusing_option:
+        words = f"amdgpu does not load, because the kernel was started with {kernel.refusing_option}"
+        return bad(words, fix=f"take {kernel.refusing_option} out of the kernel's command line, and reboot")
     return bad("amdgpu is not loaded", fix="sudo modprobe amdgpu")
+
+
+def _find_foreign(facts: Facts) -> list[ForeignGpu]:
+    """Return the GPUs of other drivers; none if amdgpu is not loaded, unless they are all."""
+    if facts.kernel.is_driver_loaded:
+        return list(facts.gpus.foreign)
+    foreign = [gpu for gpu in facts.gpus.foreign if gpu.driver]
+    return foreign if len(foreign) == len(facts.gpus.pci_functions) else []
+
+
+def _judge_foreign(foreign: Sequence[ForeignGpu], *, is_all: bool) -> Finding:
+    first = foreign[0]
+    words = "; ".join(gpu.words for gpu in foreign)
+    usual = f"unbind it from {first.driver}, and then: echo {first.pci_address} | sudo tee {BIND}"
+    fix = FIX_BY_DRIVER.get(first.driver, usual)
+    return bad(words, fix=fix) if is_all else note(words, fix=fix)
 
 
 @check(

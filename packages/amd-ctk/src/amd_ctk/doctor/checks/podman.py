@@ -20,7 +20,7 @@ def check_podman_cdi(facts: Facts) -> Finding | None:
     podman = facts.podman
     if not podman.version:
         return None
-    elsewhere = judge_directories("Podman", podman.cdi_directories, facts.cdi)
+    elsewhere = judge_directories("Podman", podman.cdi_elsewhere, facts.cdi)
     return elsewhere or judge_version("Podman", podman.version, facts.cdi)
 
 

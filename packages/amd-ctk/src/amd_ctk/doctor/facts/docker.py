@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from amd_ctk.cdi.engine_directories import find_directories, normalized
-from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
+from amd_ctk.cdi.engine_directories import find_directories, normalized, without_gpus
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.own_file import find_own_file
@@ -85,8 +84,8 @@ class DockerFacts(Value):
     by_hand: str = ""
     # The names of the AMD runtime in daemon.json.
     file_runtimes: tuple[str, ...] = ()
-    # Where this engine looks for CDI specs.
-    cdi_directories: tuple[str, ...] = SPEC_DIRECTORIES
+    # Where this engine looks for CDI specs, if that is elsewhere and none there offers AMD GPUs.
+    cdi_elsewhere: tuple[str, ...] = ()
     # None if the file does not set it.
     file_cdi: bool | None = None
     # Why daemon.json cannot be read.
@@ -164,7 +163,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
     facts = _read_user_file(host, user) if info.is_rootless else _read_file(host)
     directories = normalized(info.cdi_directories or ()) or find_directories(host, DOCKER, [facts.file_path])
-    return _add_info(facts, info).replace(endpoint=endpoint, cdi_directories=directories)
+    return _add_info(facts, info).replace(endpoint=endpoint, cdi_elsewhere=without_gpus(host, directories))
 
 
 def _read_no_answer(info: EngineInfo) -> dict[str, str]:

@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from amd_ctk.cdi.engine_directories import find_directories
-from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
+from amd_ctk.cdi.engine_directories import find_directories, without_gpus
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.doctor.facts.users import User
@@ -118,8 +117,8 @@ class PodmanFacts(Value):
     is_installed: bool = False
     version: tuple[int, ...] = ()
     files: EngineFileFacts = EngineFileFacts()
-    # Where Podman looks for CDI specs.
-    cdi_directories: tuple[str, ...] = SPEC_DIRECTORIES
+    # Where Podman looks for CDI specs, if that is elsewhere and none there offers AMD GPUs.
+    cdi_elsewhere: tuple[str, ...] = ()
     # Containers have no cgroup, and Podman does not let the AMD runtime run without one.
     refuses_runtime: bool = False
     has_crun: bool = False
@@ -152,7 +151,7 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
         # This call does not make Podman set itself up.
         version=parse_version(ask(["podman", "--version"]).output),
         files=files,
-        cdi_directories=find_directories(host, PODMAN, paths),
+        cdi_elsewhere=without_gpus(host, find_directories(host, PODMAN, paths)),
         refuses_runtime=_refuses(read, files.runtimes),
         has_crun=shutil.which("crun") is not None,
         user=user,

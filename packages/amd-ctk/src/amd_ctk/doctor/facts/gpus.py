@@ -21,16 +21,13 @@ from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidd
 from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import TOPOLOGY
-from amdgpu_discovery.models import PCI_DEVICES
+from amdgpu_discovery.other_drivers import ForeignGpu, find_foreign_gpus, find_left_over, find_pci_functions
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
 EVERYBODY = 0o006
 GROUP = 0o060
 KFD_NODES = f"{TOPOLOGY}/nodes"
-AMD_VENDOR = "0x1002"
-# PCI: display controllers, and processing accelerators.
-GPU_CLASSES = ("0x03", "0x12")
 # The command that makes udev create nodes.
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
 # Attributes that a working GPU has. On a GPU that is being reset or is lost, reading them fails.
@@ -69,6 +66,12 @@ class GpuFacts(Value):
     node_problems: tuple[NodeProblem, ...] = ()
     # PCI addresses of AMD's GPUs, with any driver or none.
     pci_functions: tuple[str, ...] = ()
+    # Those that amdgpu does not have.
+    foreign: tuple[ForeignGpu, ...] = ()
+    # PCI addresses of GPUs that are gone, and that KFD still lists.
+    left_over: tuple[str, ...] = ()
+    # Whether the kernel has a compute driver.
+    has_kfd: bool = True
     # "0000:03:00.0: mem_info_vram_total: ..." for attributes that cannot be read.
     broken_attributes: tuple[str, ...] = ()
     # Bytes of video memory by GPU number, from the PCI function; on an APU, what the firmware has set aside.
@@ -114,7 +117,10 @@ def read_gpus(host: Host) -> GpuFacts:
         closed_kfd=_find_closed(host),
         nodes=tuple(nodes),
         node_problems=tuple(problems),
-        pci_functions=tuple(sorted(_pci_functions(host))),
+        pci_functions=tuple(find_pci_functions(host)),
+        foreign=tuple(find_foreign_gpus(host)),
+        left_over=read_or(lambda: tuple(map(str, find_left_over(host))), ()),
+        has_kfd=host.stat(TOPOLOGY) is not None,
         broken_attributes=tuple(_broken_attributes(host)),
         carve_outs={gpu.number: int(text) for gpu in gpus if (text := _read_vram(host, gpu)).isdecimal()},
         closed_directory=_find_closed_directory(host),
@@ -191,14 +197,6 @@ def _name_groups(nodes: Sequence[DeviceNode]) -> Iterator[tuple[int, str]]:
     for gid in {node.gid for node in nodes}:
         with suppress(KeyError):
             yield gid, grp.getgrgid(gid).gr_name
-
-
-def _pci_functions(host: Host) -> Iterator[str]:
-    for address in host.names(PCI_DEVICES):
-        path = f"{PCI_DEVICES}/{address}"
-        is_amd = host.read_attribute(f"{path}/vendor") == AMD_VENDOR
-        if is_amd and host.read_attribute(f"{path}/class").startswith(GPU_CLASSES):
-            yield address
 
 
 def _broken_attributes(host: Host) -> Iterator[str]:

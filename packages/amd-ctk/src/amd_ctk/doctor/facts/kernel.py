@@ -18,6 +18,8 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 DKMS = "/var/lib/dkms/amdgpu"
 # What Windows gives Linux instead of a driver.
 DXG = "/dev/dxg"
+# Linux: drm_firmware_drivers_only, amdgpu_init, and kernel/module/main.c.
+REFUSING_OPTIONS = ("nomodeset", "amdgpu.modeset=0", "module_blacklist=amdgpu")
 STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"
 OS_RELEASE = "/etc/os-release"
@@ -39,6 +41,8 @@ class KernelFacts(Value):
     release: str = ""
     is_windows: bool = False
     is_driver_loaded: bool = False
+    # The option of the kernel's command line that keeps amdgpu from loading, "" if there is none.
+    refusing_option: str = ""
     # The version of the DKMS module, "" for the kernel's own driver.
     driver_version: str = ""
     # The ROCm releases that are tested with this driver.
@@ -64,6 +68,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         release=release,
         is_windows=("microsoft" in release.lower() or host.stat(DXG) is not None) and host.stat(TOPOLOGY) is None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
+        refusing_option=next((word for word in _read(f"{proc}/cmdline").split() if word in REFUSING_OPTIONS), ""),
         driver_version=driver,
         releases=read_releases(host, driver),
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),

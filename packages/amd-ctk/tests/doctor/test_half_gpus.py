@@ -1,0 +1,128 @@
+"""GPUs that another driver has, and GPUs that only one half of amdgpu has: each with its own cause and fix."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+DRIVER = "/sys/module/amdgpu/drivers/pci:amdgpu"
+GPU = "/sys/bus/pci/devices/0000:03:00.0"
+
+
+def finding_of(machine, check):
+    results = machine.examine(only=[check])
+    return (results[0].finding.state, results[0].finding.words) if results else None
+
+
+def without_compute_driver(machine):
+    machine.remove("/sys/devices/virtual/kfd") if (machine.root / "sys/devices/virtual/kfd").exists() else None
+    for path in ("/sys/class/kfd", "/dev/kfd"):
+        if os.path.lexists(machine.host.path(path)):
+            machine.remove(path)
+
+
+def without_drm(machine):
+    for name in os.listdir(machine.host.path("/sys/class/drm")):
+        if name != "version":
+            machine.remove(f"/sys/class/drm/{name}")
+    for path in (f"{GPU}/drm", "/dev/dri/renderD128", "/dev/dri/card0"):
+        machine.remove(path)
+
+
+def pulled_out(machine):
+    """Take the GPU from the bus, and leave its KFD node, as the kernel does while a process has it open."""
+    without_drm(machine)
+    for path in (f"{DRIVER}/0000:03:00.0", GPU):
+        machine.remove(path)
+    (machine.root / "sys/bus/pci/devices/0000:00:00.0").mkdir(parents=True, exist_ok=True)
+
+
+def give_to(driver, address="0000:03:00.0"):
+    def give(machine):
+        machine.remove(f"{DRIVER}/{address}")
+        link = machine.root / f"sys/bus/pci/devices/{address}/driver"
+        if os.path.lexists(link):
+            link.unlink()
+        if driver:
+            link.symlink_to(f"../../../bus/pci/drivers/{driver}")
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "fix"),
+    [
+        (
+            without_compute_driver,
+            "this kernel has no compute driver (CONFIG_HSA_AMD), so GPUs only display",
+            "boot a kernel of a distribution, or one with CONFIG_HSA_AMD=y",
+        ),
+        (
+            without_drm,
+            "KFD lists the GPU at 0000:03:00.0, but /sys/class/drm has no render node of it",
+            "sudo dmesg | grep -iE 'drm|amdgpu', then load the driver again or reboot",
+        ),
+        (
+            pulled_out,
+            "KFD still lists the GPU at 0000:03:00.0, which is gone, because a process holds it open",
+            "sudo fuser -v /dev/kfd, and end these processes",
+        ),
+    ],
+)
+def test_a_gpu_that_is_half_there_has_its_own_cause(machine, spoil, words, fix):
+    made = machine()
+    spoil(made)
+
+    (result,) = made.examine(only=["kfd"])
+
+    assert (result.finding.state, result.finding.words, result.finding.fix) == ("bad", words, fix)
+
+
+@pytest.mark.parametrize("option", ["nomodeset", "amdgpu.modeset=0", "module_blacklist=amdgpu"])
+def test_a_kernel_that_was_told_not_to_load_the_driver_says_so(machine, option):
+    made = machine("no-driver")
+    made.write_proc("cmdline", f"BOOT_IMAGE=/vmlinuz root=/dev/sda1 {option} quiet\n")
+
+    words = f"amdgpu does not load, because the kernel was started with {option}"
+    assert finding_of(made, "driver") == ("bad", words)
+
+
+DRIVERS = {
+    "vfio-pci": "belongs to the driver vfio-pci, and not to amdgpu",
+    "radeon": "belongs to the driver radeon, and not to amdgpu",
+    "pci-stub": "belongs to the driver pci-stub, and not to amdgpu",
+    "": "has no driver",
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_gpu_of_another_driver_is_named_with_it(machine, driver):
+    made = machine()
+    give_to(driver)(made)
+    made.remove("/sys/class/kfd")
+
+    assert finding_of(made, "driver") == ("bad", f"the GPU at 0000:03:00.0 {DRIVERS[driver]}")
+    assert finding_of(made, "kfd") is None
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_one_gpu_of_another_driver_among_four_is_noted(machine, driver):
+    made = machine("mi210-4")
+    address = min(name for name in os.listdir(made.host.path(DRIVER)) if ":" in name)
+    give_to(driver, address)(made)
+
+    assert finding_of(made, "driver") == ("note", f"the GPU at {address} {DRIVERS[driver]}")
+
+
+def test_every_gpu_of_another_driver_is_no_reason_to_load_amdgpu(machine):
+    made = machine("no-driver")
+    for address in os.listdir(made.host.path("/sys/bus/pci/devices")):
+        link = made.root / f"sys/bus/pci/devices/{address}/driver"
+        link.unlink(missing_ok=True)
+        link.symlink_to("../../../bus/pci/drivers/vfio-pci")
+
+    state, words = finding_of(made, "driver")
+
+    assert state == "bad"
+    assert words.endswith("belongs to the driver vfio-pci, and not to amdgpu")
