@@ -126,6 +126,10 @@ def generate(
 
 def _warn_of_directories(host: Host, output: str) -> None:
     """Name the engines whose settings leave out the directory of a spec."""
+    from amd_ctk.cdi.directory_settings import may_name_directories
+
+    if not may_name_directories(host):
+        return
     from amd_ctk.cdi.engine_directories import find_own_directories, normalized
 
     (directory,) = normalized([os.path.dirname(output)]) or ("/",)

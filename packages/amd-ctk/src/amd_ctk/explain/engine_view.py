@@ -6,10 +6,8 @@ import os
 from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
-from amd_ctk.cdi.engine_directories import find_directories, normalized
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
-from amd_ctk.configuration.own_file import find_path
 from amd_ctk.engine_address import is_elsewhere
 from amd_ctk.engine_answers import SECONDS, ask_info
 from amd_ctk.engine_words import DOCKER, PODMAN
@@ -92,6 +90,9 @@ def _configure_own(own_settings: str, option: str = "") -> str:
 
 
 def _docker_file(own_settings: str, host: Host) -> str:
+    # Only commands of Docker need what reads units.
+    from amd_ctk.configuration.own_file import find_path
+
     return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else find_path(host, docker.DOCKER)
 
 
@@ -169,6 +170,9 @@ def _read_setting(path: str, keys: tuple[str, ...], host: Host) -> object:
 
 def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:
     """Return the directories in which a container's engine looks for CDI specs."""
+    # Only CDI devices need what reads these settings.
+    from amd_ctk.cdi.engine_directories import find_directories, normalized
+
     if container.engine == DOCKER:
         told = container.info.cdi_directories
         return (
