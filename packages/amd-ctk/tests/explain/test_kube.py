@@ -76,6 +76,29 @@ def test_a_container_of_a_pod_says_what_podman_run_says(pod):
     )
 
 
+# Podman 5.4.2 and 5.8.6 start all of these without a GPU; a name with "=" is that of a CDI device.
+@pytest.mark.parametrize("key", ["limits", "requests"])
+@pytest.mark.parametrize("name", ["amd.com/gpu", "amd.com/cpx_nps4"])
+def test_a_resource_of_kubernetes_gives_podman_no_gpu(pod, key, name):
+    container = pod(with_container(resources={key: {name: 1, "memory": "1Gi"}}))
+
+    assert container.devices == ()
+    assert container.problems == (
+        f"Podman gives no GPU for {name}, which a device plugin of Kubernetes serves: write amd.com/gpu=0: 1",
+    )
+
+
+def test_podman_before_5_4_gives_no_gpu_for_a_name_in_limits(pod, monkeypatch):
+    monkeypatch.setattr(kube, "find_version", lambda *_: (4, 3, 1))
+
+    container = pod(with_container(resources={"limits": {"amd.com/gpu=0": 1}}))
+
+    assert (container.devices, container.problems) == (
+        (),
+        ("Podman 4.3.1 reads no device below resources: amd.com/gpu=0 needs Podman 5.4, or use podman run",),
+    )
+
+
 def test_an_init_container_has_what_the_pod_says(pod):
     assert pod(POD, "first") == Container(engine="podman", user="7", groups=("110",), image="i")
 

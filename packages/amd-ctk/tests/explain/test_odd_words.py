@@ -107,7 +107,10 @@ def read(engine, question, caller, directory, machine):
     runtime = ["--runtime=amd"] if program == "docker" else []
     first = [f"--runtime={AMD_RUNTIME}"] if program == "podman" else []
     here = [word.replace(ENV_DIRECTORY, str(directory / "odd")) for word in words]
-    return parse_run([program, *first, *before, "run", "--rm", "--network=none", *runtime, *here], caller)
+    version = VERSIONS[engine] if program == "podman" else ()
+    return parse_run(
+        [program, *first, *before, "run", "--rm", "--network=none", *runtime, *here], caller, version=version
+    )
 
 
 def find_differences(engine, ask):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.cdi.engine_devices import read_spec_files
 from amd_ctk.explain import engine_spec, engine_view
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import build_spec
@@ -211,3 +212,47 @@ def test_options_in_front_of_podmans_command_are_passed_over(before):
 def test_option_in_front_of_the_command_that_the_engine_does_not_know_is_refused():
     with pytest.raises(ToolkitError, match="podman: unknown flag: --tlscacert"):
         parse_run(["podman", "--tlscacert=/x", "run", "rocm"], {})
+
+
+PANIC = "panic: runtime error: index out of range [0] with length 0"
+
+
+# Podman 4.3.1 and 5.4.2.
+@pytest.mark.parametrize(
+    ("device", "before_5", "later"),
+    [
+        ("/dev/kfd:", PANIC, ""),
+        ("/dev/kfd::rw", PANIC, ""),
+        ("/dev/kfd::", "invalid device mode: ", "invalid device mode: "),
+        ("/dev/kfd:/dev/kfd:", "invalid device mode: ", "invalid device mode: "),
+    ],
+)
+def test_podman_4_ends_with_a_trace_at_an_empty_target(device, before_5, later):
+    for version, why in (((4, 3, 1), before_5), ((5, 4, 2), later)):
+        refusals = parse_run(["podman", "run", "--device", device, "rocm"], {}, version=version).refusals
+        assert [error.message for error in refusals] == [f"podman refuses --device {device!r}: {why}"] * bool(why)
+
+
+def test_podman_4_takes_a_list_of_environment_files_that_may_be_empty(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name.upper()}=1\n")
+    several = f"--env-file={tmp_path}/a,{tmp_path}/b"
+
+    assert parse_run(["podman", "run", "--env-file=", several, "rocm"], {}, version=(4, 3, 1)).environment == (
+        "A=1",
+        "B=1",
+    )
+    for words in ("--env-file=", several):
+        with pytest.raises(ToolkitError, match="cannot be read"):
+            parse_run(["podman", "run", words, "rocm"], {}, version=(5, 4, 2))
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_every_name_that_cdi_generate_writes_is_taken(host, amd_ctk, engine):
+    made = host("mi300x-8-cpx")
+    amd_ctk("cdi", "generate")
+    names = [name for files in read_spec_files(made) for file in files for name in file.names]
+
+    assert any(":" in name for name in names)
+    for name in names:
+        assert parse_run([engine, "run", "--device", name, "rocm"], {}).refusals == ()

@@ -148,12 +148,16 @@ def _explain(host: Host, args: list[str], described: Container, *, container: st
 
 def _read_args(host: Host, args: list[str]) -> Container:
     """Return the container of an engine's command, a Compose file or a pod; each reader is loaded only if needed."""
-    from amd_ctk.engine_words import environment_of, without_prefixes
+    from amd_ctk.engine_words import PODMAN, engine_of, environment_of, without_prefixes
+    from amd_ctk.explain.container import Container
+    from amd_ctk.explain.engine_view import find_version
     from amd_ctk.explain.run_words import is_engine_command, parse_run
 
     command = without_prefixes(args)
     if is_engine_command(command.argv):
-        return parse_run(command.argv, environment_of(command, os.environ), is_sudo=command.is_sudo)
+        version = find_version(Container(engine=PODMAN), host) if engine_of(command.argv[0]) == PODMAN else ()
+        environment = environment_of(command, os.environ)
+        return parse_run(command.argv, environment, is_sudo=command.is_sudo, version=version)
     if len(args) != 2:
         raise typer.BadParameter(
             "expected docker run ARGS..., podman run ARGS..., amd-ctk run ARGS..., COMPOSE.yaml SERVICE,"

@@ -63,6 +63,8 @@ class Container(Value):
     is_image_known: bool = False
     # Options that are not read, but can change what the container gets.
     unread: tuple[str, ...] = ()
+    # Options behind the image, which its program gets.
+    misplaced: tuple[str, ...] = ()
     # Why the engine or its caller refuses the container, and what Compose leaves out.
     refusals: tuple[ToolkitError, ...] = ()
     problems: tuple[str, ...] = ()

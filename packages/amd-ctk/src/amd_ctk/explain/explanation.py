@@ -19,6 +19,7 @@ from amd_ctk.explain.plan import (
     starting,
 )
 from amd_ctk.explain.rocm_variables import see_gpus
+from amd_ctk.explain.unread_requests import find_unread_requests
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, names_of_image, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
@@ -74,6 +75,8 @@ def explain_container(container: Container, host: Host) -> Explanation:
         problems += (
             [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _requests_gpus(container) else []
         )
+    if not explanation.usable:
+        problems += find_unread_requests(container, has_runtime=view.is_amd_runtime)
     # The engine looks at devices before it calls the runtime.
     plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))
     listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
@@ -81,7 +84,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
     if container.engine == DOCKER and hidden_numbers(find_located(host)):
         # The daemon is not in the cgroup of its caller.
         notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
-    asks = _requests_gpus(container) or bool(container.gpus) or bool(container.problems)
+    asks = _requests_gpus(container) or bool(container.gpus) or bool(problems)
     unknown = container.late if view.is_amd_runtime and _may_be_asked_by_image(container, explanation) else ""
     asks = asks or bool(explanation.plan.gpus or explanation.problems)
     return explanation.replace(

@@ -66,6 +66,7 @@ def read_pod(path: str, name: str, host: Host) -> Container:
         image=str(container.get("image") or ""),
         is_engine_silent=host.is_this_machine and not version,
         unread=tuple(_find_unread(container, pod)),
+        problems=tuple(_find_ignored(container, version)),
     )
 
 
@@ -141,6 +142,18 @@ def _limits(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
             yield name.removeprefix(DEVICE_ANNOTATION)
         elif is_cdi_name(name):
             yield name
+
+
+def _find_ignored(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
+    """Yield why Podman gives no GPU for names in a container's resources."""
+    resources = object_at(container, "resources")
+    for name in map(one_line, map(str, {**object_at(resources, "limits"), **object_at(resources, "requests")})):
+        kind, equals, _ = name.removeprefix(DEVICE_ANNOTATION).partition("=")
+        if kind.startswith("amd.com/") and not equals:
+            yield f"Podman gives no GPU for {name}, which a device plugin of Kubernetes serves: write amd.com/gpu=0: 1"
+        elif is_cdi_name(name.removeprefix(DEVICE_ANNOTATION)) and () < version < SINCE_LIMITS:
+            known = ".".join(map(str, version))
+            yield f"Podman {known} reads no device below resources: {name} needs Podman 5.4, or use podman run"
 
 
 def _nodes(container: Tree, pod: Tree, host: Host) -> Iterator[str]:

@@ -98,15 +98,18 @@ class GpusRequest(Value):
     capabilities: tuple[str, ...] = ()
 
 
-def read_run_options(engine: str, args: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-    """Return the values of each option by its long name, and the image; ExplainError if the engine refuses them."""
+def read_run_options(engine: str, args: Sequence[str]) -> tuple[dict[str, list[str]], str, list[str]]:
+    """Return the values of each option by its long name, the image, and what follows it.
+
+    ExplainError if the engine refuses the options.
+    """
     options: dict[str, list[str]] = {}
     rest = list(args)
     while rest:
         arg = rest.pop(0)
         if arg == "--" or not arg.startswith("-") or arg == "-":
             image = (rest[:1] or [""])[0] if arg == "--" else arg
-            return options, image
+            return options, image, rest[1:] if arg == "--" else rest
         for name, value in _read_arg(engine, arg, rest):
             options.setdefault(name, []).append(value)
     raise ExplainError("the command names no image", hint="put the image after the options")

@@ -32,11 +32,13 @@ from amd_ctk.explain.run_options import (
     read_run_options,
     split_values,
 )
+from amd_ctk.explain.unread_requests import find_misplaced
 from amdgpu_discovery.errors import ToolkitError
 
 ENGINES = ("docker", "podman", "nerdctl")
 # Options whose value Podman splits at commas.
 SEPARATED = ("cap-add", "device-cgroup-rule", "group-add")
+SEPARATED_BEFORE_5 = ("env-file",)
 # The keys of --mount.
 SOURCES, TARGETS = ("source", "src"), ("target", "destination", "dst")
 # What has nodes of GPUs at or below it.
@@ -83,20 +85,23 @@ def is_engine_command(argv: Sequence[str]) -> bool:
     return os.path.basename(next(iter(argv), "")) in ENGINES
 
 
-def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: bool = False) -> Container:
+def parse_run(
+    argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: bool = False, version: tuple[int, ...] = ()
+) -> Container:
     """Return the container of `docker run ...`; `-e NAME` takes its value from `environment`. ExplainError.
 
-    With `is_sudo`, root calls the engine, with the variables that sudo keeps.
+    With `is_sudo`, root calls the engine, with the variables that sudo keeps. `version` is Podman's, () for a new one.
     """
     engine = engine_of(argv[0])
     before, behind = _split_command(engine, argv[1:])
-    options, image = read_run_options(engine, behind)
+    options, image, args = read_run_options(engine, behind)
     is_rootfs = is_on(options, "rootfs")
     is_podman = engine == PODMAN
     # For Podman, this is an option of the program: `podman --runtime=crun run`.
     runtime = options.get("runtime", own_values(before, "--runtime") or [""])[-1]
+    is_old = () < version < (5,)
     if is_podman:
-        options = _separate(options)
+        options = _separate(options, (*SEPARATED, *SEPARATED_BEFORE_5) if is_old else SEPARATED)
         if runtime and find_service(before, environment) is not None:
             raise ExplainError("podman run: unknown flag: --runtime", hint=PODMAN_SERVICE_HINT)
     from_files = (entry for path in options.get("env-file", []) for entry in read_env_file(path, engine=engine))
@@ -106,7 +111,7 @@ def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: b
         else _given_to_docker(options, environment)
     )
     perhaps_elsewhere = is_elsewhere(engine, before, environment)
-    return container_of(engine, options, "rootfs" if is_rootfs else image).replace(
+    return container_of(engine, options, "rootfs" if is_rootfs else image, is_old=is_old).replace(
         # With another directory, Podman would set itself up.
         engine_options=tuple(without_group(before)) if engine == DOCKER and not perhaps_elsewhere else (),
         environment=(*from_files, *given),
@@ -118,14 +123,15 @@ def parse_run(argv: Sequence[str], environment: Mapping[str, str], *, is_sudo: b
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
+        misplaced=tuple(find_misplaced(args)),
         notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),
     )
 
 
-def container_of(engine: str, options: Mapping[str, list[str]], image: str) -> Container:
+def container_of(engine: str, options: Mapping[str, list[str]], image: str, *, is_old: bool = False) -> Container:
     """Return the container that an engine makes of the options of `run`, without any of its variables.
 
-    A Compose service is read as such options too.
+    A Compose service is read as such options too. `is_old` is for Podman 4.
     """
     return Container(
         engine=engine,
@@ -142,7 +148,7 @@ def container_of(engine: str, options: Mapping[str, list[str]], image: str) -> C
         image=image,
         mounts=tuple(mount for mount in _find_mounts(options) if mount),
         unread=tuple(_find_unread(options)),
-        refusals=tuple(_find_refused(engine, options, image)),
+        refusals=tuple(_find_refused(engine, options, image, is_old=is_old)),
     )
 
 
@@ -162,10 +168,10 @@ def _split_command(engine: str, args: Sequence[str]) -> tuple[Sequence[str], Seq
     return args[:position], args[position + 1 :]
 
 
-def _separate(options: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return the options, with the values of those in SEPARATED split at commas."""
+def _separate(options: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the options, with the values of those with these names split at commas."""
     return {
-        name: [one for value in values for one in split_values(value, name)] if name in SEPARATED else values
+        name: [one for value in values for one in split_values(value, name)] if name in names else values
         for name, values in options.items()
     }
 
@@ -218,14 +224,14 @@ def _find_shared(options: Mapping[str, list[str]]) -> Iterator[str]:
             yield name
 
 
-def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> Iterator[ToolkitError]:
+def _find_refused(engine: str, options: Mapping[str, list[str]], image: str, *, is_old: bool) -> Iterator[ToolkitError]:
     """Yield the reasons for which an engine refuses arguments of `run`."""
     for name, (pattern, why) in VALUES.get(engine, {}).items():
         for value in options.get(name, ()):
             if not pattern.fullmatch(value):
                 yield _refusal(engine, f"--{name}={value}", why.format(value))
     for value in options.get("device", ()):
-        if why := _find_problem(engine, value):
+        if why := _find_problem(engine, value, is_old=is_old):
             yield ToolkitError(f"{engine} refuses --device {value!r}: {why}", hint=DEVICE_HINT)
     # Only the last user counts.
     users = [("user", value) for value in options.get("user", ())[-1:]]
@@ -236,13 +242,14 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str) -> 
         yield ToolkitError(f"{engine} refuses the image {image!r}: invalid reference format", hint="write NAME:TAG")
 
 
-def _find_problem(engine: str, device: str) -> str:
+def _find_problem(engine: str, device: str, *, is_old: bool) -> str:
     """Return why an engine refuses the value of `--device`, "" if it may take it."""
     source, *rest = device.split(":")
-    if engine == PODMAN:
-        return _find_problem_of_podman(device, source, rest)
-    if engine != DOCKER or is_cdi_name(device):
+    # The name of a CDI device may have colons, as a PCI address has.
+    if engine not in VALUES or is_cdi_name(device):
         return ""
+    if engine == PODMAN:
+        return _find_problem_of_podman(device, source, rest, is_old=is_old)
     if len(rest) > 2 or not source:
         return f"bad format for path: {device}"
     if len(rest) == 2 and not is_access(rest[1]):
@@ -251,7 +258,7 @@ def _find_problem(engine: str, device: str) -> str:
     return "" if target.startswith("/") else f"{target} is not an absolute path"
 
 
-def _find_problem_of_podman(device: str, source: str, rest: list[str]) -> str:
+def _find_problem_of_podman(device: str, source: str, rest: list[str], *, is_old: bool) -> str:
     """Return what is wrong after the source, where a word that is not a path must be a mode."""
     if not source:
         return "stat : no such file or directory"
@@ -259,7 +266,8 @@ def _find_problem_of_podman(device: str, source: str, rest: list[str]) -> str:
         return f"invalid device mode: {source}"
     if len(rest) > 2:
         return f"invalid device specification: {device}"
-    # Podman 4 refuses an empty target too.
+    if is_old and rest[:1] == [""] and all(map(is_access, rest[1:])):
+        return "panic: runtime error: index out of range [0] with length 0"
     wrong = [word for word in rest[:1] if word and not word.startswith("/") and not is_access(word)]
     wrong += [word for word in rest[1:] if not is_access(word)]
     return f"invalid device mode: {wrong[-1]}" if wrong else ""

@@ -1,0 +1,93 @@
+"""Requests that nothing reads are named, with the words to add, and only where the container has no GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.run_words import parse_run
+
+BEHIND = "stands behind the image, so it is an argument of its program: put it in front of the image"
+
+
+@pytest.fixture
+def ask(sleeping_host):
+    """Return a function that explains a command on a host whose Docker has the AMD runtime."""
+    Path(sleeping_host.path("/etc/docker")).mkdir(parents=True)
+    settings = {"runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}}
+    Path(sleeping_host.path("/etc/docker/daemon.json")).write_text(json.dumps(settings))
+    return lambda words: explain_container(parse_run(["docker", "run", *words.split()], {}), sleeping_host)
+
+
+@pytest.mark.parametrize(
+    ("words", "problems"),
+    [
+        (
+            "--runtime=amd -e NVIDIA_VISIBLE_DEVICES=all img",
+            ["NVIDIA_VISIBLE_DEVICES is read by nobody here: add AMD_VISIBLE_DEVICES=all"],
+        ),
+        (
+            "--runtime=amd -e NVIDIA_VISIBLE_DEVICES=GPU-1234 img",
+            ["NVIDIA_VISIBLE_DEVICES is read by nobody here: add AMD_VISIBLE_DEVICES=all"],
+        ),
+        (
+            "--runtime=amd -e AMD_VISIBLE_DEVICE=0,2 img",
+            ["AMD_VISIBLE_DEVICE is read by nobody here: add AMD_VISIBLE_DEVICES=0,2"],
+        ),
+        (
+            "--runtime=amd -e AMD_VISABLE_DEVICES=0 img",
+            ["AMD_VISABLE_DEVICES is read by nobody here: add AMD_VISIBLE_DEVICES=0"],
+        ),
+        (
+            "--runtime=amd -e amd_visible_devices=0 img",
+            ["amd_visible_devices is read by nobody here: add AMD_VISIBLE_DEVICES=0"],
+        ),
+        (
+            "--runtime=amd -e ROCM_VISIBLE_DEVICES=1 img",
+            ["ROCM_VISIBLE_DEVICES is read by nobody here: add AMD_VISIBLE_DEVICES=1"],
+        ),
+        (
+            "-e AMD_VISIBLE_DEVICE=0 img",
+            ["AMD_VISIBLE_DEVICE is read by nobody here: add --runtime=amd and AMD_VISIBLE_DEVICES=0"],
+        ),
+        (
+            "--runtime=amd -e HIP_VISIBLE_DEVICES=0 img",
+            ["HIP_VISIBLE_DEVICES chooses among GPUs that the container has: add AMD_VISIBLE_DEVICES=all"],
+        ),
+        ("img --runtime=amd", [f"--runtime=amd {BEHIND}"]),
+        ("img --runtime amd true", [f"--runtime amd {BEHIND}"]),
+        ("--runtime=amd img -e AMD_VISIBLE_DEVICES=all", [f"-e AMD_VISIBLE_DEVICES=all {BEHIND}"]),
+        ("img --gpus all", [f"--gpus all {BEHIND}"]),
+        ("img --device=/dev/kfd --device /dev/dri", [f"--device=/dev/kfd {BEHIND}", f"--device /dev/dri {BEHIND}"]),
+        ("img bash --device=amd.com/gpu=0", [f"--device=amd.com/gpu=0 {BEHIND}"]),
+    ],
+)
+def test_a_request_that_nothing_reads_is_named(ask, words, problems):
+    explanation = ask(words)
+
+    assert list(explanation.problems) == problems
+    assert explanation.lacks_gpus
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--runtime=amd -e AMD_VISIBLE_DEVICES=0 -e NVIDIA_VISIBLE_DEVICES=all img",
+        "--runtime=amd -e AMD_VISIBLE_DEVICES=void -e NVIDIA_VISIBLE_DEVICES=all img",
+        "--device=/dev/kfd --device=/dev/dri -e NVIDIA_VISIBLE_DEVICES=all img --gpus all",
+        "-e NVIDIA_VISIBLE_DEVICES=void img",
+        "-e CUDA_VISIBLE_DEVICES= img",
+        "-e DEVICES=1 -e NVIDIA_DRIVER_CAPABILITIES=all img",
+        # Programs have options of these names too.
+        "img python train.py --gpus 1",
+        "img vllm serve --device cuda",
+        "img --device cpu",
+    ],
+)
+def test_nothing_is_named_where_nobody_asked_in_vain(ask, words):
+    explanation = ask(words)
+
+    assert (explanation.problems, explanation.lacks_gpus) == ((), False)
