@@ -63,6 +63,7 @@ def test_numbers_come_first_then_all_then_ids_then_addresses():
         ("0x8DA82C12EF81B5D", [0]),
         ("0x8da82c12ef81b5d", [0]),
         ("08ff75a3-0000-1000-80da-82c12ef81b5d", [0]),
+        ("080075a3-0000-1000-80da-82c12ef81b5d", [0]),
         ("0000:03:00.0", [0]),
         ("10000:c1:00.0", [1]),
     ]
@@ -72,7 +73,10 @@ def test_numbers_come_first_then_all_then_ids_then_addresses():
     ("strategy", "names"),
     [
         ("index", ["0", "all"]),
-        ("uuid", ["0", "all", "0x8DA82C12EF81B5D", "0x8da82c12ef81b5d", SMI_UUID]),
+        (
+            "uuid",
+            ["0", "all", "0x8DA82C12EF81B5D", "0x8da82c12ef81b5d", SMI_UUID, "080075a3-0000-1000-80da-82c12ef81b5d"],
+        ),
         ("pci", ["0", "all", "0000:03:00.0"]),
     ],
 )
@@ -98,6 +102,8 @@ def test_a_name_that_partitions_share_means_all_of_them_and_a_rank_means_one():
         "0x8da82c12ef81b5d:p0": [0],
         "0x8da82c12ef81b5d:p1": [1],
         "08ff75a3-0000-1000-80da-82c12ef81b5d": [0, 1],
+        "080075a3-0000-1000-80da-82c12ef81b5d": [0],
+        "080175a3-0000-1000-80da-82c12ef81b5d": [1],
         "08ff75a3-0000-1000-80da-82c12ef81b5d:p0": [0],
         "08ff75a3-0000-1000-80da-82c12ef81b5d:p1": [1],
         # An id of digits looks the same in both cases.

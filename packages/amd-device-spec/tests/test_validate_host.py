@@ -75,9 +75,10 @@ def test_a_gpu_that_is_gone_is_told_under_each_of_its_names(machine):
         "devices[3].name: '3' names no GPU of this machine",
         "devices[4].containerEdits.deviceNodes[6].path: /dev/dri/card1 is not a node of what all names",
         "devices[4].containerEdits.deviceNodes[7].path: /dev/dri/renderD128 is not a node of what all names",
-        "devices[14].name: '0x12FE4F7FDAF06B9' names no GPU of this machine",
-        "devices[15].name: '0x12fe4f7fdaf06b9' names no GPU of this machine",
-        "devices[16].name: '01ff740f-0000-1000-802f-e4f7fdaf06b9' names no GPU of this machine",
+        "devices[17].name: '0x12FE4F7FDAF06B9' names no GPU of this machine",
+        "devices[18].name: '0x12fe4f7fdaf06b9' names no GPU of this machine",
+        "devices[19].name: '01ff740f-0000-1000-802f-e4f7fdaf06b9' names no GPU of this machine",
+        "devices[20].name: '0100740f-0000-1000-802f-e4f7fdaf06b9' names no GPU of this machine",
     ]
 
 
@@ -102,7 +103,7 @@ def test_a_card_node_that_has_gone_is_told_and_one_left_out_is_not(machine):
     problems = [problem.message for problem in host_problems(spec, gpus, without_card)]
     del nodes_of(machine, 0)[0]
 
-    assert problems == ["/dev/dri/card3 does not exist"] * 5
+    assert problems == ["/dev/dri/card3 does not exist"] * 6
     assert told(machine) == []
 
 

@@ -373,7 +373,6 @@ def test_the_uuid_of_amd_smi_is_the_serial_number_with_the_device_id_in_between(
     [
         "08ff75a3-0000-1000-80da-82c12ef81b5",
         "0x8ff75a3-0000-1000-80da-82c12ef81b5d",
-        "080075a3-0000-1000-80da-82c12ef81b5d",
         "08ff75a3-0000-4000-80da-82c12ef81b5d",
         "08ff75a3-0000-1000-90da-82c12ef81b5d",
         "08ff75a3-0000-1000-80da82c12ef81b5d00",
@@ -384,9 +383,53 @@ def test_what_only_looks_like_that_uuid_is_no_unique_id(text):
     assert parse_unique_id(text) is None
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**16 - 1))
-def test_every_uuid_of_amd_smi_is_read_back(unique_id, device_id):
-    assert parse_unique_id(format_smi_uuid(unique_id, device_id)) == unique_id
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**16 - 1), st.integers(0, 255))
+def test_every_uuid_of_amd_smi_is_read_back(unique_id, device_id, partition):
+    assert parse_unique_id(format_smi_uuid(unique_id, device_id, partition)) == unique_id
+
+
+@pytest.mark.parametrize(
+    ("uuid", "chosen"),
+    [
+        # amd-smi 6 and earlier; amd-smi 10.1.
+        ("eaff740f-0000-1000-8035-f57cc80deb35", [0]),
+        ("ea00740f-0000-1000-8035-f57cc80deb35", [0]),
+        ("EA00740F-0000-1000-8035-F57CC80DEB35", [0]),
+        ("amd.com/gpu=6e00740f-0000-1000-8032-f10efc982b4c", [2]),
+    ],
+)
+def test_a_whole_gpu_has_the_uuids_of_two_generations_of_amd_smi(uuid, chosen):
+    assert numbers(MI210, uuid) == chosen
+
+
+@pytest.mark.parametrize(
+    ("uuid", "chosen"),
+    [
+        ("00ff74a1-0000-1000-8000-0000000000a1", [0, 1]),
+        ("000074a1-0000-1000-8000-0000000000a1", [0]),
+        ("000174a1-0000-1000-8000-0000000000a1", [1]),
+        ("000174a1-0000-1000-8000-0000000000bb", [3]),
+        ("000074a1-0000-1000-8000-0000000000a1,000174a1-0000-1000-8000-0000000000bb", [0, 3]),
+    ],
+)
+def test_the_second_byte_of_such_a_uuid_is_the_number_of_a_partition(uuid, chosen):
+    assert numbers(PARTITIONED, uuid) == chosen
+
+
+def test_a_uuid_of_a_partition_that_is_not_there_is_refused():
+    for gpus, uuid in (
+        (PARTITIONED, "000274a1-0000-1000-8000-0000000000a1"),
+        (MI210, "ea01740f-0000-1000-8035-f57cc80deb35"),
+    ):
+        with pytest.raises(RequestError):
+            numbers(gpus, uuid)
+
+
+def test_the_serial_number_that_amd_smi_prints_in_decimal_behind_0x_is_explained():
+    with pytest.raises(RequestError) as refusal:
+        numbers(MI210, f"0x{0x89CAA15875FF5A43}")
+
+    assert refusal.value.hint == "amd-smi 6.1 prints the id of GPU 1 in decimal behind 0x; write 0x89CAA15875FF5A43"
 
 
 @given(st.integers(0, 2**64 - 1), st.sampled_from(["0x{:x}", "0x{:016X}", "{:016x}", "GPU-{:016x}", "0X{:X}"]))

@@ -64,9 +64,13 @@ def test_a_gpu_is_offered_under_its_number_id_and_address(host, amd_ctk, spec):
     assert names(spec) == [
         *("0", "1", "2", "3", "all"),
         *("0xEA35F57CC80DEB35", "0xea35f57cc80deb35", "eaff740f-0000-1000-8035-f57cc80deb35"),
+        "ea00740f-0000-1000-8035-f57cc80deb35",
         *("0x89CAA15875FF5A43", "0x89caa15875ff5a43", "89ff740f-0000-1000-80ca-a15875ff5a43"),
+        "8900740f-0000-1000-80ca-a15875ff5a43",
         *("0x6E32F10EFC982B4C", "0x6e32f10efc982b4c", "6eff740f-0000-1000-8032-f10efc982b4c"),
+        "6e00740f-0000-1000-8032-f10efc982b4c",
         *("0x12FE4F7FDAF06B9", "0x12fe4f7fdaf06b9", "01ff740f-0000-1000-802f-e4f7fdaf06b9"),
+        "0100740f-0000-1000-802f-e4f7fdaf06b9",
         *("0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0"),
     ]
 

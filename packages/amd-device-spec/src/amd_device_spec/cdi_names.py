@@ -36,8 +36,9 @@ def names_of(
     """Return the GPUs behind each CDI device name: numbers, `all`, then unique ids and PCI addresses by `strategy`.
 
     A unique id is written as rocm-smi prints it (lower case), as `amd-smi static` does (upper case) and as `amd-smi
-    list` does (a UUID). A name that partitions share means all of them; with `:p<rank>` behind it, it means one. With
-    `by_model`, a model or a target is the name of all its GPUs.
+    list` does (a UUID: one for all partitions before amd-smi 10, and one for each since). A name that partitions share
+    means all of them; with `:p<rank>` behind it, it means one. With `by_model`, a model or a target is the name of all
+    its GPUs.
     """
     named = {str(gpu.number): [gpu] for gpu in gpus}
     if with_all:
@@ -110,6 +111,7 @@ def _unique_ids(gpu: Gpu) -> Iterator[str]:
             yield f"0x{unique_id:x}"
     if gpu.pci_unique_id:
         yield format_smi_uuid(gpu.pci_unique_id, gpu.device_id)
+        yield format_smi_uuid(gpu.pci_unique_id, gpu.device_id, gpu.partition_rank)
 
 
 def _shared_names(gpus: Sequence[Gpu], names: Callable[[Gpu], Iterator[str] | list[str]]) -> dict[str, list[Gpu]]:

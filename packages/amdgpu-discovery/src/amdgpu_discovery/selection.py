@@ -2,8 +2,9 @@
 
 A request is a list separated by commas. Its items: a number (`3`), a range (`0-2`), `all`, a unique id as any of AMD's
 tools prints it (`0x8DA82C12EF81B5D`, `8da82c12ef81b5d`, `GPU-08da82c12ef81b5d`, or the UUID of `amd-smi list`,
-`08ff75a3-0000-1000-80da-82c12ef81b5d`), a PCI address (`0000:03:00.0`). `:p1` after an id or an address means one
-partition. Each item may be a CDI name (`amd.com/gpu=3`). An empty request, `none` and `void` ask for no GPU.
+`08ff75a3-0000-1000-80da-82c12ef81b5d`, since amd-smi 10 `080075a3-...` for partition 0), a PCI address
+(`0000:03:00.0`). `:p1` after an id or an address means one partition. Each item may be a CDI name (`amd.com/gpu=3`). An
+empty request, `none` and `void` ask for no GPU.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ BY_PCI = "pci"
 FORMS = {BY_UUID: "unique id", BY_PCI: "PCI address"}
 # The lengths of the groups in a UUID of `amd-smi list`.
 UUID_GROUPS = (8, 4, 4, 4, 12)
+# The second byte of such a UUID, if it means all partitions of a GPU.
+WHOLE = 0xFF
 # What rocminfo prints for a GPU without a unique id.
 NO_UNIQUE_ID = "gpu-xx"
 
@@ -193,10 +196,13 @@ def parse_unique_id(item: str) -> int | None:
     return None
 
 
-def format_smi_uuid(unique_id: int, device_id: int) -> str:
-    """Return the UUID that `amd-smi list` prints for a GPU, whose PCI function has this id."""
+def format_smi_uuid(unique_id: int, device_id: int, partition: int = WHOLE) -> str:
+    """Return the UUID that `amd-smi list` prints for a GPU, whose PCI function has this id.
+
+    amd-smi 10 prints the number of the partition, 0 for a GPU without partitions; earlier releases print WHOLE.
+    """
     digits = f"{unique_id:016x}"
-    return f"{digits[:2]}ff{device_id:04x}-0000-1000-80{digits[2:4]}-{digits[4:]}"
+    return f"{digits[:2]}{partition:02x}{device_id:04x}-0000-1000-80{digits[2:4]}-{digits[4:]}"
 
 
 def _resolve_item(gpus: Sequence[GpuLocation], item: str) -> Resolved:
@@ -225,6 +231,8 @@ def _resolve_name(gpus: Sequence[GpuLocation], item: str) -> Resolved:
     if is_partition and rank.isdecimal():
         return _resolve_partition(gpus, name, rank)
     named = _find(gpus, item)
+    if named and item[8:9] == "-" and int(item[2:4], 16) != WHOLE:
+        return _resolve_partition(gpus, item, str(int(item[2:4], 16)))
     if named is not None:
         return [gpu.number for gpu in named[0]], named[1]
     if item.lower() == NO_UNIQUE_ID:
@@ -268,11 +276,12 @@ def _messages() -> ModuleType:
 
 
 def _parse_smi_uuid(text: str) -> int | None:
-    # XXffDDDD-0000-1000-80YY-ZZZZZZZZZZZZ is the id XXYYZZZZZZZZZZZZ of a GPU with the PCI device id DDDD.
+    # XXPPDDDD-0000-1000-80YY-ZZZZZZZZZZZZ is the id XXYYZZZZZZZZZZZZ of a GPU with the PCI device id DDDD; PP is the
+    # number of a partition, or ff for all.
     groups = text.split("-")
     if tuple(map(len, groups)) != UUID_GROUPS or "".join(groups).strip(HEXADECIMAL):
         return None
     first, *version, clock, last = groups
-    if first[2:4] != "ff" or version != ["0000", "1000"] or clock[:2] != "80":
+    if version != ["0000", "1000"] or clock[:2] != "80":
         return None
     return int(first[:2] + clock[2:] + last, 16)

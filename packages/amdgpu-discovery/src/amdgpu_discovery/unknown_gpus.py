@@ -15,6 +15,8 @@ SHOW_GPUS = "'amd-ctk gpu list' shows them"
 # How many names an error lists before it counts the rest, and how much of an item it repeats: an image's environment
 # may have megabytes.
 NAMES_SHOWN = 8
+# 0x and the decimal digits of 64 bits.
+LONGEST_DECIMAL = 22
 CHARACTERS_SHOWN = 60
 
 
@@ -109,6 +111,12 @@ def name_unnumbered(
 def no_gpu_with_id(item: str, gpus: Sequence[GpuLocation]) -> UnknownGpu:
     """Return the error for an unknown unique id; it names the existing ones."""
     existing = _existing(gpus, [f"0x{gpu.unique_id:X}" for gpu in gpus if gpu.unique_id])
+    digits = item[2:] if item[:2].lower() == "0x" and len(item) <= LONGEST_DECIMAL else ""
+    number = int(digits) if digits.isascii() and digits.isdecimal() else 0
+    meant = [gpu for gpu in gpus if number and number in (gpu.kfd_unique_id, gpu.pci_unique_id)]
+    if meant:
+        hint = f"amd-smi 6.1 prints the id of GPU {meant[0].number} in decimal behind 0x; write 0x{number:X}"
+        return UnknownGpu(f"no GPU has the unique id {item}, {existing}", items=[item], hint=hint)
     return UnknownGpu(f"no GPU has the unique id {item[:CHARACTERS_SHOWN]}, {existing}", items=[item], hint=SHOW_GPUS)
 
 

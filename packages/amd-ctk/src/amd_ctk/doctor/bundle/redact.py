@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from amd_ctk.doctor.facts.gpus import KFD_NODES
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.selection import format_smi_uuid
+from amdgpu_discovery.selection import WHOLE, format_smi_uuid
 from amdgpu_discovery.simulate import Profile
 from amdgpu_discovery.value import Value
 
 # Part of a URL: tcp://user:password@host. A password may contain "@" and "/", so it ends at the last "@" of a word.
 CREDENTIALS = re.compile(r"://[^\s\"']+@")
 PCI_FUNCTIONS = "/sys/module/amdgpu/drivers/pci:amdgpu"
+# Partitions of one GPU.
+MOST_PARTITIONS = 16
 KFD_ID = "unique_id "
 
 
@@ -86,4 +88,6 @@ def _forms(serial: Serial) -> Iterator[tuple[str, str]]:
     yield f"{number:016x}", f"{replacement:016x}"
     yield f"{number:x}", f"{replacement:x}"
     yield str(number), str(replacement)
-    yield format_smi_uuid(number, serial.device_id).lower(), format_smi_uuid(replacement, serial.device_id).lower()
+    for partition in (WHOLE, *range(MOST_PARTITIONS)):
+        uuid = format_smi_uuid(number, serial.device_id, partition)
+        yield uuid, format_smi_uuid(replacement, serial.device_id, partition)
