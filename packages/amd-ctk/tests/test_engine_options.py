@@ -388,3 +388,12 @@ def test_a_file_of_variables_is_not_read(host, engine, tmp_path):
 
     # The pipe of <(command) can be read once.
     assert named(f"docker run --env-file {tmp_path}/none image", host) == ("--runtime=amd",)
+
+
+def test_podman_behind_the_client_of_docker_gets_cdi_devices_as_it_takes_no_runtime(engine, host):
+    engine("docker", json.dumps({**DOCKER, "ProductLicense": "Apache-2.0", "DefaultRuntime": "crun"}))
+    with pytest.raises(NoGpusByEngine, match="Podman's Docker API takes no runtime"):
+        find_options(["docker", "run", "image"], host, {})
+
+    engine("docker", json.dumps({**DOCKER, "ProductLicense": "Apache-2.0", "DefaultRuntime": "amd"}))
+    assert named("docker run image", host) == ()

@@ -23,6 +23,16 @@ from amd_ctk.engine_words import environment_of, without_prefixes
         ("sudo --preserve-env=A,C sudo -E --preserve-env=C docker run image", {"A": "1"}),
         ("sudo --preserve-env=A,C sudo --preserve-env=C docker run image", {}),
         ("env docker run image", {"A": "1"}),
+        ("nice docker run image", {"A": "1"}),
+        ("nice -n 10 nohup docker run image", {"A": "1"}),
+        ("nice -10 docker run image", {"A": "1"}),
+        ("ionice -c 2 -n7 docker run image", {"A": "1"}),
+        ("timeout --signal=INT -k 5 1h docker run image", {"A": "1"}),
+        ("time -p docker run image", {"A": "1"}),
+        ("setsid --wait -- docker run image", {"A": "1"}),
+        ("stdbuf -oL docker run image", {"A": "1"}),
+        ("sudo nice -n 5 docker run image", {}),
+        ("env B=2 nice docker run image", {"A": "1", "B": "2"}),
     ],
 )
 def test_sudo_and_env_are_passed_over(line, environment):
@@ -33,7 +43,8 @@ def test_sudo_and_env_are_passed_over(line, environment):
 
 
 @pytest.mark.parametrize(
-    "line", ["", "sudo", "sudo -E", "sudo -u", "env A=1", "env -i docker run", "sudo -i docker run"]
+    "line",
+    ["", "sudo", "sudo -E", "sudo -u", "env A=1", "env -i docker run", "sudo -i docker run", "nice", "timeout 5"],
 )
 def test_words_that_are_not_understood_stay(line):
     assert without_prefixes(line.split()).argv == tuple(line.split())

@@ -23,6 +23,8 @@ USUAL_CONTEXT = "default"
 # The socket of rootless Docker, as dockerd-rootless.sh sets it.
 ROOTLESS_SOCKET = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
 PODMAN_ROOT_SOCKET = re.compile(r"unix://(/var)?/run/podman/")
+# Where Podman listens for Docker's API, of root and of a user.
+PODMAN_SOCKET = re.compile(r"unix://(/.*)?/podman/podman\.sock")
 # Podman's options that name a connection, and those that make Podman look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
@@ -111,6 +113,11 @@ def leads_to_rootless(engine: str, options: Sequence[str], environment: Mapping[
     address = _find_docker_address(options, environment).text
     own = environment.get("XDG_RUNTIME_DIR")
     return bool(ROOTLESS_SOCKET.fullmatch(address)) or (bool(own) and address == f"unix://{own}/docker.sock")
+
+
+def leads_to_podman(options: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether Docker's client talks to Podman's usual socket."""
+    return bool(PODMAN_SOCKET.fullmatch(_find_docker_address(options, environment).text))
 
 
 def _is_elsewhere_for_docker(options: Sequence[str], environment: Mapping[str, str]) -> bool:

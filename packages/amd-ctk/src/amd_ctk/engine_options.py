@@ -107,6 +107,9 @@ def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> Eng
     ours = [name for name, program in info.runtimes.items() if name == "amd" or is_amd_runtime(program)]
     if info.default_runtime in ours:
         return EngineOptions()
+    if info.is_podman:
+        # Podman's Docker API drops the runtime of a container.
+        return _by_cdi(host, ToolkitError("Podman's Docker API takes no runtime", hint=PODMAN_SERVICE_HINT))
     if ours:
         return EngineOptions(fixed=(f"--runtime={ours[0]}",))
     return _by_cdi(host, refusal, reads_specs=bool(info.cdi_directories))

@@ -59,7 +59,19 @@ KEEPS_LIST = "--preserve-env="
 SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
 # Options of sudo that take the next argument as their value.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
-PREFIXES = (SUDO, "env")
+# Programs that only start another one, with their options that take the next argument as their value. timeout has a
+# duration in front of the command.
+LAUNCHERS: dict[str, tuple[str, ...]] = {
+    "nice": ("-n", "--adjustment"),
+    "ionice": ("-c", "--class", "-n", "--classdata"),
+    "nohup": (),
+    "setsid": (),
+    "stdbuf": ("-i", "--input", "-o", "--output", "-e", "--error"),
+    "time": ("-f", "--format", "-o", "--output"),
+    "timeout": ("-k", "--kill-after", "-s", "--signal"),
+}
+TIMEOUT = "timeout"
+PREFIXES = (SUDO, "env", *LAUNCHERS)
 
 
 def engine_of(program: str) -> str:
@@ -219,6 +231,9 @@ def environment_of(command: Prefixed, environment: Mapping[str, str]) -> dict[st
 
 
 def _strip_prefix(found: Prefixed) -> Prefixed | None:
+    if os.path.basename(found.argv[0]) in LAUNCHERS:
+        behind = _behind_launcher(found.argv)
+        return found.replace(argv=behind) if behind and not behind[0].startswith("-") else None
     is_sudo = os.path.basename(found.argv[0]) == SUDO
     start = _end_of_options(found.argv) if is_sudo else 1
     end = start
@@ -235,6 +250,15 @@ def _strip_prefix(found: Prefixed) -> Prefixed | None:
         kept=_both(found.kept, listed),
         is_sudo=found.is_sudo or is_sudo,
     )
+
+
+def _behind_launcher(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that a program of LAUNCHERS starts."""
+    name, position = os.path.basename(argv[0]), 1
+    while position < len(argv) and argv[position].startswith("-") and argv[position] != "--":
+        position += 2 if argv[position] in LAUNCHERS[name] else 1
+    position += argv[position : position + 1] == ("--",)
+    return tuple(argv[position + (name == TIMEOUT) :])
 
 
 def _kept_by(options: Sequence[str]) -> tuple[str, ...] | None:

@@ -285,3 +285,16 @@ def test_containerd_of_k3s_is_judged_by_the_file_of_k3s(machine, unit):
 
     made.write(file, f"version = 2\n{runtime}")
     assert finding_of(made, "containerd")[:2] == ("ok", "containerd has the runtime amd")
+
+
+def test_podman_in_the_place_of_docker_is_no_docker(machine):
+    made = machine()
+    # Podman 4.3.1 answers the client of Docker so.
+    made.docker |= {"ServerVersion": "4.3.1", "ProductLicense": "Apache-2.0", "DefaultRuntime": "crun"}
+
+    assert finding_of(made, "docker") == (
+        "note",
+        "'docker' talks to Podman, which drops the runtime that a container asks for",
+        "start it with 'podman --runtime amd system service', or request driver=cdi,device=amd.com/gpu=0",
+    )
+    assert made.examine(only=["docker-cdi", "docker-gpus", "docker-compose"]) == []

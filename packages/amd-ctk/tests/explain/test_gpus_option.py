@@ -11,6 +11,8 @@ from amd_ctk.explain import engine_spec, engine_view
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import build_spec
 from amd_ctk.explain.engine_view import translate_gpus
+from amd_ctk.explain.explanation import explain_container
+from amd_ctk.explain.run_words import parse_run
 
 NVIDIA = '{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"env":["A=1"]}}]}'
 
@@ -139,3 +141,41 @@ def test_a_spec_that_is_too_new_for_the_engine_gives_no_gpu(host, amd_ctk, monke
     )
     assert [str(error) for error in built.refusals] == [refusal] * (not is_read)
     assert bool(built.spec["linux"]["devices"]) is is_read
+
+
+DROPS = (
+    "Podman's Docker API drops {}: start it with 'podman --runtime amd system service', or request"
+    " driver=cdi,device=amd.com/gpu=0"
+)
+
+
+# With the API of Podman 4.3.1, 5.4.2 and 5.8.6, each of these containers is made without a word.
+@pytest.mark.parametrize("socket", ["/run/podman/podman.sock", "/run/user/1000/podman/podman.sock"])
+@pytest.mark.parametrize(
+    ("words", "problems"),
+    [
+        ("--runtime=amd -e AMD_VISIBLE_DEVICES=all", [DROPS.format("--runtime=amd")]),
+        ("--runtime=nosuch", [DROPS.format("--runtime=nosuch")]),
+        ("--gpus all", [DROPS.format("--gpus all")]),
+        ("--gpus driver=amd,count=1", [DROPS.format("--gpus driver=amd,count=1")]),
+        (
+            "-e AMD_VISIBLE_DEVICES=0",
+            [f"AMD_VISIBLE_DEVICES is not read: {DROPS.format('').replace('drops :', 'takes no runtime:')}"],
+        ),
+    ],
+)
+def test_podman_behind_the_client_of_docker_drops_the_runtime(sleeping_host, socket, words, problems):
+    container = parse_run(["docker", "run", *words.split(), "img"], {"DOCKER_HOST": f"unix://{socket}"})
+
+    explanation = explain_container(container, sleeping_host)
+
+    assert (list(explanation.problems), explanation.lacks_gpus) == (problems, True)
+
+
+def test_podman_behind_the_client_of_docker_takes_cdi_devices(sleeping_host, amd_ctk):
+    amd_ctk("cdi", "generate")
+    words = ["docker", "run", "--gpus", "driver=cdi,device=amd.com/gpu=0", "img"]
+
+    explanation = explain_container(parse_run(words, {"DOCKER_HOST": "unix:///run/podman/podman.sock"}), sleeping_host)
+
+    assert (explanation.problems, len(explanation.usable)) == ((), 1)

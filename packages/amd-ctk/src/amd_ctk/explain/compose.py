@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from amd_ctk.engine_address import leads_to_podman
 from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.compose_program import (
     Resolved,
@@ -49,6 +50,11 @@ NOT_ASKED = "{path} belongs to another user, so it was read without asking Docke
 def read_service(path: str, name: str, environment: Mapping[str, str], host: Host) -> Container:
     """Return a service of a Compose file as a container, as this machine's Compose reads it; ExplainError."""
     _refuse_remotes(path)
+    container = _read_service(path, name, environment, host)
+    return container.replace(is_podman_api=leads_to_podman((), environment))
+
+
+def _read_service(path: str, name: str, environment: Mapping[str, str], host: Host) -> Container:
     own = find_own_settings(environment, DOCKER)
     resolved = resolve(path, host)
     if resolved and not resolved.late:

@@ -55,6 +55,8 @@ class Container(Value):
     image: str = ""
     # What Docker on this machine says about itself; nothing of a simulated host's, and of one that did not answer.
     info: EngineInfo = EngineInfo()
+    # Whether Podman serves Docker's API, as far as the address or its answer says.
+    is_podman_api: bool = False
     # Whether the engine did not answer. It is then not asked again, because waiting for a hung engine takes long.
     is_engine_silent: bool = False
     # What was not known in time, as a clause; "" if nothing was.

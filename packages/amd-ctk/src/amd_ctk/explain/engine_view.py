@@ -27,6 +27,7 @@ AMD = "amd"
 RUNTIMES_OF_PODMAN = frozenset(
     ("crun", "crun-wasm", "crun-vm", "kata", "krun", "ocijail", "runc", "runj", "runsc", "youki")
 )
+PODMAN_API_FIX = "start it with 'podman --runtime amd system service', or request driver=cdi,device=amd.com/gpu=0"
 CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
     "podman": "run 'sudo amd-ctk runtime configure --runtime=podman'",
@@ -56,7 +57,33 @@ def add_info(container: Container, host: Host) -> Container:
         return container
     info = ask_info([DOCKER, *container.engine_options])
     late = info.answer.problem if info.answer.is_late else ""
-    return container.replace(info=info, is_engine_silent=not info.version, late=late)
+    is_podman_api = container.is_podman_api or info.is_podman
+    return container.replace(info=info, is_engine_silent=not info.version, late=late, is_podman_api=is_podman_api)
+
+
+def without_dropped(container: Container) -> Container:
+    """Return a container without what Podman drops of a request to Docker's API, which it does not say."""
+    if not container.is_podman_api:
+        return container
+    kept = tuple(asked for asked in container.gpus if _is_cdi(asked))
+    options = [f"--runtime={container.runtime}"] if container.runtime else []
+    options += [f"--gpus {asked}" for asked in container.gpus if asked not in kept]
+    return container.replace(
+        runtime="",
+        gpus=kept,
+        problems=(
+            *container.problems,
+            *(f"Podman's Docker API drops {option}: {PODMAN_API_FIX}" for option in options),
+        ),
+    )
+
+
+def _is_cdi(asked: str) -> bool:
+    try:
+        return parse_gpus(asked).driver == CDI_DRIVER
+    except ToolkitError:
+        # The client refuses it.
+        return True
 
 
 def find_runtime(container: Container, host: Host) -> RuntimeView:
@@ -72,6 +99,10 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     if chosen and chosen not in names and not _may_be_runtime(container.engine, chosen, host):
         problem = f"{container.engine} has no runtime {chosen!r}"
         return RuntimeView(is_amd_runtime=False, refusal=ToolkitError(problem, hint="add --runtime=amd"))
+    if container.is_podman_api:
+        # What it drops is a problem already.
+        problem = "" if container.problems else f"Podman's Docker API takes no runtime: {PODMAN_API_FIX}"
+        return RuntimeView(is_amd_runtime=False, problem=problem, name=chosen)
     name = chosen or USUAL_RUNTIME.get(container.engine, "runc")
     problem = f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
     return RuntimeView(is_amd_runtime=False, problem=problem, name=chosen)
@@ -112,7 +143,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
         found = container.info.runtimes
         ours = [name for name, program in found.items() if is_amd_runtime(program)]
         return [*found], ours, container.info.default_runtime
-    is_podman = container.engine == PODMAN
+    is_podman = container.engine == PODMAN or container.is_podman_api
     known = podman.PODMAN if is_podman else docker.DOCKER
     paths = podman_files(host, container.own_settings) if is_podman else [_docker_file(container.own_settings, host)]
     programs: dict[str, str] = {}

@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
-from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus
+from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus, without_dropped
 from amd_ctk.explain.plan import (
     Plan,
     find_given,
@@ -63,7 +63,7 @@ class Explanation(Value):
 
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError if the host cannot be read."""
-    container = translate_gpus(add_info(container, host), host)
+    container = translate_gpus(without_dropped(add_info(container, host)), host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
     container = container.replace(runtime=view.name)

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_address import find_service, is_elsewhere
+from amd_ctk.engine_address import find_service, is_elsewhere, leads_to_podman
 from amd_ctk.engine_words import (
     DOCKER,
     PODMAN,
@@ -119,6 +119,7 @@ def parse_run(
         unset_all=is_on(options, "unsetenv-all"),
         host_environment=every_variable(environment, "") if is_on(options, "env-host") else (),
         runtime=runtime,
+        is_podman_api=engine == DOCKER and leads_to_podman(before, environment),
         cdi_directories=tuple(own_values(before, "--cdi-spec-dir")) if is_podman else (),
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.

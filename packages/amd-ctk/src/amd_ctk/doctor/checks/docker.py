@@ -9,6 +9,7 @@ from amd_ctk.doctor.checks.cdi import GENERATE, judge_directories, judge_version
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_GPUS_BY_CDI, FIRST_WITH_CDI, FIRST_WITH_GPUS
+from amd_ctk.explain.engine_view import PODMAN_API_FIX
 
 USE_AMD_RUNTIME = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 
@@ -43,6 +44,8 @@ def check_docker(facts: Facts) -> Finding | None:
     is_elsewhere = docker.endpoint.is_other_machine or docker.is_desktop
     if not docker.is_installed or docker.is_broken or is_elsewhere:
         return None
+    if docker.is_podman:
+        return note("'docker' talks to Podman, which drops the runtime that a container asks for", fix=PODMAN_API_FIX)
     if docker.problem:
         return _judge_no_answer(docker)
     version, lost = docker.version_text, [name for name in docker.file_runtimes if name not in docker.runtimes]

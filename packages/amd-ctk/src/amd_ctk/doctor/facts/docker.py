@@ -66,6 +66,8 @@ class DockerFacts(Value):
     """The engine behind the `docker` command, and daemon.json."""
 
     is_installed: bool = False
+    # Whether Podman answers in Docker's place.
+    is_podman: bool = False
     # Why the engine does not answer, "" if it does; `silence` is REFUSED, LATE or ABSENT.
     problem: str = ""
     silence: str = ""
@@ -158,6 +160,8 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     endpoint = find_endpoint()
     if not info.version:
         return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_no_answer(info))
+    if info.is_podman:
+        return _read_file(host).replace(is_installed=True, is_podman=True, endpoint=endpoint)
     if endpoint.is_other_machine:
         # The engine's answers are about another machine.
         return _read_file(host).replace(is_installed=True, endpoint=endpoint)
