@@ -393,6 +393,12 @@ def release(session: nox.Session) -> None:
     session.run("python", "packaging/release.py", "dist", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def findings(session: nox.Session) -> None:
+    """Run what surprises about other programs, and print what still holds. Example: nox -s findings -- toil-amd-smi"""
+    session.run("python3", "checks/findings.py", *session.posargs)
+
+
 @nox.session
 def audit(session: nox.Session) -> None:
     """Compare the bundled wheels with a downloaded file of OSV. Example: nox -s audit -- all.zip"""
