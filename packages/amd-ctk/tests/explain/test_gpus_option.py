@@ -179,3 +179,23 @@ def test_podman_behind_the_client_of_docker_takes_cdi_devices(sleeping_host, amd
     explanation = explain_container(parse_run(words, {"DOCKER_HOST": "unix:///run/podman/podman.sock"}), sleeping_host)
 
     assert (explanation.problems, len(explanation.usable)) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "starts", "used"),
+    [
+        ("--add-runtime=amd=/usr/bin/amd-container-runtime", "--runtime=amd -e AMD_VISIBLE_DEVICES=all", True, 4),
+        ("--add-runtime amd=/usr/bin/amd-container-runtime --default-runtime=amd", "-e AMD_VISIBLE_DEVICES=0", True, 1),
+        ("", "--runtime=amd -e AMD_VISIBLE_DEVICES=all", False, 0),
+        ("--userns-remap=default", "--device=/dev/kfd --device=/dev/dri", True, 0),
+        ("--userns-remap=default", "--privileged", False, 0),
+    ],
+)
+def test_what_the_command_line_of_dockerd_says_counts_as_its_file_does(sleeping_host, options, words, starts, used):
+    unit = Path(sleeping_host.path("/etc/systemd/system/docker.service"))
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text(f"[Service]\nExecStart=/usr/sbin/dockerd -H fd:// {options}\n")
+
+    explanation = explain_container(parse_run(["docker", "run", *words.split(), "img"], {}), sleeping_host)
+
+    assert (explanation.starts, len(explanation.usable) * explanation.starts) == (starts, used)

@@ -127,6 +127,13 @@ def _docker_file(own_settings: str, host: Host) -> str:
     return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else find_path(host, docker.DOCKER)
 
 
+def _daemon_options(host: Host) -> CommandLine:
+    """Return the command line of root's dockerd, which says the same as daemon.json."""
+    from amd_ctk.configuration.unit_files import read_command_line
+
+    return read_command_line(host, f"{docker.DOCKER.service}.service")
+
+
 def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
     """Return whether an engine may have a runtime that its files do not name."""
     if engine == PODMAN:
@@ -152,6 +159,10 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
         named, chosen = _read_file(known, path, host)
         programs |= named
         default = chosen or default
+    if not (is_podman or container.is_rootless):
+        options = _daemon_options(host)
+        programs |= dict(value.partition("=")[::2] for value in options.values_of("--add-runtime"))
+        default = [default, *options.values_of("--default-runtime")][-1]
     amd_names = [name for name, program in programs.items() if is_amd_runtime(program)]
     return [*programs], amd_names, default
 
@@ -188,7 +199,7 @@ def maps_users(container: Container, host: Host) -> bool:
     if container.info.version:
         return container.info.maps_users
     setting = _read_setting(_docker_file("", host), ("userns-remap",), host)
-    return isinstance(setting, str) and bool(setting)
+    return (isinstance(setting, str) and bool(setting)) or any(_daemon_options(host).values_of("--userns-remap"))
 
 
 def _read_setting(path: str, keys: tuple[str, ...], host: Host) -> object:

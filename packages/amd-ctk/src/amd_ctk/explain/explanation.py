@@ -18,10 +18,10 @@ from amd_ctk.explain.plan import (
     preview_start,
     starting,
 )
-from amd_ctk.explain.rocm_variables import see_gpus
 from amd_ctk.explain.unread_requests import find_unread_requests
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, names_of_image, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
+from amd_ctk.rocm_variables import see_gpus
 from amd_device_spec.request import VISIBLE_DEVICES, Grant
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job

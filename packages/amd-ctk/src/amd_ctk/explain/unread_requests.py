@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from amd_ctk.explain.container import Container
-from amd_ctk.explain.rocm_variables import FILTERS
+from amd_ctk.rocm_variables import FILTERS
 from amd_device_spec.request import VISIBLE_DEVICES
 from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.unknown_gpus import shown

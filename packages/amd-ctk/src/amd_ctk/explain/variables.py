@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.explain.plan import Plan
-from amd_ctk.explain.rocm_variables import Inside
+from amd_ctk.rocm_variables import Inside
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS as SLURM_FILTERS
 from amdgpu_discovery.errors import RequestError

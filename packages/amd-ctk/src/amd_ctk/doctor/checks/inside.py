@@ -18,7 +18,7 @@ from amd_ctk.explain.rocm_inside import (
     find_missing,
     mode_allows,
 )
-from amd_ctk.explain.rocm_variables import CUDA, FILTERS, HIP, see_gpus
+from amd_ctk.rocm_variables import CUDA, FILTERS, HIP, see_gpus
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
 from amdgpu_discovery.device_nodes import KFD_PATH

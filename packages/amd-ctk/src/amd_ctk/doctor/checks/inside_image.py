@@ -8,7 +8,7 @@ from amd_ctk.doctor.check import BAD, Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.inside import InsideFacts
 from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY, find_home
-from amd_ctk.explain.rocm_variables import Override, find_overrides
+from amd_ctk.rocm_variables import Override, find_overrides
 from amdgpu_discovery.driver_versions import is_tested
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.targets import OVERRIDE, fits, generation_of

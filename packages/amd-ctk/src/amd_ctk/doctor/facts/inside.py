@@ -9,8 +9,8 @@ from amd_ctk.doctor.inside.child import NoAnswer, ask_inside
 from amd_ctk.doctor.inside.image_files import find_home, is_above_cache, read_image_files
 from amd_ctk.doctor.inside.nodes import TriedNode, try_nodes
 from amd_ctk.doctor.inside.process import CannotEnter, ContainerProcess, read_process, require_running, start_time
-from amd_ctk.explain.rocm_variables import BEGINNINGS
 from amd_ctk.explain.running import EngineAnswers, find_running
+from amd_ctk.rocm_variables import BEGINNINGS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker import Processes, ProcessId
 from amdgpu_discovery.device_nodes import read_kfd_number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.explain.rocm_variables import see_gpus
+from amd_ctk.rocm_variables import see_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.simulate import build_host
 from amdgpu_discovery.targets import parse_override
