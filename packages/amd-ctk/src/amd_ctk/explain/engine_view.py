@@ -21,6 +21,10 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.configuration.unit_files import CommandLine
+
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 AMD = "amd"
 # Podman finds these without configuration.
