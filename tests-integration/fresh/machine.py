@@ -48,7 +48,7 @@ class Machine:
     """One machine in a directory; each `run` starts it, and nothing runs on it afterwards."""
 
     def __init__(self, suite: str, root: Path) -> None:
-        subprocess.run(["cp", "--archive", _base(suite), root], check=True)
+        subprocess.run(["cp", "--archive", base(suite, "systemd"), root], check=True)
         self._root = root
         copy_network(root)
         self._environment = write_access(root)
@@ -91,14 +91,14 @@ class Machine:
         return {**self._environment, "PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "CI": "true"}
 
 
-def _base(suite: str) -> Path:
-    """Return the smallest system of a release with systemd, made once; it must not be written to."""
-    root = KEPT_IN / suite
-    done = KEPT_IN / f"{suite}.done"
+def base(suite: str, *packages: str) -> Path:
+    """Return the smallest system of a release with these packages, made once; it must not be written to."""
+    name = "-".join((suite, *packages))
+    root, done = KEPT_IN / name, KEPT_IN / f"{name}.done"
     if not done.exists():
         KEPT_IN.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(root, ignore_errors=True)
-        bootstrap(suite, root, "systemd")
+        bootstrap(suite, root, *packages)
         done.touch()
     return root
 

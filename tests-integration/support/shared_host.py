@@ -116,8 +116,9 @@ class Broker:
         return [pid for pid, parent in Processes().parents().items() if parent == self.pid]
 
     def lines(self) -> list[str]:
+        """Return what it logged about requests and jobs, without what it said of itself at its start."""
         with open(self.log, encoding="utf-8") as file:
-            return file.read().splitlines()
+            return [line for line in file.read().splitlines() if not line.startswith("limited: ")]
 
     def terms(self) -> tuple[Permission, ...]:
         """Return the current permissions."""
