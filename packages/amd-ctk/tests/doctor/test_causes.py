@@ -209,6 +209,10 @@ def user_without_group(machine):
     podman_user(machine, groups=(1000,))
 
 
+def user_of_an_older_session(machine):
+    machine.user = machine.user.replace(session_groups=(1000,))
+
+
 def spec_of(machine, *, minor=None):
     """The CDI spec of a host, with another minor number of its first node where one is given."""
     wanted = GenerateOptions(output="/tmp/amd.json", language="json", options=CdiOptions())
@@ -608,6 +612,12 @@ def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machin
             "podman-nodes",
             "user u1 is not in group 110, which /dev/dri/renderD128 belongs to",
             "sudo gpasswd --add u1 $(stat -c %G /dev/dri/renderD128), and log in again",
+        ),
+        (
+            user_of_an_older_session,
+            "podman-nodes",
+            "user u1 is in group 110, but logged in before that",
+            "log out and in again, so that programs may open the nodes",
         ),
         (
             lambda made: made.write("/etc/containers/containers.conf", '[engine]\nruntime = "runc"\n'),

@@ -556,6 +556,13 @@ ROWS = [
         why=CHOICE,
         becomes="note",
     ),
+    Row(
+        "podman-nodes",
+        both(with_user, as_user(session_groups=(1000,))),
+        as_user(session_groups=(1000, 110)),
+        why="only the user may log in",
+        becomes="note",
+    ),
     Row("podman-nodes", with_user, chmod(0o666), why=CHOICE),
     Row(
         "podman-user",

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from amd_ctk.doctor.facts.users import find_departed, find_user
+from amd_ctk.doctor.facts.users import find_departed, find_session_groups, find_user
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
 from amd_gpu_tracker.records.state import State
@@ -41,6 +41,25 @@ def test_root_has_no_rootless_containers(called_by):
 @pytest.mark.parametrize("told", ["0", "x", "-1", "4294967296", "9" * 5000, "123456789"])
 def test_what_is_no_user_behind_sudo_is_root(called_by, told):
     assert called_by(0, SUDO_UID=told) is None
+
+
+def test_the_groups_of_a_session_are_those_of_the_process_and_not_of_the_database(called_by, monkeypatch):
+    monkeypatch.setattr(os, "getgroups", lambda: [7, 8])
+    monkeypatch.setattr(os, "getegid", lambda: 6)
+
+    assert called_by(NOBODY.pw_uid).session_groups == (6, 7, 8)
+
+
+@pytest.mark.parametrize(("uid", "groups"), [(1000, (1000, 44, 992)), (1001, None)])
+def test_behind_sudo_the_session_is_that_of_the_nearest_process_of_the_user(tmp_path, uid, groups):
+    for pid, parent, owner, listed in ((30, 20, 0, "0"), (20, 10, 1000, "44 992"), (10, 1, 1000, ""), (1, 0, 0, "")):
+        (tmp_path / str(pid)).mkdir()
+        ids = f"{owner}\t{owner}\t{owner}\t{owner}"
+        (tmp_path / f"{pid}/status").write_text(
+            f"Name:\tx\nPPid:\t{parent}\nUid:\t{ids}\nGid:\t{ids}\nGroups:\t{listed} \n"
+        )
+
+    assert find_session_groups(uid, 30, str(tmp_path)) == groups
 
 
 def test_the_user_behind_sudo_counts(called_by):

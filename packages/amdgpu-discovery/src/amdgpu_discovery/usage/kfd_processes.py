@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
+CONTEXT = "context_"
+# The kernel numbers contexts with 16 bits; programs make a handful.
+MOST_CONTEXTS = 64
 
 
 class ProcessUse(Value):
@@ -51,20 +54,33 @@ def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:
     """
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
     pids = sorted(int(name) for name in host.names(KFD_PROCESSES) if name.isdecimal())
-    pairs = [(pid, gpu_id) for pid in pids for gpu_id in number_by_id]
-    vram = _read(host, [f"{KFD_PROCESSES}/{pid}/vram_{gpu_id}" for pid, gpu_id in pairs])
-    units = _read(host, [f"{KFD_PROCESSES}/{pid}/stats_{gpu_id}/cu_occupancy" for pid, gpu_id in pairs])
+    places = [(pid, path, gpu_id) for pid in pids for path in _contexts(host, pid) for gpu_id in number_by_id]
+    vram = _read(host, [f"{path}/vram_{gpu_id}" for _, path, gpu_id in places])
+    units = _read(host, [f"{path}/stats_{gpu_id}/cu_occupancy" for _, path, gpu_id in places])
     used = [
-        (pid, gpu_id, in_vram, at_work)
-        for (pid, gpu_id), in_vram, at_work in zip(pairs, vram, units, strict=True)
+        (*place, in_vram, at_work)
+        for place, in_vram, at_work in zip(places, vram, units, strict=True)
         if in_vram or at_work
     ]
     # The kernel inspects the queues for each of these reads, so they are left out for processes that use nothing.
-    copying = _read(host, [f"{KFD_PROCESSES}/{pid}/sdma_{gpu_id}" for pid, gpu_id, _, _ in used])
-    return [
-        ProcessUse(pid=pid, gpu=number_by_id[gpu_id], vram_bytes=in_vram, compute_units=at_work, sdma_us=copied)
-        for (pid, gpu_id, in_vram, at_work), copied in zip(used, copying, strict=True)
-    ]
+    copying = _read(host, [f"{path}/sdma_{gpu_id}" for _, path, gpu_id, _, _ in used])
+    uses: dict[tuple[int, int], ProcessUse] = {}
+    for (pid, _, gpu_id, in_vram, at_work), copied in zip(used, copying, strict=True):
+        gpu = number_by_id[gpu_id]
+        other = uses.get((pid, gpu), ProcessUse(pid=pid, gpu=gpu))
+        uses[pid, gpu] = other.replace(
+            vram_bytes=other.vram_bytes + in_vram,
+            compute_units=other.compute_units + at_work,
+            sdma_us=other.sdma_us + copied,
+        )
+    return list(uses.values())
+
+
+def _contexts(host: Host, pid: int) -> list[str]:
+    """Return the directories of a process: since KFD 1.19, its second contexts have one each, below its own."""
+    own = f"{KFD_PROCESSES}/{pid}"
+    names = sorted(name for name in host.names(own) if name.startswith(CONTEXT) and name[len(CONTEXT) :].isdecimal())
+    return [own, *(f"{own}/{name}" for name in names[:MOST_CONTEXTS])]
 
 
 def _read(host: Host, paths: list[str]) -> list[int]:

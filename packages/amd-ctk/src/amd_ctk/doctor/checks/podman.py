@@ -66,6 +66,10 @@ def check_podman_nodes(facts: Facts) -> Finding | None:
     if foreign:
         words = f"user {user.name} is not in group {foreign[0].gid}, which {foreign[0].path} belongs to"
         return bad(words, fix=f"sudo gpasswd --add {user.name} $(stat -c %G {foreign[0].path}), and log in again")
+    left_out = [node for node in closed if node.gid in user.groups and not user.has_group(node.gid)]
+    if left_out:
+        words = f"user {user.name} is in group {left_out[0].gid}, but logged in before that"
+        return bad(words, fix="log out and in again, so that programs may open the nodes")
     if closed and not facts.podman.keeps_groups:
         words = f"Podman uses runc, which does not keep the groups that may open {closed[0].path}"
         return bad(words, fix="install crun, and add --runtime=crun --group-add=keep-groups")

@@ -14,13 +14,20 @@ from amd_ctk.sharing.permissions import read_permissions
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.broker.requests.people import GROUP_SIGN
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.value import Value
 
+# Between sudo and a shell.
+MOST_PARENTS = 16
+
 
 class User(Value):
-    """A user of this host, with all groups; programs keep sockets and the like in `runtime_directory`."""
+    """A user of this host, with all groups; programs keep sockets and the like in `runtime_directory`.
+
+    `session_groups` are those of the session, which are older than the user's groups; None if they are not known.
+    """
 
     name: str
     uid: int
@@ -30,6 +37,11 @@ class User(Value):
     # XDG_CONFIG_HOME and XDG_DATA_HOME, "" if they are not set or not known.
     chosen_settings: str = ""
     chosen_data: str = ""
+    session_groups: tuple[int, ...] | None = None
+
+    def has_group(self, gid: int) -> bool:
+        """Return whether programs of the session are in a group."""
+        return gid in (self.groups if self.session_groups is None else self.session_groups)
 
     @property
     def settings(self) -> str:
@@ -62,7 +74,30 @@ def find_user() -> User | None:
         runtime_directory=own.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}",
         chosen_settings=own.get("XDG_CONFIG_HOME", ""),
         chosen_data=own.get("XDG_DATA_HOME", ""),
+        session_groups=(os.getegid(), *os.getgroups()) if own else find_session_groups(uid, os.getppid()),
     )
+
+
+def find_session_groups(uid: int, pid: int, proc: str = "/proc") -> tuple[int, ...] | None:
+    """Return the groups of the nearest process above `pid`, itself included, that is a user's; None if none is."""
+    for _ in range(MOST_PARENTS):
+        fields = _read_status(f"{proc}/{pid}/status")
+        if fields.get("Uid", "").split()[:1] == [str(uid)]:
+            own, *_ = fields.get("Gid", "").split() or ["0"]
+            return tuple(int(word) for word in (own, *fields.get("Groups", "").split()) if word.isdecimal())
+        parent = fields.get("PPid", "")
+        if not parent.isdecimal() or parent == "0":
+            return None
+        pid = int(parent)
+    return None
+
+
+def _read_status(path: str) -> dict[str, str]:
+    try:
+        lines = read_file(path).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def find_departed(host: Host) -> tuple[str, ...]:
