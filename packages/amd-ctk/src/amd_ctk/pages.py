@@ -16,6 +16,7 @@ TITLES = {
     "how-to/compose.md": "Use Docker Compose",
     "how-to/configure-engines.md": "Configure container engines",
     "how-to/install.md": "Install and upgrade",
+    "how-to/limit-gpu-memory.md": "Limit a container's GPU memory",
     "how-to/service-gpus.md": "Drained, sick, lost and exchanged GPUs",
     "how-to/share.md": "Share a GPU server with people",
     "how-to/slurm.md": "Hand out GPUs with Slurm",

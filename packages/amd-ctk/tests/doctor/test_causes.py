@@ -72,6 +72,10 @@ def rule_without_setting(machine):
     machine.write(RULE_FILE, RULE)
 
 
+def required_memory_limit(machine):
+    set_setting(machine.host, "vram-limit", "required")
+
+
 def user_namespace(machine):
     machine.write_proc("self/uid_map", "0 100000 65536\n")
     machine.remove("/dev/kfd")
@@ -239,6 +243,7 @@ FAULTS = {
     "nodes": missing_node,
     "node-access": closed_nodes,
     "gpu-access": rule_without_setting,
+    "memory-limit": required_memory_limit,
     "user-namespace": user_namespace,
     "cdi": stale_cdi,
     "cdi-names": two_cdi_specs,
@@ -422,6 +427,32 @@ def test_what_is_no_fault_is_a_note(machine, profile, check, words, fix):
 
     assert (result.finding.state, words in result.finding.words) == ("note", True)
     assert result.finding.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("controllers", "release", "state", "words"),
+    [
+        ("cpu memory", "6.12.1", "note", "limits on GPU memory are not enforced: the kernel has no dmem cgroup"),
+        ("cpu dmem", "6.13.9", "ok", "the kernel enforces limits on GPU memory"),
+        ("cpu dmem", "6.14.0-37-generic", "note", "kernel 6.14.0-37-generic enforces limits, and without a fix of May"),
+        ("cpu dmem", "7.0.3", "note", "kernel 7.0.3 enforces limits, and without a fix of May 2026 a program can hang"),
+        ("cpu dmem", "7.3.4+deb14-amd64", "ok", "the kernel enforces limits on GPU memory"),
+    ],
+)
+def test_limits_on_memory_are_enforced_by_the_kernel_or_noted(machine, controllers, release, state, words):
+    limited = machine("mi210-4")
+    set_setting(limited.host, "vram-maximum", 8192)
+    limited.write("/sys/fs/cgroup/cgroup.controllers", f"{controllers}\n")
+    limited.write_proc("sys/kernel/osrelease", f"{release}\n")
+
+    (result,) = limited.examine(only=["memory-limit"])
+
+    assert result.finding.state == state
+    assert result.finding.words.startswith(words)
+
+
+def test_where_no_container_needs_a_limit_memory_is_not_checked(machine):
+    assert machine("mi210-4").examine(only=["memory-limit"]) == []
 
 
 def test_a_group_that_this_host_cannot_have_is_noted(machine):

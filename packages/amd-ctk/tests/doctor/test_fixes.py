@@ -437,6 +437,7 @@ ROWS = [
         ),
     ),
     Row("gpu-access", HOSTS["gpu-access"], becomes=""),
+    Row("memory-limit", HOSTS["memory-limit"], becomes=""),
     *[
         Row("gpu-access", both(served_holders, spoil))
         for spoil in (

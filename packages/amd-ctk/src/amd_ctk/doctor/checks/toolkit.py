@@ -44,6 +44,38 @@ def _restart(stale: StaleContainer) -> str:
 
 
 @check(
+    why="a container can take the memory of its neighbours on a GPU if the kernel does not enforce its limit",
+    see="how-to/limit-gpu-memory.md",
+)
+def check_memory_limit(facts: Facts) -> Finding | None:
+    """Does the kernel enforce limits on GPU memory?"""
+    toolkit = facts.toolkit
+    if not toolkit.limits_memory:
+        return None
+    if toolkit.memory_obstacle and toolkit.requires_memory_limit:
+        words = f"containers are refused, because no limit on GPU memory can be enforced: {toolkit.memory_obstacle}"
+        return bad(words, fix="sudo amd-ctk config set vram-limit asked")
+    if toolkit.memory_obstacle:
+        return note(f"limits on GPU memory are not enforced: {toolkit.memory_obstacle}")
+    if _may_hang_at_limit(facts.kernel.release):
+        words = (
+            f"kernel {facts.kernel.release} enforces limits, and without a fix of May 2026 a program can hang at one"
+        )
+        return note(words)
+    return ok("the kernel enforces limits on GPU memory")
+
+
+def _may_hang_at_limit(release: str) -> bool:
+    """Return whether a kernel is one of those whose memory manager can repeat an allocation at the limit for ever.
+
+    Source: "Convert -EAGAIN from dmem_cgroup_try_charge to -ENOSPC" in drm/ttm. Stable kernels have it, too, but their
+    release does not tell.
+    """
+    numbers = [int(part) if part.isdecimal() else 0 for part in release.split("-", maxsplit=1)[0].split(".")[:2]]
+    return (6, 14) <= tuple(numbers) <= (7, 0)
+
+
+@check(
     why="an engine that is killed between create and start can leave a container that it does not list any more; it "
     "keeps its GPUs",
     see="reference/messages.md#the-gpu-tracker",

@@ -20,6 +20,7 @@ from amd_ctk.doctor.facts.users import find_departed
 from amd_ctk.programs import runs_systemd
 from amd_ctk.sharing.access import find_access_problem, find_obstacles
 from amd_ctk.sharing.service import SERVE_HINT, SOCKET_UNIT
+from amd_device_spec.memory_limit import OFF, REQUIRED, RUNC, find_obstacle
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.service import Service
@@ -44,6 +45,11 @@ class ToolkitFacts(Value):
     # The problem of each group of GPUs that is impossible on this host.
     group_problems: tuple[str, ...] = ()
     visible_devices_env: str = "always"
+    # Whether some containers have a limit on GPU memory, whether one that cannot be enforced is refused, and why it
+    # cannot be.
+    limits_memory: bool = False
+    requires_memory_limit: bool = False
+    memory_obstacle: str = ""
     # Whether only users who have reserved a GPU may open its nodes, how the nodes differ from that, what prevents it,
     # and the fix.
     is_access_reserved: bool = False
@@ -105,6 +111,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         is_compiled=bool(problem) or is_compiled(host),
         group_problems=() if problem else read_or(lambda: _find_group_problems(host), ()),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
+        **_read_memory_limit(host, chosen),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
         **_read_tracker(host),
         has_users=bool(chosen.get(USERS)),
@@ -132,6 +139,15 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str, str]:
     except ToolkitError as error:
         return {}, error.message, error.hint
     return chosen, "", ""
+
+
+def _read_memory_limit(host: Host, chosen: dict[str, object]) -> dict[str, Any]:
+    """Return the facts about limits on GPU memory by name; those of containers that ask for one are not known."""
+    settings = check_settings(chosen, CONFIG_FILE)
+    limits = settings.vram_limit != OFF and bool(settings.limits_memory or settings.swarm_vram_resources)
+    obstacle = find_obstacle(host, settings.low_level_runtime or RUNC) if limits else ""
+    requires = settings.vram_limit == REQUIRED
+    return {"limits_memory": limits, "requires_memory_limit": requires, "memory_obstacle": obstacle}
 
 
 def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
