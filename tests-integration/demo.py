@@ -57,7 +57,8 @@ def show(directory: Path, interrupts: Interrupts, requests: list[str]) -> int:
     if not obstacle:
         try:
             return Demo(directory, interrupts).run(requests)
-        except EngineError as error:
+        # The second: an engine is not installed, and nobody here could install it.
+        except (EngineError, FileNotFoundError) as error:
             interrupts.check()
             obstacle = f"the engine does not start ({str(error).strip().splitlines()[-1]})"
     interrupts.print(f"No container can be started here: {obstacle}.\n{HOW_TO_START}")

@@ -61,9 +61,9 @@ NEXT = "Next: './install' on a machine with AMD GPUs, and 'amd-ctk doctor' there
 MARK = "STARTED_BY_TEST_DEMO_WITHOUT_CONTAINERS"
 
 
-def show(tmp_path, *words):
+def show(tmp_path, *words, obstacle="the moon is full", path=os.environ["PATH"]):
     """Run the demo and return its exit code and output; fail if it leaves a process."""
-    environment = {"PATH": os.environ["PATH"], "AMD_DEMO_OBSTACLE": "the moon is full", MARK: f"{tmp_path}"}
+    environment = {"PATH": path, "AMD_DEMO_OBSTACLE": obstacle, MARK: f"{tmp_path}"}
     ended = subprocess.run([sys.executable, DEMO, *words], env=environment, capture_output=True, text=True, check=False)
     mark = f"{MARK}={tmp_path}".encode()
     assert [path for path in Path("/proc").glob("[0-9]*/environ") if mark in read(path)] == []
@@ -93,6 +93,20 @@ def test_each_request_is_shown(tmp_path):
     assert code == 0
     assert "  device nodes                     0       3\n" in printed
     assert "  device nodes                     0       0\n" in printed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts an engine")
+def test_an_engine_that_does_not_start_is_named_in_place_of_a_traceback(tmp_path):
+    for name in ("unshare", "containerd"):
+        (tmp_path / name).write_text("#!/bin/sh\necho the disk is full >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+
+    code, printed = show(tmp_path, obstacle="", path=f"{tmp_path}:{os.environ['PATH']}")
+
+    assert code == 0
+    assert "\nNo container can be started here: the engine does not start (the disk is full).\n" in printed
+    assert "GPU 0 is in use by container train" in printed
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize(
