@@ -7,7 +7,14 @@ import time
 import pytest
 
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.times import format_age, format_minutes, format_past, parse_duration, parse_moment
+from amd_gpu_tracker.times import (
+    format_age,
+    format_minutes,
+    format_past,
+    parse_at_most,
+    parse_duration,
+    parse_moment,
+)
 
 
 @pytest.mark.parametrize(
@@ -125,3 +132,11 @@ def test_what_is_no_moment_to_come_is_refused_with_examples(written, said):
         parse_moment(written, now=now)
 
     assert str(refused.value) == f"{said} (write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00')"
+
+
+def test_a_length_without_a_unit_is_refused_because_seconds_are_hardly_meant():
+    with pytest.raises(WaitRefused) as refusal:
+        parse_at_most("2", 86400)
+
+    assert str(refusal.value) == "2 has no unit (write 2h for hours, or 2m for minutes)"
+    assert [parse_at_most(text, 86400) for text in ("", "0", "2s", "2h")] == [0, 0, 2, 7200]

@@ -74,7 +74,12 @@ def parse_duration(text: str) -> float | None:
 
 
 def parse_at_most(text: str, most: int) -> int:
-    """Return the seconds of a duration, 0 for ""; WaitRefused for more than `most` seconds, which are whole days."""
+    """Return the seconds of a duration, 0 for ""; WaitRefused for more than `most` seconds, which are whole days.
+
+    WaitRefused also for a number without a unit: two seconds are hardly ever meant.
+    """
+    if text.isdecimal() and text.strip("0"):
+        raise WaitRefused(f"{text[:20]} has no unit", hint=f"write {text[:20]}h for hours, or {text[:20]}m for minutes")
     seconds = int(parse_duration(text) or 0)
     if seconds > most:
         raise WaitRefused(f"{text} is longer than {most // 86400} days", hint="write 30m, 4h or 2d")
