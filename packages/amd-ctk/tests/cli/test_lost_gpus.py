@@ -155,7 +155,7 @@ def test_lists_have_lost_and_drained_gpus(made, lose, amd_ctk):
     assert [(gpu["number"], gpu["uuid"], gpu["pci_address"]) for gpu in listed["lost"]] == [
         (1, "0x89CAA15875FF5A43", "0000:26:00.0")
     ]
-    assert wide.stderr.splitlines()[0] == "GPU 2 is drained: fan swap"
+    assert wide.stderr.splitlines()[0] == "GPU 2 at 0000:63:00.0 is drained: fan swap"
     assert wide.stderr.splitlines()[1].startswith("GPU 1 is lost: ")
 
 
@@ -229,3 +229,17 @@ def test_explain_says_that_a_node_of_an_old_cdi_spec_leads_nowhere(made, lose, a
     amd_ctk("cdi", "generate")
 
     assert "problem" not in amd_ctk("explain", "--", "podman", "run", "--device", "amd.com/gpu=all", "rocm").stdout
+
+
+def test_sentences_about_a_gpu_with_another_number_name_its_address_and_advice_works(lose, amd_ctk):
+    lose(1)
+    assert amd_ctk("gpu-tracker", "drain", "0000:43:00.0", "--reason=fan").returncode == 0
+    words = "GPU 1 at 0000:43:00.0 is drained: fan"
+
+    examined = amd_ctk("doctor", "--only=gpu-drained").stdout
+
+    assert f"{words}\n" in amd_ctk("status").stdout
+    assert f"{words}\n" in amd_ctk("gpu-tracker", "status").stderr + amd_ctk("gpu-tracker", "status").stdout
+    assert words in examined
+    assert "sudo amd-ctk gpu-tracker undrain 0000:43:00.0" in examined
+    assert amd_ctk("gpu-tracker", "undrain", "0000:43:00.0").returncode == 0

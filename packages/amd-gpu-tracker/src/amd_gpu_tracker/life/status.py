@@ -98,6 +98,16 @@ class GpuUse(GpuRow):
     drained: str | None = None
     sick: str = ""
 
+    @property
+    def has_moved(self) -> bool:
+        """Return whether it has another number than when GPUs were tracked, so that requests by number are refused."""
+        return self.tracked_number not in (None, self.number)
+
+    @property
+    def name(self) -> str:
+        """Return its number, with its PCI address if no command takes the number."""
+        return f"GPU {self.number}{f' at {self.pci_address}' if self.has_moved else ''}"
+
 
 class LostGpu(GpuUse):
     """A tracked GPU that the host no longer has: its former properties and its users.

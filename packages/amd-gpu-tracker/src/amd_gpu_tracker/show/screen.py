@@ -125,11 +125,11 @@ def _page(read_status: ReadStatus, console: Console, *, wide: bool) -> Page:
 def _notes(status: Status) -> tuple[str, ...]:
     """Return notes: what could not be read, which GPUs are lost, drained or sick, and who can reach all GPUs."""
     drained = (
-        f"GPU {gpu.number} is drained{f': {gpu.drained}' if gpu.drained else ''}"
+        f"{gpu.name} is drained{f': {gpu.drained}' if gpu.drained else ''}"
         for gpu in status.gpus
         if gpu.drained is not None
     )
-    sick = (f"GPU {gpu.number} is sick: {gpu.sick}" for gpu in status.gpus if gpu.sick)
+    sick = (f"{gpu.name} is sick: {gpu.sick}" for gpu in status.gpus if gpu.sick)
     privileged = (
         f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
         for use in status.privileged

@@ -79,7 +79,7 @@ class GpuState(GpuUse):
         """Return a sentence about why it is not given out, or only as the last; "" for any other."""
         if self.state in USUAL:
             return ""
-        return printable(f"GPU {self.number} is {self.state}{f': {self.reason}' if self.reason else ''}")
+        return printable(f"{self.name} is {self.state}{f': {self.reason}' if self.reason else ''}")
 
     @property
     def temperature(self) -> float | None:

@@ -100,7 +100,7 @@ def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
     """Return sentences about idle GPUs whose owners were warned."""
     uses = ((gpu, gpu.containers[0]) for gpu in states if gpu.containers)
     return [
-        f"GPU {gpu.number} is idle since {_clock(use.idle_since)}, preemptible"
+        f"{gpu.name} is idle since {_clock(use.idle_since)}, preemptible"
         f"{'' if now >= use.preemptible_at else f' from {_clock(use.preemptible_at)} on'}"
         for gpu, use in uses
         if use.idle_since is not None

@@ -265,7 +265,7 @@ def _describe(gpus: list[GpuCondition]) -> str:
     """Return a sentence that lists GPUs with the same state and reason together."""
     alike: dict[str, list[str]] = {}
     for gpu in gpus:
-        alike.setdefault(f"{gpu.state}{f': {gpu.reason}' if gpu.reason else ''}", []).append(str(gpu.number))
+        alike.setdefault(f"{gpu.state}{f': {gpu.reason}' if gpu.reason else ''}", []).append(_name(gpu))
     return "; ".join(
         f"{'GPUs' if numbers[1:] else 'GPU'} {', '.join(numbers)} {'are' if numbers[1:] else 'is'} {words}"
         for words, numbers in alike.items()
@@ -273,4 +273,8 @@ def _describe(gpus: list[GpuCondition]) -> str:
 
 
 def _command(verb: str, gpus: list[GpuCondition]) -> str:
-    return f"sudo amd-ctk gpu-tracker {verb} {','.join(str(gpu.number) for gpu in gpus)}"
+    return f"sudo amd-ctk gpu-tracker {verb} {','.join(gpu.address or str(gpu.number) for gpu in gpus)}"
+
+
+def _name(gpu: GpuCondition) -> str:
+    return f"{gpu.number} at {gpu.address}" if gpu.address else str(gpu.number)

@@ -215,12 +215,16 @@ def _read_vram(host: Host, gpu: Gpu) -> str:
 
 
 class GpuCondition(Value):
-    """A GPU in a state that keeps containers from it, or may do so, and the reason. A drained GPU may be sick."""
+    """A GPU in a state that keeps containers from it, or may do so, and the reason. A drained GPU may be sick.
+
+    `address` is its PCI address if commands refuse its number, because another GPU was lost; else "".
+    """
 
     number: int
     state: str
     reason: str
     is_sick: bool = False
+    address: str = ""
 
 
 def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
@@ -228,7 +232,8 @@ def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
     states: Sequence[GpuState] = read_or(lambda: tracker_with_rules(host).states(), ())
     return tuple(
         GpuCondition(
-            number=gpu.tracked_number,
+            number=gpu.number,
+            address=str(gpu.pci_address) if gpu.has_moved else "",
             state=gpu.state,
             reason=gpu.reason,
             is_sick=gpu.SICK in (gpu.state, gpu.health.verdict),
