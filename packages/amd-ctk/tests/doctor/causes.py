@@ -40,6 +40,14 @@ CAUSES = {
     31: ("sudo", "test_sudo.py", "test_only_its_check_calls_that_bad"),
     32: ("gpu-state", "test_causes.py", "test_only_its_check_calls_a_fault_bad[gpu-state]"),
     33: ("inside-memlock", "test_inside_causes.py", "test_only_its_check_calls_a_fault_bad[inside-memlock]"),
+    34: ("kfd", "test_half_gpus.py", "test_a_gpu_that_is_half_there_has_its_own_cause"),
+    35: ("kfd", "test_half_gpus.py", "test_a_gpu_that_is_half_there_has_its_own_cause"),
+    36: ("driver", "test_half_gpus.py", "test_a_kernel_that_was_told_not_to_load_the_driver_says_so"),
+    37: ("driver", "test_half_gpus.py", "test_a_gpu_of_another_driver_is_named_with_it"),
+    38: ("inside-nodes", "test_inside_causes.py", "test_a_render_node_under_another_number_is_not_found_by_rocm"),
+    39: ("docker", "test_docker_engines.py", "test_the_file_that_the_unit_names_is_judged_and_not_the_default_one"),
+    40: ("docker-cdi", "test_cdi_specs.py", "test_a_spec_that_docker_does_not_read_is_bad"),
+    41: ("podman-nodes", "test_causes.py", "test_what_a_user_of_rootless_podman_lacks_is_said"),
 }
 # What no host shows, and why; the check that notes it where there is something to see.
 WITHOUT_CHECK = {
