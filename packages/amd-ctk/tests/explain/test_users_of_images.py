@@ -1,7 +1,8 @@
 """As whom a container's program opens its nodes: what `id` printed in containers of a real Docker.
 
-users.json has the USER of an image, --user, --group-add, and what `id` printed as "uid:gid groups" (null: Docker refused
-the container, with its reason). The image's /etc/passwd has root and app (1234:1234), its /etc/group root and render (777).
+users.json has the USER of an image, --user, --group-add, and what `id` printed as "uid:gid groups", or null and the
+reason for which Docker refused the container. The image's /etc/passwd has root and app (1234:1234), its /etc/group
+root and render (777).
 """
 
 from __future__ import annotations
