@@ -29,10 +29,10 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs a privilege which root lacks here."""
+    """Skip a test that needs a privilege which root lacks here. On the machine of .ci/run, root has all: it fails."""
     for privilege in (name for mark in item.iter_markers("needs") for name in mark.args):
         if obstacle := find_obstacle(privilege):
-            pytest.skip(obstacle)
+            (pytest.fail if "AMD_GATE" in os.environ else pytest.skip)(obstacle)
 
 
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
