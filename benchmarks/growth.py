@@ -1,4 +1,4 @@
-"""Measure how a start, the tracker's status and a claim slow down with the number of GPUs and of their containers.
+"""Measure how a start, some commands and a claim slow down with the number of GPUs and of their containers.
 
     python benchmarks/growth.py                     the tables of docs/explanation/performance.md
     python benchmarks/growth.py --rounds 10
@@ -44,8 +44,9 @@ class Growth:
         """Measure a host of each size."""
         for count in GPUS:
             host = build_large_host(self.directory / f"gpus-{count}", count)
-            cells = [self._ratio(self._create(host, "all")), self._ratio(self._command(host, "gpu", "list"))]
-            yield f"| {count} | {' | '.join(cells)} |"
+            lines = (("gpu", "list"), ("explain", "-e", "AMD_VISIBLE_DEVICES=all"), ("doctor",))
+            programs = [self._create(host, "all"), *(self._command(host, *words) for words in lines)]
+            yield f"| {count} | {' | '.join(map(self._ratio, programs))} |"
 
     def with_leases(self) -> Iterator[str]:
         """Measure a host of four GPUs with a growing number of containers."""
@@ -105,7 +106,7 @@ def main(words: list[str]) -> int:
     rounds = int(words[words.index("--rounds") + 1]) if "--rounds" in words else 30
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as directory, tempfile.TemporaryDirectory() as on_disk:
         growth = Growth(Path(directory), Path(on_disk), rounds)
-        print("| GPUs | `create`, all | `amd-ctk gpu list` |\n|--:|--:|--:|")
+        print("| GPUs | `create`, all | `amd-ctk gpu list` | `explain`, all | `doctor` |\n|--:|--:|--:|--:|--:|")
         for row in growth.with_gpus():
             print(row, flush=True)
         print("\n| containers | `gpu-tracker status` | `create`, shared GPU | `create`, exclusive GPU |")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from amd_ctk.explain.explanation import Explanation
@@ -49,7 +49,7 @@ def format_json(explanation: Explanation) -> str:
             "starts": explanation.starts,
             "unknown": explanation.unknown,
             "variables": [line.as_dict() for line in explanation.lines],
-            "gpus": [_gpu_fields(gpu, explanation) for gpu in plan.gpus] if explanation.starts else [],
+            "gpus": _all_fields(explanation) if explanation.starts else [],
             "refusals": [str(error) for error in plan.refusals],
             "problems": list(explanation.problems),
             "notes": list(explanation.notes),
@@ -58,13 +58,19 @@ def format_json(explanation: Explanation) -> str:
     )
 
 
-def _gpu_fields(gpu: GpuLocation, explanation: Explanation) -> dict[str, object]:
+def _all_fields(explanation: Explanation) -> list[dict[str, object]]:
+    plan, indexes = explanation.plan, _hip_indexes(explanation)
+    granted = {gpu.number for gpu in plan.granted.gpus}
+    return [_gpu_fields(gpu, indexes.get(gpu.number), is_granted=gpu.number in granted) for gpu in plan.gpus]
+
+
+def _gpu_fields(gpu: GpuLocation, index: int | None, *, is_granted: bool) -> dict[str, object]:
     return {
         "number": gpu.number,
-        "given_by": "runtime" if gpu in explanation.plan.granted.gpus else "engine",
+        "given_by": "runtime" if is_granted else "engine",
         "render_node": gpu.render_path,
         "card_node": gpu.card_path,
-        "hip": _hip_index(gpu, explanation),
+        "hip": index,
         "unique_id": _unique_id(gpu) or None,
         "pci_address": str(gpu.pci_address),
         "partition_rank": gpu.partition_rank,
@@ -76,41 +82,47 @@ def _format_gpus(explanation: Explanation) -> list[str]:
     if not gpus:
         return ["The container gets no GPU"]
     # In the order of HIP, then those that HIP does not see.
-    seen = explanation.hip_gpus
-    in_order = [*seen, *(gpu for gpu in gpus if gpu not in seen)]
-    return format_columns([HEADER, *(_row(gpu, explanation) for gpu in in_order)]).split("\n")
+    indexes, paths = _hip_indexes(explanation), _find_paths(explanation.plan)
+    in_order = [*explanation.hip_gpus, *(gpu for gpu in gpus if gpu.number not in indexes)]
+    rows = (_row(gpu, indexes.get(gpu.number), paths) for gpu in in_order)
+    return format_columns([HEADER, *rows]).split("\n")
 
 
-def _row(gpu: GpuLocation, explanation: Explanation) -> tuple[str, ...]:
-    index = _hip_index(gpu, explanation)
+def _row(gpu: GpuLocation, index: int | None, paths: Mapping[int, str]) -> tuple[str, ...]:
     partition = f":p{gpu.partition_rank}" if gpu.partition_total > 1 else ""
     return (
         str(gpu.number),
-        _names_inside(gpu, explanation.plan),
+        _names_inside(gpu, paths),
         "-" if index is None else str(index),
         _unique_id(gpu) or "N/A",
         f"{gpu.pci_address}{partition}",
     )
 
 
-def _names_inside(gpu: GpuLocation, plan: Plan) -> str:
+def _names_inside(gpu: GpuLocation, paths: Mapping[int, str]) -> str:
     """Return the nodes of a GPU under their names in the container, "no node" if only a rule gives it."""
+    minors = (gpu.render_minor, *(() if gpu.card_minor is None else (gpu.card_minor,)))
+    names = [paths[minor] for minor in minors if minor in paths]
+    return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"
+
+
+def _find_paths(plan: Plan) -> dict[int, str]:
+    """Return the paths of DRM nodes in the container, by their minor numbers."""
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
     # A privileged container also has nodes that the runtime made for user namespaces; those below /dev/dri count.
     drm = sorted((device for device in devices if device.get("major") == DRM_MAJOR), key=_is_below_dri)
-    listed = {device.get("minor"): device.get("path") for device in drm}
+    listed = {device["minor"]: str(device.get("path")) for device in drm if type(device.get("minor")) is int}
     # For a user namespace, the runtime binds the nodes, and the spec does not list them.
-    paths = listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
-    names = [paths[minor] for minor in (gpu.render_minor, gpu.card_minor) if minor in paths]
-    return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"
+    return listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
 
 
 def _is_below_dri(device: dict[str, Any]) -> bool:
     return str(device.get("path")).startswith(f"{DRI}/")
 
 
-def _hip_index(gpu: GpuLocation, explanation: Explanation) -> int | None:
-    return explanation.hip_gpus.index(gpu) if gpu in explanation.hip_gpus else None
+def _hip_indexes(explanation: Explanation) -> dict[int, int]:
+    """Return HIP's index of each GPU that HIP sees, by the GPU's number."""
+    return {gpu.number: index for index, gpu in enumerate(explanation.hip_gpus)}
 
 
 def _unique_id(gpu: GpuLocation) -> str:

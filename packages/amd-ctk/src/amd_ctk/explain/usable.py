@@ -39,6 +39,41 @@ UNKNOWN_ID = -1
 FIRST_RENDER_MINOR = 128
 # Wildcards in a rule of the device cgroup.
 ANY = (None, -1, "a")
+# The keys of a rule that say which devices it is for.
+NUMBER = ("type", "major", "minor")
+
+
+class DeviceRules:
+    """The rules of a container's device cgroup; those of one node are found at once, because a host may have 1,000."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        """Read the rules of an OCI spec."""
+        # With their places, because a later rule changes what an earlier one says.
+        self._for_many: list[tuple[int, dict[str, Any]]] = []
+        self._by_number: dict[tuple[Any, ...], list[tuple[int, dict[str, Any]]]] = {}
+        for place, rule in enumerate(spec["linux"]["resources"]["devices"]):
+            number = tuple(rule.get(key) for key in NUMBER)
+            is_for_one = not any(part in ANY for part in number)
+            rules = self._by_number.setdefault(number, []) if is_for_one else self._for_many
+            rules.append((place, rule))
+
+    def may_use(self, device: dict[str, Any]) -> bool:
+        """Return whether the rules let the container read and write a node."""
+        access: set[str] = set()
+        for rule in self._rules_of(tuple(device[key] for key in NUMBER)):
+            named = set(rule["access"])
+            access = access | named if rule["allow"] else access - named
+        return access >= {"r", "w"}
+
+    def _rules_of(self, number: tuple[Any, ...]) -> list[dict[str, Any]]:
+        """Return the rules for a device number, in their order."""
+        for_many = [
+            (place, rule)
+            for place, rule in self._for_many
+            if all(rule.get(key) in (*ANY, part) for key, part in zip(NUMBER, number, strict=True))
+        ]
+        found = sorted([*for_many, *self._by_number.get(number, ())], key=lambda found: found[0])
+        return [rule for _, rule in found]
 
 
 class UsableGpus(Value):
@@ -77,7 +112,8 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     unknown = names_of_image(container) if closed and not is_bound else []
     if closed and not unknown:
         problems.append(_closed_problem(closed[0], container, plan, is_bound=is_bound))
-    refused = [device["path"] for device in devices if not _may_use(device, plan.spec)]
+    rules = DeviceRules(plan.spec)
+    refused = [device["path"] for device in devices if not rules.may_use(device)]
     if refused:
         fix = "give it the access rw" if refused[0] in named else f"use --device {refused[0]} instead of a volume"
         problems.append(f"the device cgroup denies reading and writing {refused[0]}: {fix}")
@@ -95,8 +131,9 @@ def find_listed(plan: Plan, container: Container, located: Sequence[GpuLocation]
     """Return the GPUs that KFD lists in a container. KFD asks only the device cgroup; rootless containers have none."""
     if KEEP_GROUPS in container.groups:
         return list(located)
+    rules = DeviceRules(plan.spec)
     nodes = ({"type": "c", "major": DRM_MAJOR, "minor": gpu.render_minor} for gpu in located)
-    return [gpu for gpu, node in zip(located, nodes, strict=True) if _may_use(node, plan.spec)]
+    return [gpu for gpu, node in zip(located, nodes, strict=True) if rules.may_use(node)]
 
 
 def names_of_image(container: Container) -> list[str]:
@@ -110,9 +147,9 @@ def names_of_image(container: Container) -> list[str]:
 
 def _find_mounted(container: Container, plan: Plan, named: set[str], host: Host) -> list[dict[str, Any]]:
     """Return the nodes that only a volume brings, without those of GPUs that the container does not ask for."""
-    others = named | {node.path for node in plan.nodes}
+    others, rules = named | {node.path for node in plan.nodes}, DeviceRules(plan.spec)
     nodes = [node for node in find_mounted(container.mounts, host) if node["path"] not in others]
-    return [node for node in nodes if not plan.gpus or node["major"] != DRM_MAJOR or _may_use(node, plan.spec)]
+    return [node for node in nodes if not plan.gpus or node["major"] != DRM_MAJOR or rules.may_use(node)]
 
 
 def _find_missing_nodes(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
@@ -128,16 +165,6 @@ def _is_renamed(device: dict[str, Any]) -> bool:
 
 def _is_for_compute(path: str) -> bool:
     return path == KFD_PATH or path.startswith(f"{DRI}/renderD")
-
-
-def _may_use(device: dict[str, Any], spec: dict[str, Any]) -> bool:
-    """Return whether the device cgroup lets a container read and write a node."""
-    access: set[str] = set()
-    for rule in spec["linux"]["resources"]["devices"]:
-        if all(rule.get(key) in (*ANY, device[key]) for key in ("type", "major", "minor")):
-            named = set(rule["access"])
-            access = access | named if rule["allow"] else access - named
-    return access >= {"r", "w"}
 
 
 def _find_closed(devices: Sequence[dict[str, Any]], container: Container, plan: Plan) -> list[NodeAccess]:
