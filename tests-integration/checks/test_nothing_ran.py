@@ -22,12 +22,21 @@ sh dash kernel
 """
 
 
-def run_pytest(directory, source, *words):
+def run_pytest(directory, source, *words, **variables):
     """Run pytest on a module with the settings of every test run; return how it ended."""
     shutil.copy(CHECKOUT / "conftest.py", directory)
     (directory / "test_a.py").write_text(source)
-    command = [sys.executable, "-m", "pytest", *words, "test_a.py"]
-    return subprocess.run(command, cwd=directory, capture_output=True, check=False).returncode
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-o",
+        f"pythonpath={CHECKOUT / 'tests-integration'}",
+        *words,
+        "test_a.py",
+    ]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, check=False).returncode
 
 
 @pytest.mark.parametrize("words", [(), ("--numprocesses=1",)])
@@ -35,6 +44,24 @@ def test_a_run_whose_tests_were_all_skipped_has_failed(tmp_path, words):
     assert run_pytest(tmp_path, SKIPPED, *words) == pytest.ExitCode.NO_TESTS_COLLECTED
     assert run_pytest(tmp_path, SKIPPED + "def test_b(): pass\n", *words) == pytest.ExitCode.OK
     assert run_pytest(tmp_path, SKIPPED + "def test_b(): assert 0\n", *words) == pytest.ExitCode.TESTS_FAILED
+
+
+NEEDY = """
+import pytest
+from support import privileges
+privileges.OBSTACLES["wings"] = (lambda: {}, "root may not fly here")
+@pytest.mark.needs("wings")
+def test_a(): pass
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="other users are skipped for other reasons")
+def test_a_test_that_needs_a_privilege_is_skipped_without_it_and_fails_in_the_gate(tmp_path, monkeypatch):
+    monkeypatch.delenv("AMD_GATE", raising=False)
+
+    assert run_pytest(tmp_path, NEEDY.format(True)) == pytest.ExitCode.OK
+    assert run_pytest(tmp_path, NEEDY.format(False)) == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert run_pytest(tmp_path, NEEDY.format(False), AMD_GATE="true") == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture
