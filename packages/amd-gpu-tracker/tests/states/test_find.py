@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from amd_gpu_tracker import Tracker, find_states
+from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.drains import Drain, write_drains
 from amd_gpu_tracker.states.state import GpuProcess
 
@@ -45,6 +48,49 @@ def test_a_gpu_in_use_without_a_reservation_says_by_whom(host_of):
     assert first.reason == "used by process 4000 (python3 of carol) without a reservation"
     assert first.processes == (GpuProcess(pid=4000, program="python3", person="carol", vram_bytes=40 * GIBIBYTE),)
     assert first.vram_used == 40 * GIBIBYTE
+
+
+def leave_memory(host, address="0000:05:00.0"):
+    """Put 181,198 MiB of a GPU in use, as a driver does that did not free them when their process ended."""
+    Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/mem_info_vram_used")).write_text(
+        f"{181198 * 2**20}\n"
+    )
+
+
+def test_memory_that_no_process_holds_has_leaked(host_of):
+    host = host_of()
+    leave_memory(host)
+
+    first = find_states(host)[0]
+
+    assert (first.state, first.person, first.what) == ("in use", "", "")
+    assert first.reason == "leaked: 181,198 MiB that no process holds; a reset of the GPU or a reboot frees it"
+
+
+def test_a_refusal_says_that_memory_has_leaked(host_of):
+    host = host_of()
+    leave_memory(host)
+    Tracker(host).enable()
+
+    with pytest.raises(GpusRefused) as refusal:
+        Tracker(host).reserve("train", "free:8")
+
+    assert "0 leaked: 181,198 MiB that no process holds" in refusal.value.message
+
+
+def test_a_user_does_not_say_that_memory_has_leaked_because_others_may_hold_it(host_of, monkeypatch):
+    host = host_of()
+    leave_memory(host)
+    monkeypatch.setattr("posix.geteuid", lambda: 40001)
+
+    assert find_states(host)[0].reason == "used without a reservation: 181198 MiB of its memory, busy 0 %"
+
+
+def test_memory_of_a_gpu_on_which_something_computes_has_not_leaked(host_of):
+    host = host_of(busy={0: 40})
+    leave_memory(host)
+
+    assert find_states(host)[0].reason == "used without a reservation: 181198 MiB of its memory, busy 40 %"
 
 
 def test_a_gpu_has_the_memory_that_kfd_lets_programs_use(host_of):

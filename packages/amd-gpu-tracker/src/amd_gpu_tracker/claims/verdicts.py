@@ -6,7 +6,13 @@ import time
 
 from amd_gpu_tracker.records.drains import Drain, by_key, read_drains, this_boot, write_drains
 from amd_gpu_tracker.records.unrecorded import DRAINS, clear_failure, note_failure
-from amd_gpu_tracker.states.use import GpuLoad, find_gpu_processes, format_use, read_gpu_uses
+from amd_gpu_tracker.states.use import (
+    GpuLoad,
+    find_gpu_processes,
+    format_use,
+    read_gpu_uses,
+    sees_all_processes,
+)
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
@@ -53,8 +59,11 @@ def name_programs(host: Host, candidates: Sequence[Candidate], verdicts: Mapping
     used = [each for each in candidates if each.doubt and verdicts[each.gpu.number].use.is_used]
     if not used:
         return list(candidates)
-    processes = find_gpu_processes(host, [each.gpu for each in used])
-    named = {each.gpu.number: format_use(verdicts[each.gpu.number].use, processes[each.gpu.number]) for each in used}
+    processes, sees_all = find_gpu_processes(host, [each.gpu for each in used]), sees_all_processes(host)
+    named = {
+        each.gpu.number: format_use(verdicts[each.gpu.number].use, processes[each.gpu.number], sees_all=sees_all)
+        for each in used
+    }
     return [each.replace(doubt=named.get(each.gpu.number, each.doubt)) for each in candidates]
 
 

@@ -11,7 +11,7 @@ from amd_gpu_tracker.records.drains import read_drains
 from amd_gpu_tracker.records.state import State, open_state
 from amd_gpu_tracker.show.listing import cut_id
 from amd_gpu_tracker.states.state import LOST, GpuProcess, GpuState, decide_state
-from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses
+from amd_gpu_tracker.states.use import find_gpu_processes, format_use, read_gpu_uses, sees_all_processes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import Health, read_health
@@ -69,6 +69,7 @@ class _States:
         self._tracked = {use.number: use for use in status.gpus}
         self._lost = status.lost
         self._processes = find_gpu_processes(host, self._gpus)
+        self._sees_all = sees_all_processes(host)
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
         self._health = read(addresses)
         if note:
@@ -98,7 +99,7 @@ class _States:
             sick,
             is_reserved=bool(containers) or tracked.has_unreadable,
             is_used=use.is_used,
-            use=format_use(use, processes),
+            use=format_use(use, processes, sees_all=self._sees_all),
         )
         person, what = self._holder(tracked, processes)
         return GpuState(

@@ -45,6 +45,12 @@ class GpuLoad(Value):
         has_memory = self.kfd_vram > LEAST_VRAM or (self.totals.vram_used or 0) > threshold
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
 
+    @property
+    def is_only_memory(self) -> bool:
+        """Return whether memory is in use although nothing computes, and KFD counts no memory of a process."""
+        is_busy = self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
+        return self.is_used and not (is_busy or self.kfd_vram)
+
 
 def read_gpu_uses(host: Host, gpus: Sequence[Gpu], health: Mapping[str, Health]) -> dict[int, GpuLoad]:
     """Return the load of each GPU by number, from sysfs alone: from `health`, by PCI address, and from KFD."""
@@ -89,8 +95,19 @@ def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuPr
     }
 
 
-def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
-    """Return who uses a GPU without a reservation or, if that is unknown, how much of it is in use."""
+def sees_all_processes(host: Host) -> bool:
+    """Return whether a GPU for which `find_gpu_processes` returns none has no process: only root can know that."""
+    from amdgpu_discovery.usage.reading import processes_directory
+    from amdgpu_discovery.usage.reading import sees_all_processes as sees_all
+
+    return sees_all(host, processes_directory(host))
+
+
+def format_use(use: GpuLoad, processes: Sequence[GpuProcess], *, sees_all: bool = False) -> str:
+    """Return who uses a GPU without a reservation or, if that is unknown, how much of it is in use.
+
+    With `sees_all`, there are no other processes than these: memory that none of them holds has leaked.
+    """
     if processes:
         first = processes[0]
         program = f" ({first.program}{f' of {first.person}' if first.person else ''})" if first.program else ""
@@ -98,6 +115,8 @@ def format_use(use: GpuLoad, processes: Sequence[GpuProcess]) -> str:
         who = f"process {first.pid}{program}{more}" if first.pid else "a process that is not visible from here"
         return f"used by {who} without a reservation"
     used, busy = use.vram_used or 0, use.totals.busy_percent or 0
+    if sees_all and use.is_only_memory:
+        return f"leaked: {used // MEBIBYTE:,} MiB that no process holds; a reset of the GPU or a reboot frees it"
     return f"used without a reservation: {used // MEBIBYTE} MiB of its memory, busy {busy} %"
 
 

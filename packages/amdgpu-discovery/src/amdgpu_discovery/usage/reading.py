@@ -101,6 +101,12 @@ def _read_processes(
     return tuple(merge_uses(computing, drawing)), scan
 
 
+def sees_all_processes(host: Host, proc: str) -> bool:
+    """Return whether this process sees every process that can hold a GPU: root does, outside of pid namespaces."""
+    is_described = proc != "/proc"
+    return posix.geteuid() == 0 and (is_described or (host.is_this_machine and _has_machine_pids(proc)))
+
+
 def processes_directory(host: Host) -> str:
     """Return the directory of a host's processes: /proc, or the one that a simulated host has for its own."""
     simulated = host.path("/proc")
