@@ -16,6 +16,9 @@ from amdgpu_discovery.value import Value
 DRIVER_VERSION = "/sys/module/amdgpu/version"
 # In the form of the table: {"modules": {"6.16.13": {"tested": ["7.2"], "untested": ["6.2"]}}}.
 OWN_TABLE = "/etc/amd-container-toolkit/rocm-drivers.json"
+LENGTH_WITH_RELEASE = 4
+# 10.0 in that form; smaller numbers are of builds.
+FIRST_RELEASE = 10_000_000
 LARGEST = 64 * 1024
 # Of one number in a version; no version has a longer number.
 MOST_DIGITS = 18
@@ -38,19 +41,33 @@ class DriverReleases(Value):
 def read_releases(host: Host, module: str) -> DriverReleases:
     """Return what the table and this host's own file have about a driver module; empty if neither lists it."""
     rows: Rows = {**read_table("rocm-drivers")["modules"], **_read_own(host)}
-    numbers = leading_numbers(module)
+    written = leading_numbers(module)
+    numbers = release_of(written)
     known = {leading_numbers(name): row for name, row in rows.items()}
-    found = [name for name in known if name and numbers[: len(name)] == name]
-    if found:
-        # The longest name matches best: 6.16.13 before 6.16.
-        row = known[max(found, key=len)]
-        return DriverReleases(tested=tuple(row.get("tested", ())), untested=tuple(row.get("untested", ())))
+    # An administrator may list a version as the module has it.
+    for each in (written, numbers):
+        found = [name for name in known if name and each[: len(name)] == name]
+        if found:
+            # The longest name matches best: 6.16.13 before 6.16.
+            row = known[max(found, key=len)]
+            return DriverReleases(tested=tuple(row.get("tested", ())), untested=tuple(row.get("untested", ())))
     # Modules were first numbered like Linux, then like drivers: 31.40 is later than 6.19, but says nothing about it.
     below = [name for name in known if name[:1] <= numbers[:1]]
     if not below or numbers <= max(below):
         return DriverReleases()
     tested = known[max(below)].get("tested", [])
     return DriverReleases(is_newer=True, oldest=tested[0] if tested else "")
+
+
+def release_of(module: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the release of AMD's driver whose module has this version; the version itself if that is unknown.
+
+    Since 31.40 the fourth number is the release: 6.19.14.31400000.
+    """
+    if len(module) == LENGTH_WITH_RELEASE and module[-1] >= FIRST_RELEASE:
+        return module[-1] // 1_000_000, module[-1] // 10_000 % 100, module[-1] // 100 % 100
+    written = read_table("rocm-drivers")["written as"]
+    return next((leading_numbers(written[name]) for name in written if leading_numbers(name) == module), module)
 
 
 def is_tested(releases: DriverReleases, rocm: str) -> bool | None:
