@@ -78,6 +78,7 @@ class Machine:
 
 # Every profile, and how many GPUs and partitions its host has.
 HOSTS = {
+    "headless": 1,
     "mi210-4": 4,
     "mi210-8": 8,
     "mi300a-4": 4,

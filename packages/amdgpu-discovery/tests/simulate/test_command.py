@@ -22,6 +22,7 @@ def test_list_says_what_there_is():
     assert simulate("list") == (
         0,
         (
+            "headless           one Radeon AI PRO R9700 without displays: its card is card1, and there is no card0\n"
             "mi210-4            4 MI210 in one XGMI hive, probed in another order than their PCI addresses have\n"
             "mi210-8            8 MI210 in two XGMI hives, probed in another order than their PCI addresses have\n"
             "mi300a-4           4 MI300A (SPX, NPS1), each in its own PCI domain; the driver says amdgpu_xcp.0\n"

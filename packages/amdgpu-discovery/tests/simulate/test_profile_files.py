@@ -23,6 +23,7 @@ def test_the_profiles_are_the_hosts_they_are_named_after(simulated):
     sketches = {name: sketch(find_gpus(simulated(name))) for name in profile_names() if name != "no-driver"}
 
     assert sketches == {
+        "headless": (1, "gfx1201", 64, 32, ""),
         "mi210-4": (4, "gfx90a", 104, 64, ""),
         "mi210-8": (8, "gfx90a", 104, 64, ""),
         "mi300a-4": (4, "gfx942", 228, 125, "SPX NPS1"),
@@ -69,13 +70,21 @@ def test_a_profile_can_be_changed_in_one_place():
     ]
 
 
+def test_the_card_of_a_headless_gpu_is_not_the_first(simulated):
+    host = simulated("headless")
+    (gpu,) = find_gpus(host)
+
+    assert (gpu.card_path, gpu.render_path) == ("/dev/dri/card1", "/dev/dri/renderD128")
+    assert sorted(name for name in host.names("/sys/class/drm") if name.startswith("card")) == ["card1"]
+
+
 def test_an_unknown_name_is_answered_with_those_that_exist():
     with pytest.raises(ProfileError) as caught:
         load_profile("mi9000")
 
     assert str(caught.value) == (
-        "there is no profile mi9000 (choose from mi210-4, mi210-8, mi300a-4, mi300x-8, mi300x-8-cpx, mi308x-8-cpx, "
-        "mi355x-8, no-driver, one-gpu, rx7900xtx-raphael, strix-halo)"
+        "there is no profile mi9000 (choose from headless, mi210-4, mi210-8, mi300a-4, mi300x-8, mi300x-8-cpx, "
+        "mi308x-8-cpx, mi355x-8, no-driver, one-gpu, rx7900xtx-raphael, strix-halo)"
     )
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.simulate import build_host, load_profile, profile_names, random_profile, record_profile
 from amdgpu_discovery.simulate.build import build_tree
-from amdgpu_discovery.simulate.profile import OtherDrm
+from amdgpu_discovery.simulate.profile import OtherDrm, ProfileError
 from amdgpu_discovery.simulate.profile_json import format_profile, parse_profile
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -186,6 +187,32 @@ def test_nodes_of_processors_keep_their_place(simulated, tmp_path):
 
     assert [(cpu.node, cpu.cores) for cpu in recorded.cpus] == [(None, 64), (3, 64), (5, 0)]
     assert find_gpus(build_host(tmp_path / "again", recorded, with_links=False)) == find_gpus(host)
+
+
+def test_a_gpu_that_came_later_keeps_its_node_behind_a_hole(simulated, tmp_path):
+    """KFD gives a GPU that is plugged in later the next number, although a lower one is free."""
+    host = simulated(load_profile("rx7900xtx-raphael").with_gpu(1, kfd_nodes=(4,)))
+    assert [gpu.kfd_node for gpu in find_gpus(host)] == [1, 4]
+
+    recorded = record_profile(host, "mine", with_serials=True)
+    again = build_host(tmp_path / "again", recorded, with_links=False)
+
+    assert [gpu.kfd_nodes for gpu in recorded.gpus] == [(1,), (4,)]
+    assert find_gpus(again) == find_gpus(host)
+
+
+@pytest.mark.parametrize("nodes", [(-1,), (4096,)])
+def test_a_number_that_kfd_cannot_have_is_refused(simulated, nodes):
+    with pytest.raises(ProfileError, match="GPUs cannot be KFD nodes"):
+        simulated(load_profile("one-gpu").with_gpu(0, kfd_nodes=nodes))
+
+
+def test_a_size_of_thousands_of_digits_is_none(simulated):
+    host = simulated("one-gpu")
+    path = "/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/mem_info_vram_total"
+    Path(host.path(path)).write_text("9" * 5000 + "\n")
+
+    assert record_profile(host, "mine").gpus[0].model.vram_bytes is None
 
 
 def test_a_node_that_is_processors_and_a_gpu_keeps_both(simulated, tmp_path):

@@ -16,6 +16,10 @@ RENDER_MINORS = range(128, 192)
 SHARED_MINORS = range(192, 1 << 20)
 
 
+# KFD counts nodes with 32 bits; no host has more than a hundred.
+MOST_NODES = 4096
+
+
 class PlacedDrm(Value):
     """A device with DRM nodes: its directory in sysfs, and its minors."""
 
@@ -155,7 +159,10 @@ def _number_nodes(profile: Profile, gpu_nodes: int) -> tuple[tuple[int, ...], It
     total = len(profile.cpus) + gpu_nodes
     if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
         raise ProfileError(f"processors cannot be nodes {given} of {total}", hint="leave `node` out")
-    free = iter(sorted(set(range(total)) - set(given)))
+    of_gpus = [number for gpu in profile.gpus for number in gpu.kfd_nodes]
+    if len({*given, *of_gpus}) != len(given) + len(of_gpus) or not all(0 <= number < MOST_NODES for number in of_gpus):
+        raise ProfileError(f"GPUs cannot be KFD nodes {of_gpus}", hint="leave `kfd_nodes` out")
+    free = iter(sorted(set(range(total + len(of_gpus))) - {*given, *of_gpus}))
     return tuple(next(free) if cpu.node is None else cpu.node for cpu in profile.cpus), free
 
 
@@ -164,7 +171,7 @@ def _place_nodes(
 ) -> Iterator[PlacedNode]:
     for partition, render in enumerate(renders):
         yield PlacedNode(
-            number=next(numbers),
+            number=gpu.kfd_nodes[partition] if partition < len(gpu.kfd_nodes) else next(numbers),
             gpu=gpu,
             partition=partition,
             partition_total=gpu.wanted_partitions,

@@ -118,6 +118,8 @@ class SimulatedGpu(PciFunction):
     kfd_unique_ids: tuple[int, ...] = ()
     # KFD's hashes, one for each partition.
     gpu_ids: tuple[int, ...] = ()
+    # Its numbers in KFD, one for each partition; () for the lowest free ones. A GPU that came later leaves a hole.
+    kfd_nodes: tuple[int, ...] = ()
     compute_partition: str = ""
     memory_partition: str = ""
     # "": the first follows from the model's XCCs, and the second file does not exist.

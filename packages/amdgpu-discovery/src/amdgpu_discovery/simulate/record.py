@@ -15,7 +15,7 @@ from amdgpu_discovery.kfd_topology import TOPOLOGY, parse_number, read_generatio
 from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.simulate.kfd_sysfs import USUAL_GPU_PROPERTIES
 from amdgpu_discovery.simulate.placement import SHARED_MINORS
-from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile
+from amdgpu_discovery.simulate.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
 from amdgpu_discovery.simulate.record_gpu import (
     gather_gpus,
     read_connectors,
@@ -61,17 +61,33 @@ def record_profile(host: Host, name: str, *, with_serials: bool = False) -> Prof
         if topology.hidden:
             raise GpusHidden(topology.hidden, len(found) + topology.hidden)
     devices = read_drm_devices(host)
+    cpus = tuple(_record_cpus(host))
+    gpus = _keep_numbers([record_gpu(host, gpu) for gpu in gather_gpus(host, found, devices)], cpus, found)
     profile = Profile(
         name=name,
         about=f"{len(found)} GPU{'' if len(found) == 1 else 's'} of a recorded host",
-        gpus=tuple(record_gpu(host, gpu) for gpu in gather_gpus(host, found, devices)),
+        gpus=gpus,
         driver=_record_driver(host, found, devices) if is_loaded else None,
-        cpus=tuple(_record_cpus(host)),
+        cpus=cpus,
         foreign=tuple(_record_foreign(host, devices)),
         others=tuple(_record_others(host, devices)),
         access=_record_access(host, devices),
     )
     return profile if with_serials else without_serials(profile)
+
+
+def _keep_numbers(
+    gpus: list[SimulatedGpu], cpus: tuple[CpuNode, ...], found: list[FoundGpu]
+) -> tuple[SimulatedGpu, ...]:
+    """Return GPUs with their numbers in KFD, if these are not the lowest free ones."""
+    numbers = sorted(gpu.node.number for gpu in found)
+    of_cpus = {position if cpu.node is None else cpu.node for position, cpu in enumerate(cpus)}
+    if numbers == sorted({*range(len(cpus) + len(numbers))} - of_cpus):
+        return tuple(gpus)
+    numbers_by_address: dict[str, list[int]] = {}
+    for gpu in sorted(found, key=lambda each: each.node.number):
+        numbers_by_address.setdefault(str(gpu.pci_address), []).append(gpu.node.number)
+    return tuple(gpu.replace(kfd_nodes=tuple(numbers_by_address.get(gpu.pci_address, ()))) for gpu in gpus)
 
 
 def _record_driver(host: Host, found: list[FoundGpu], devices: list[DrmDevice]) -> Driver:

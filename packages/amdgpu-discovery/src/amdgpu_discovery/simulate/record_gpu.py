@@ -44,7 +44,8 @@ def read_id(host: Host, path: str) -> int:
 def read_numbers(host: Host, path: str) -> dict[str, int]:
     """Return the numbers in one of KFD's files of properties, {} if it cannot be read."""
     lines = (line.partition(" ") for line in host.read_attribute(path).splitlines())
-    return {key: int(text) for key, _, text in lines if text.isdecimal()}
+    numbers = ((key, parse_number(text)) for key, _, text in lines)
+    return {key: number for key, number in numbers if number is not None}
 
 
 def record_model(host: Host, path: str, nodes: list[KfdNode]) -> GpuModel:

@@ -20,7 +20,7 @@ from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
 from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidden, ToolkitError, reason
 from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.kfd_topology import TOPOLOGY, parse_number
 from amdgpu_discovery.other_drivers import ForeignGpu, find_foreign_gpus, find_left_over, find_pci_functions
 from amdgpu_discovery.value import Value
 
@@ -122,7 +122,7 @@ def read_gpus(host: Host) -> GpuFacts:
         left_over=read_or(lambda: tuple(map(str, find_left_over(host))), ()),
         has_kfd=host.stat(TOPOLOGY) is not None,
         broken_attributes=tuple(_broken_attributes(host)),
-        carve_outs={gpu.number: int(text) for gpu in gpus if (text := _read_vram(host, gpu)).isdecimal()},
+        carve_outs={gpu.number: size for gpu in gpus if (size := parse_number(_read_vram(host, gpu))) is not None},
         closed_directory=_find_closed_directory(host),
         processors=read_or(lambda: find_processors(host, gpus), 1),
         # A simulated host has the group numbers of another machine.
