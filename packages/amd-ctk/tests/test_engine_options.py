@@ -51,7 +51,8 @@ def test_an_engine_behind_env_is_asked_with_the_same_variables(engine, asked, ho
 
     assert named("env X=1 docker --log-level=debug run image", host) == ("--runtime=amd",)
     assert named("env DOCKER_HOST=tcp://elsewhere docker run image", host) == ()
-    assert asked() == ["--log-level=debug info --format {{json .}}"]
+    assert named("env X=1 nice -n 5 docker --log-level=debug run image", host) == ("--runtime=amd",)
+    assert asked() == ["--log-level=debug info --format {{json .}}"] * 2
 
 
 def test_an_engine_behind_sudo_is_asked_by_root(engine, host, tmp_path):

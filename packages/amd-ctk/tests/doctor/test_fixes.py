@@ -155,6 +155,10 @@ def with_user(machine):
     podman_user(machine)
 
 
+def podman_in_its_place(machine):
+    machine.docker |= {"ServerVersion": "5.4.2", "ProductLicense": "Apache-2.0", "DefaultRuntime": "crun"}
+
+
 def compose_is(version):
     return docker_says(ClientInfo={"Plugins": [{"Name": "buildx"}, {"Name": "compose", "Version": version}]})
 
@@ -337,6 +341,7 @@ ROWS = [
     Row("docker", HOSTS["docker"]),
     Row("docker", nothing),
     Row("docker", rootless_docker),
+    Row("docker", podman_in_its_place, nothing, why=CHOICE, becomes="note"),
     Row("docker-file", OF_HOSTS["runtime_that_is_gone"]),
     Row("docker-file", OF_HOSTS["runtime_that_is_closed"]),
     Row(
@@ -680,6 +685,12 @@ ROWS = [
     of_container("inside-access", node_says(errno.EACCES), HEALTHY, why=RIGHTS),
     of_container("inside-cgroup", CONTAINERS["inside-cgroup"], HEALTHY),
     of_container("inside-filters", CONTAINERS["inside-filters"], HEALTHY, becomes=""),
+    of_container(
+        "inside-filters",
+        HEALTHY.replace(variables={**HEALTHY.variables, "HIP_VISIBLE_DEVICES": ""}),
+        HEALTHY,
+        becomes="",
+    ),
     of_container("inside-gpu", CONTAINERS["inside-gpu"], HEALTHY, why=CAUSE, becomes=""),
     of_container(
         "inside-integrated",

@@ -118,9 +118,17 @@ def test_an_image_that_is_not_known_in_time_is_not_called_one_without_gpus(late)
     assert not explanation.lacks_gpus
 
 
+def test_a_version_that_is_not_known_in_time_decides_about_gpus(late):
+    # Docker 29.3 gives the container CDI devices.
+    explanation = late("--gpus=all", "img")
+
+    assert (explanation.unknown, explanation.lacks_gpus) == ("docker gave no answer within 0.2 seconds", False)
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ["--gpus=driver=nosuch", "img"],
         ["--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "img"],
         ["--device=/dev/kfd", "--device=/dev/dri", "img"],
         ["img"],

@@ -85,7 +85,7 @@ def explain_container(container: Container, host: Host) -> Explanation:
         # The daemon is not in the cgroup of its caller.
         notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
     asks = _requests_gpus(container) or bool(container.gpus) or bool(problems)
-    unknown = container.late if view.is_amd_runtime and _may_be_asked_by_image(container, explanation) else ""
+    unknown = container.late if _is_undecided(container, explanation, view) else ""
     asks = asks or bool(explanation.plan.gpus or explanation.problems)
     return explanation.replace(
         plan=plan,
@@ -97,10 +97,12 @@ def explain_container(container: Container, host: Host) -> Explanation:
     )
 
 
-def _may_be_asked_by_image(container: Container, explanation: Explanation) -> bool:
-    """Return whether only the variables of the image, which are not known, can give the container GPUs."""
+def _is_undecided(container: Container, explanation: Explanation, view: RuntimeView) -> bool:
+    """Return whether an engine that does not answer decides: by the image's variables, or by its version."""
+    if explanation.usable or explanation.plan.refusals or container.refusals:
+        return False
     is_named = any(entry.startswith(f"{VISIBLE_DEVICES}=") for entry in container.variables)
-    return not (is_named or explanation.usable or explanation.plan.refusals) and bool(container.image)
+    return bool(container.gpus) or (view.is_amd_runtime and bool(container.image) and not is_named)
 
 
 def explain_spec(
