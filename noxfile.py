@@ -16,15 +16,19 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.error_on_missing_interpreters = True
 
+COMPANIONS = ("amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator")
 # In the order of imports: each needs only distributions that precede it.
 NEEDS = {
     "amdgpu-discovery": [],
+    "amdgpu-simulator": ["amdgpu-discovery"],
     "amd-device-spec": ["amdgpu-discovery"],
+    "amd-gpu-images": ["amdgpu-discovery", "amd-device-spec"],
     "amd-gpu-tracker": ["amdgpu-discovery"],
+    "amd-gpu-sharing": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
     "amd-container-runtime": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
-    "amd-ctk": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"],
+    "amd-ctk": ["amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker", *COMPANIONS],
 }
-EXTRAS = {"amdgpu-discovery": "[udev]", "amd-device-spec": "[validate]"}
+EXTRAS = {"amdgpu-discovery": "[cli,udev]", "amd-device-spec": "[validate]"}
 # The distributions whose wheels this run of nox has already built.
 BUILT: set[str] = set()
 
@@ -112,7 +116,8 @@ def tests(session: nox.Session) -> None:
 @nox.parametrize("distribution", list(NEEDS), ids=list(NEEDS))
 def alone(session: nox.Session, distribution: str) -> None:
     """Run the tests of a distribution without those above it. Example: nox -s 'alone(amd-ctk)'"""
-    install_wheels(session, distribution, *NEEDS[distribution])
+    # Tests of all use simulated hosts.
+    install_wheels(session, *dict.fromkeys((distribution, *NEEDS[distribution], "amdgpu-simulator")))
     session.install(*TEST_TOOLS)
     run_pytest(session, *ONE_MORE_THAN_CORES, f"packages/{distribution}/tests", *session.posargs, env=in_memory())
 

@@ -14,7 +14,7 @@ from measure import Program
 from amd_gpu_tracker.claims.hook_entries import requirements_hook
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_simulator import build_host, load_profile
 
 EIGHT, PARTITIONED, TRACKED, ENABLED, LARGE = "eight", "partitioned", "tracked", "enabled", "large"
 

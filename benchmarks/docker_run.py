@@ -22,7 +22,7 @@ from installation import PYTHON, install
 from measure import Program, compare
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker
 

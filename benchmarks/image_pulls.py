@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests-integration"))
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import Docker
 from support.image_proxy import ImageProxy
 from support.installed import engine_program

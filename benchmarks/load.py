@@ -29,7 +29,7 @@ from installation import PYTHON, install
 from measure import QUIET, Program
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker
 

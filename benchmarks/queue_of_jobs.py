@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from amd_gpu_tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 SEED = 18
 GPUS = 8

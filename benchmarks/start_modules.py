@@ -17,7 +17,7 @@ from types import FrameType
 
 from amd_container_runtime.shim import main
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 PACKAGES = ("amd_container_runtime.", "amd_device_spec.", "amd_gpu_tracker.", "amdgpu_discovery.")
 SPEC = {"ociVersion": "1.2.0", "process": {"env": ["AMD_VISIBLE_DEVICES=all"]}, "linux": {"namespaces": []}}

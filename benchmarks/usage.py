@@ -21,7 +21,7 @@ from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amd_gpu_tracker.usage.reader import UsageReader
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 ROUNDS = 41
 # A simulated host takes this for its own /proc, so all of it is read.

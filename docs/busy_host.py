@@ -20,8 +20,8 @@ from amd_gpu_tracker.show.watch_screen import draw_page
 from amd_gpu_tracker.state_table import Screen
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 
 HOUR, GIBIBYTE = 3600.0, 1 << 30
 PEOPLE = {"carol": 1000, "alice": 1001, "bob": 1002}

@@ -18,7 +18,7 @@ from amd_ctk.cli.root import app
 from amd_ctk.doctor.run import CHECKS, check_names
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host, load_profile, profile_names
+from amdgpu_simulator import build_host, load_profile, profile_names
 
 DOCS = Path(__file__).parent
 # The meaning of each exit code; an error with a new code needs a line here.
@@ -35,14 +35,18 @@ CODE_MEANINGS = {
     10: "A lock was not free in time, or an image requires what its container does not get.",
     11: "The GPU Tracker is disabled, or did not do all of what was asked.",
     12: "The wait for GPUs is over, or the service is gone.",
+    13: "A part of the toolkit is not installed; the message says how to install it.",
     126: "The command cannot be run.",
     127: "The command does not exist.",
 }
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
-PACKAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk")
+PACKAGES = (
+    *("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk"),
+    *("amd_gpu_images", "amdgpu_simulator"),
+)
 # The packages that export more than their version.
-FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker")
+FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amdgpu_simulator")
 
 # The beginning of a decision's page.
 DECISION = re.compile(

@@ -49,6 +49,14 @@ EXAMPLES = {
         ("amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2", "Say which GPUs a container would get."),
         ("sudo amd-ctk doctor", "Find out why containers have no GPU."),
     ),
+    "amd-gpu-images": (
+        ("amd-gpu-images check rocm/pytorch", "Tell whether an image fits the GPUs of this host."),
+        ("amd-gpu-images pick oci:images", "Print the image that fits best."),
+    ),
+    "amdgpu-simulator": (
+        ("amdgpu-simulator list", "List the servers that can be simulated."),
+        ("amdgpu-simulator run mi300x-8 -- bash", "Run a shell on a server with eight MI300X."),
+    ),
     "amd-gpu-tracker": (
         ("sudo amd-gpu-tracker enable", "Begin to track."),
         ("sudo amd-gpu-tracker 0,1-2 exclusive", "Give GPUs 0, 1 and 2 to one container at a time."),
@@ -58,6 +66,8 @@ EXAMPLES = {
 FOOTER = """.SH SEE ALSO
 .BR amd\\-ctk (1),
 .BR amd\\-gpu\\-tracker (1),
+.BR amd\\-gpu\\-images (1),
+.BR amdgpu\\-simulator (1),
 .BR amd\\-container\\-toolkit\\-config.toml (5),
 .BR amd\\-container\\-runtime (8)
 """
@@ -69,7 +79,7 @@ SHELLS = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 def main(library: str, directory: str, date: str, version: str) -> None:
     """Write the pages and completions of all programs."""
     sys.path.insert(0, library)
-    from amd_gpu_tracker.completion_scripts import format_script
+    from amdgpu_discovery.command_line.completion_scripts import format_script
 
     for name, command in _commands().items():
         page = format_page(command, name=name, date=date, version=version)
@@ -93,7 +103,7 @@ def format_page(command: Command, *, name: str, date: str, version: str) -> str:
         ".SH COMMANDS",
         *_subcommands(command, name),
         *_section("EXAMPLES", EXAMPLES[name]),
-        *(line for title, pairs in SECTIONS[name].items() for line in _section(title, pairs)),
+        *(line for title, pairs in SECTIONS.get(name, {}).items() for line in _section(title, pairs)),
         *_section("EXIT STATUS", STATUS),
         *_section("ENVIRONMENT", ENVIRONMENT),
     ]
@@ -110,9 +120,17 @@ def _commands() -> dict[str, Command]:
     import typer.main
 
     from amd_ctk.cli.root import app
+    from amd_gpu_images.cli import make_app as make_images
     from amd_gpu_tracker.cli import standalone_app
+    from amdgpu_simulator.cli import make_app as make_simulator
 
-    return {"amd-ctk": typer.main.get_command(app), "amd-gpu-tracker": typer.main.get_command(standalone_app())}
+    programs = {
+        "amd-ctk": app,
+        "amd-gpu-tracker": standalone_app(),
+        "amd-gpu-images": make_images(),
+        "amdgpu-simulator": make_simulator(),
+    }
+    return {name: typer.main.get_command(program) for name, program in programs.items()}
 
 
 def _subcommands(group: Command, name: str) -> Iterator[str]:

@@ -72,8 +72,8 @@ PACKAGES = (
         summary="library that finds the AMD GPUs of a machine",
         description="""It finds the AMD GPUs and partitions of this machine, and selects them by number, id or PCI
             address. The other packages of this container toolkit for AMD GPUs need it.""",
-        bundled=("pyudev",),
-        licence="Apache-2.0 AND LGPL-2.1-or-later",
+        bundled=("click", "pyudev", "rich", "tomlkit", "typer-slim", "typing-extensions"),
+        licence="Apache-2.0 AND BSD-3-Clause AND LGPL-2.1-or-later AND MIT AND PSF-2.0",
         files=(("files/assemble", ASSEMBLE),),
     ),
     Package(
@@ -91,8 +91,8 @@ PACKAGES = (
         description="""It tracks which container uses which AMD GPU, and gives exclusive GPUs to one container at a
             time. 'amd-gpu-tracker enable' enables it.""",
         depends=("amdgpu-discovery",),
-        bundled=("click", "filelock", "rich", "typer-slim", "typing-extensions"),
-        licence="Apache-2.0 AND BSD-3-Clause AND MIT AND PSF-2.0",
+        bundled=("filelock",),
+        licence="Apache-2.0 AND MIT",
         files=(
             ("files/tmpfiles.conf", "usr/lib/tmpfiles.d/amd-gpu-tracker.conf"),
             ("files/hook.py", f"{HOOKS}/hook.py"),
@@ -123,8 +123,7 @@ PACKAGES = (
         rpm_conflicts=ORIGINAL,
         # An engine to configure, and the program that reads images in registries.
         suggests=("podman", "skopeo"),
-        bundled=("tomlkit",),
-        licence="Apache-2.0 AND MIT",
+        recommends=("amd-gpu-images", "amdgpu-simulator"),
         files=(
             ("systemd", "usr/lib/systemd/system"),
             ("files/amd-ctk.preset", "usr/lib/systemd/system-preset/85-amd-ctk.preset"),
@@ -135,11 +134,29 @@ PACKAGES = (
         programs=(("amd-ctk", "amd_ctk.cli"),),
     ),
     Package(
+        name="amd-gpu-images",
+        summary="tells which AMD GPUs a container image runs on",
+        description="""It reads images in archives, engines and registries, tells whether they fit the GPUs of a host,
+            and finds the one that does, also as a proxy in front of a registry.""",
+        depends=("amdgpu-discovery", "amd-device-spec"),
+        # Reads images in registries.
+        suggests=("skopeo",),
+        programs=(("amd-gpu-images", "amd_gpu_images.cli"),),
+    ),
+    Package(
+        name="amdgpu-simulator",
+        summary="a GPU server without a GPU, for tests of any program",
+        description="""It lays a simulated server with AMD GPUs over /sys and /dev for one command, or builds one as a
+            directory of plain files. There is no driver: opening a GPU for work fails.""",
+        depends=("amdgpu-discovery",),
+        programs=(("amdgpu-simulator", "amdgpu_simulator.cli"),),
+    ),
+    Package(
         name="amd-container-toolkit",
         summary="AMD GPUs for containers",
         description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and other engines, CDI
             specs, and the GPU Tracker.""",
-        depends=("amd-container-runtime", "amd-ctk"),
+        depends=("amd-container-runtime", "amd-ctk", "amd-gpu-images", "amdgpu-simulator"),
         is_meta=True,
     ),
 )

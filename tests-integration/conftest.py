@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import Docker
 from support.engines_page import EngineAnswers

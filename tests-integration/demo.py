@@ -14,7 +14,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import select_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from demo_bundle import BundleDemo
 from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker, EngineError

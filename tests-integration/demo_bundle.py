@@ -15,7 +15,7 @@ from typing import Any
 
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.selection import select_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import our_program
 from support.interrupts import Interrupts
 from support.stand_in_runc import install

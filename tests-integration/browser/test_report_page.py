@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from browser.look import PAPER, look
 from browser.test_site import PHONE, SCREEN
 from support.installed import our_program

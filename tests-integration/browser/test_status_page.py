@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from amd_gpu_tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from browser.look import PAPER, look
 from browser.test_site import PHONE, SCREEN
 from support.installed import our_program

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from amd_device_spec.settings import CONFIG_FILE
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.box import Box, add_user, nodes_of
 from support.cdi_engines import DockerInBox, put_image
 from support.debian_root import debian_root, tools_root

@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.box import nodes_of
 from support.debian_root import EXPERIMENTAL, booted_root, of
 from support.debs import META_PACKAGE

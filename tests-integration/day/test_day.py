@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from day.world import EXCLUSIVE, World, wait_until
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman

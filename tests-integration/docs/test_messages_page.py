@@ -16,7 +16,7 @@ import pytest
 
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.documentation import read_page
 from support.installed import our_program
 from support.transcripts import is_match

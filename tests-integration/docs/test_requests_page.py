@@ -12,7 +12,7 @@ from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import select_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 PAGE = Path(__file__).parents[2] / "docs/reference/requests.md"
 TABLE = re.compile(

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from amd_gpu_tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.debian_root import compose_root
 from support.docker import IMAGE
 from support.seen import parse_seen, paths

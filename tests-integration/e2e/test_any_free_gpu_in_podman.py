@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman

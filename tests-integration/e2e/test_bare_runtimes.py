@@ -12,7 +12,7 @@ from amd_ctk.doctor.facts.containers import find_unstarted
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.life.running import RunningContainer
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.bare_runtime import BareRuntime
 from support.installed import engine_program, our_program, require_root
 from support.seen import SeenNode, parse_seen

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program
 from support.seen import parse_seen, paths

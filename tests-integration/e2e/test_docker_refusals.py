@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]

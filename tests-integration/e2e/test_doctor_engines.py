@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
 

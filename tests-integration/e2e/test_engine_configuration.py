@@ -18,7 +18,7 @@ from amd_ctk.configuration.apply import Target, find_target
 from amd_ctk.configuration.running_docker import DefaultRemains, RunningDocker, release_default
 from amd_ctk.engines.docker import DOCKER
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE, Docker
 from support.installed import SEARCH_PATH, engine_program, our_program
 

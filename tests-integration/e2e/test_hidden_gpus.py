@@ -12,7 +12,7 @@ import pytest
 
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import our_program, require_root
 
 pytestmark = pytest.mark.e2e

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import Docker
 from support.installed import engine_program, our_program, require_programs, require_root
 from support.podman import Podman

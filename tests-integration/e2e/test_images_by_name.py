@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import engine_program, our_program
 from support.registry import Registry, free_port, log_in
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.busybox import pack_rocm
 from support.docker import Docker
 from support.documentation import read_page

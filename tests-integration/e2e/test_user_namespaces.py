@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE, Docker
 from support.installed import our_program, require_programs, require_root
 from support.seen import SeenNode, parse_seen

@@ -12,7 +12,7 @@ import shutil
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from fresh.access import write_access
 from fresh.machine import copy_sources
 from install.first_page import EVERY_NODE, IMAGE, machine_over, make_image, nodes_in, prepare_podman

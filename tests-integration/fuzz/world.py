@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from fuzz.call import call_entry
 
 # Of no account on any machine.

@@ -14,8 +14,8 @@ import subprocess
 import pytest
 
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 from support.busybox import pack
 from support.debian_root import make_root
 from support.docker import IMAGE

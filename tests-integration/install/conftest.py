@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from install.root import build_root
 from install.rpm_root import build_rpms
 from support.apt_repository import AptRepository, next_version

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 UUIDS = ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9")
 # GPU 1 is exclusive.

@@ -23,7 +23,10 @@ ON_HOST = "AMD_CTK_HOST_ROOT=/run/shared/host"
 DAEMON_JSON = '{"log-driver": "journald", "runtimes": {"kata": {"path": "/usr/bin/kata"}}, "mtu": 1450}'
 FOREIGN_SPEC = '{"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": []}'
 # As docs/how-to/uninstall.md names them.
-EVERY_PACKAGE = "amd-container-toolkit amd-ctk amd-container-runtime amd-gpu-tracker amd-device-spec amdgpu-discovery"
+EVERY_PACKAGE = (
+    "amd-container-toolkit amd-ctk amd-container-runtime"
+    " amd-gpu-images amdgpu-simulator amd-gpu-tracker amd-device-spec amdgpu-discovery"
+)
 LEAVE_FILES = "amd-ctk amd-container-runtime amd-gpu-tracker amdgpu-discovery"
 
 

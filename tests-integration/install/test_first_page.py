@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from install.first_page import (
     COMMANDS,
     EVERY_NODE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from install.first_page import (
     COMMANDS,
     EVERY_NODE,

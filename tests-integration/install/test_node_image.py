@@ -17,7 +17,7 @@ import pytest
 
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.busybox import build_rootfs
 from support.docker import Docker
 from support.installed import engine_program, require_programs, require_root

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from install import former_state
 from install.container import ITS_NODES, bundle_that_runs
 from support.bare_runtime import BareRuntime
@@ -22,7 +22,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TRIALS = {
-    "amdgpu-discovery": ["python", "-m", "amdgpu_discovery.simulate", "list"],
+    "amdgpu-discovery": [
+        "python",
+        "-c",
+        "import os; from amdgpu_discovery import Host, locate_gpus; locate_gpus(Host(os.environ['AMD_CTK_HOST_ROOT']))",
+    ],
+    "amdgpu-simulator": ["amdgpu-simulator", "list"],
+    "amd-gpu-images": ["amd-gpu-images", "targets", "--help"],
     "amd-device-spec": ["python", "-c", "import amd_device_spec.cdi"],
     "amd-gpu-tracker": ["amd-gpu-tracker", "status"],
     "amd-container-runtime": ["python", "-c", "import amd_container_runtime.create"],

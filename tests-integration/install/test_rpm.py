@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from install import former_state
 from install.compiled import compiled_for
 from install.container import ITS_NODES, bundle_that_runs
@@ -23,7 +23,10 @@ from support.upgraded import AFTER, BEFORE, END, WAIT, prepare
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
-PACKAGES = "amd-container-toolkit amd-container-runtime amd-ctk amd-gpu-tracker amd-device-spec amdgpu-discovery"
+PACKAGES = (
+    "amd-container-toolkit amd-container-runtime amd-ctk"
+    " amd-gpu-images amdgpu-simulator amd-gpu-tracker amd-device-spec amdgpu-discovery"
+)
 CHECKOUT = Path(__file__).resolve().parents[2]
 ON_HOST = "AMD_CTK_HOST_ROOT=/host"
 # What the distribution provides, and the name of the python that our packages ask for.

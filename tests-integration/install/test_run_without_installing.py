@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 pytestmark = [pytest.mark.e2e, pytest.mark.install]
 

@@ -13,7 +13,7 @@ import pytest
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_simulator import build_host, load_profile
 from kernel.containers import ON_SIMULATED_HOST, SCRIPTS
 from kernel.engines import NO_NETWORK, RUN_IN_DOCKER, Run, add_user, prepare_podman, start_docker
 from kernel.image import kernel_image

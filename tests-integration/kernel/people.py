@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.node_access.nodes import RULE
+from amd_gpu_sharing.node_access.nodes import RULE
 from kernel.containers import FIRST, SECOND
 from kernel.machine import Machine
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from kernel.image import Image
 from power.machine import TIMEOUT
 from power.work import ON_HOST, SET_UP

@@ -110,7 +110,7 @@ def kernel_of(tmp_path_factory):
     @functools.cache
     def build(profile: str) -> Path:
         directory = tmp_path_factory.mktemp(profile) / "host"
-        command = [sys.executable, "-I", "-m", "amdgpu_discovery.simulate", "build", profile, directory]
+        command = [sys.executable, "-I", "-m", "amdgpu_simulator", "build", profile, directory]
         subprocess.run(command, check=True, capture_output=True)
         return directory
 

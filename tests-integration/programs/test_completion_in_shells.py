@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from amd_ctk.cli.root import app
 from amd_gpu_tracker.cli import standalone_app
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import our_program
 
 CHECKOUT = Path(__file__).resolve().parents[2]

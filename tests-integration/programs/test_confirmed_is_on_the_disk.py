@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import engine_program, our_program
 
 CONFIGURE = "runtime configure --no-validate --runtime-path=/usr/bin/amd-container-runtime"

@@ -7,7 +7,7 @@ import os
 
 
 def test_every_profile_is_served(bare_machine, profile):
-    listed = bare_machine.python("-m", "amdgpu_discovery.simulate", "list").stdout
+    listed = bare_machine.python("-m", "amdgpu_simulator", "list").stdout
 
     assert profile in listed.split()
 
@@ -121,8 +121,8 @@ def test_both_programs_show_the_same_tracker(machine):
 def test_a_host_can_be_recorded_and_built_again(machine, gpu_count, tmp_path):
     profile = tmp_path / "recorded.json"
 
-    assert machine.python("-m", "amdgpu_discovery.simulate", "record", profile).returncode == 0
-    machine.python("-m", "amdgpu_discovery.simulate", "build", profile, tmp_path / "again")
+    assert machine.python("-m", "amdgpu_simulator", "record", profile).returncode == 0
+    machine.python("-m", "amdgpu_simulator", "build", profile, tmp_path / "again")
     machine.environment["AMD_CTK_HOST_ROOT"] = str(tmp_path / "again")
 
     assert len(json.loads(machine("amd-ctk", "gpu", "list", "--json").stdout)["gpus"]) == gpu_count

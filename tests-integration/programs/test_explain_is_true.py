@@ -21,7 +21,7 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.simulate import build_host, profile_names
+from amdgpu_simulator import build_host, profile_names
 
 CASES = int(os.environ.get("AMD_EXPLAIN_CASES", "200"))
 # Making the nodes that a container with a user namespace gets takes root.

@@ -22,7 +22,7 @@ from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 STATES = int(os.environ.get("AMD_EXPLAIN_STATES", "200"))
 AT_ONCE = 10

@@ -13,7 +13,20 @@ from amd_ctk.configuration.runtime_program import LOW_LEVEL_DIRECTORIES
 from amd_ctk.engines.known import ENGINES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DISTRIBUTIONS = ("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker", "amd-container-runtime", "amd-ctk")
+DISTRIBUTIONS = (
+    *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker", "amd-container-runtime", "amd-ctk"),
+    *("amd-gpu-images", "amdgpu-simulator"),
+)
+
+# How many of the others each needs.
+NEEDED = {
+    "amdgpu-discovery": 0,
+    "amdgpu-simulator": 1,
+    "amd-device-spec": 1,
+    "amd-gpu-tracker": 1,
+    "amd-container-runtime": 3,
+    "amd-ctk": 4,
+}
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -23,7 +36,7 @@ def test_a_distribution_needs_the_others_in_its_own_version(distribution):
     names = {re.match(r"[a-z-]+", text)[0] for text in needed}
 
     assert all(text.endswith(f"=={version(distribution)}") for text in needed), needed
-    assert len(names) == {"amdgpu-discovery": 0, "amd-device-spec": 1, "amd-gpu-tracker": 1}.get(distribution, 3)
+    assert len(names) == NEEDED[distribution]
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

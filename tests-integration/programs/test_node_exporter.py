@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 from support.installed import SEARCH_PATH, our_program
 
 EXPORTER = shutil.which("prometheus-node-exporter", path=SEARCH_PATH)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 from programs.test_node_exporter import EXPORTER, SECONDS, exporter, fetch, free_address
 from support.documentation import CHECKOUT
 from support.installed import SEARCH_PATH, our_program

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.debs import build_debs
 from support.installed import our_program, require_programs, require_root
 from support.matrix import Matrix

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.debian_root import LOGGED_INTO, make_root
 from support.installed import require_root
 from support.stand import Stand

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.not_run import FILE, read_not_run
 from support.shell import Shell
 from support.transcripts import Section, is_match, parse_page

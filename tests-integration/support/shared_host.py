@@ -15,17 +15,17 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from amd_gpu_tracker.broker.requests.client import connect, is_served, send_request
-from amd_gpu_tracker.broker.requests.demand import Demand
-from amd_gpu_tracker.broker.requests.people import Permission, Terms, parse_permission
-from amd_gpu_tracker.broker.requests.protocol import RUN, SOCKET, Request
-from amd_gpu_tracker.broker.serve import serve
+from amd_gpu_sharing.broker.requests.client import connect, is_served, send_request
+from amd_gpu_sharing.broker.requests.demand import Demand
+from amd_gpu_sharing.broker.requests.people import Permission, Terms, parse_permission
+from amd_gpu_sharing.broker.requests.protocol import RUN, SOCKET, Request
+from amd_gpu_sharing.broker.serve import serve
+from amd_gpu_sharing.tickets import Ticket, Tickets, format_ticket
 from amd_gpu_tracker.history.ended import ended_path
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.history import format_begun, open_path
 from amd_gpu_tracker.records.lease import ProcessId, since_boot
 from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tickets import Ticket, Tickets, format_ticket
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError

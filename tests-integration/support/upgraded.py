@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
 # Two orders for dpkg: dependencies first, and by name, which puts some packages before their dependencies.
 NEEDED_FIRST = (
     *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
-    *("amd-container-runtime", "amd-ctk", "amd-container-toolkit"),
+    *("amd-gpu-images", "amdgpu-simulator", "amd-container-runtime", "amd-ctk", "amd-container-toolkit"),
 )
 BY_NAME = tuple(sorted(NEEDED_FIRST))
 # The GPU of a job, for which other jobs wait.

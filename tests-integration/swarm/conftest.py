@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import Profile, build_host
+from amdgpu_simulator import Profile, build_host
 from support.installed import SEARCH_PATH, require_programs, require_root
 from support.matrix import Matrix
 from support.swarm_node import Node, wait_until

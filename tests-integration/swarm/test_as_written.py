@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 from support.docker import IMAGE
 from support.swarm_node import Node, wait_until
 

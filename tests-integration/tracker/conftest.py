@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import our_program
 from support.simulated import run_amd_ctk
 from support.stand_in_runc import install

@@ -8,11 +8,11 @@ import shlex
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.protocol import END, KEEP, Request
+from amd_gpu_sharing.broker.requests.protocol import END, KEEP, Request
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import TOKEN
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root
 from support.podman import Podman

@@ -17,9 +17,9 @@ from contextlib import suppress
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.protocol import RUN, Request, format_request, parse_answer
+from amd_gpu_sharing.broker.requests.protocol import RUN, Request, format_request, parse_answer
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import require_root
 from support.shared_host import become
 from tracker.test_people_at_once import DESCRIPTORS, Service

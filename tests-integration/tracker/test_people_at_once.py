@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.broker.requests.protocol import RESERVE, SOCKET, Request, format_request, parse_answer
+from amd_gpu_sharing.broker.requests.protocol import RESERVE, SOCKET, Request, format_request, parse_answer
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.installed import our_program, require_root
 from support.marked_table import write_table
 from support.shared_host import become, run, wait_until

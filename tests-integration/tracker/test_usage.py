@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.gpu_use import use_gpu
 from support.installed import engine_program, our_program, require_root

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from amd_device_spec.settings import COMPILED_FILE, CONFIG_FILE, format_compiled, stamp
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 RUNC = """#!/bin/sh
 printf '%s\\n' "$0" "$@" > "$RUNC_CALLS"

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import hide_gpus, load_profile
+from amdgpu_simulator import hide_gpus, load_profile
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 needs_user_namespaces = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import hide_gpus
+from amdgpu_simulator import hide_gpus
 
 GRES = "".join(f"NodeName=n1 Name=gpu Type=mi210 File=/dev/dri/renderD{minor}\n" for minor in (130, 131, 129, 128))
 JOB = ("SLURM_JOB_ID=7", "SLURMD_NODENAME=n1", "SLURM_JOB_GPUS=0,1,2,3", "SLURM_STEP_GPUS=2,3")

@@ -22,7 +22,7 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_container_runtime.start_file import MODULES, NAME, write_start_file
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 OWN_PROCESSES = {"namespaces": [{"type": "pid"}]}
 ADDED_BY_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.enabled_tracker import enable
 from support.ready_interpreter import ReadyInterpreter
 

@@ -10,7 +10,7 @@ import pytest
 
 from amd_ctk import engine_answers, engine_options
 from amd_ctk.engine_options import NoGpusByEngine, find_options
-from amdgpu_discovery import build_host
+from amdgpu_simulator import build_host
 
 OURS = {"path": "/usr/bin/amd-container-runtime"}
 DOCKER = {"Runtimes": {"runc": {"path": "runc"}, "amd": OURS}, "DefaultRuntime": "runc", "CDISpecDirs": []}

@@ -6,7 +6,8 @@ import pytest
 
 from amd_ctk.gpu_groups import find_mistake, select_groups
 from amd_device_spec.settings import Settings
-from amdgpu_discovery import build_host, find_gpus
+from amdgpu_discovery import find_gpus
+from amdgpu_simulator import build_host
 
 SHOWN = ", this host has GPUs 0-3"
 

@@ -178,7 +178,7 @@ def test_a_tracker_that_cannot_answer_is_told_beside_the_list(used, amd_ctk):
 
 
 def test_no_gpu_is_one_line(host, on_terminal):
-    from amdgpu_discovery.simulate import load_profile
+    from amdgpu_simulator import load_profile
 
     host(load_profile("one-gpu").replace(gpus=()))
 

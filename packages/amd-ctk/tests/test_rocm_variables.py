@@ -6,8 +6,8 @@ import pytest
 
 from amd_ctk.rocm_variables import see_gpus
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
 from amdgpu_discovery.targets import parse_override
+from amdgpu_simulator import build_host
 from support.rocm_sources import VERSIONS, hip_order, make_environments, reads_version
 
 HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"

@@ -11,7 +11,7 @@ from amd_device_spec.validate import format_location
 from amd_device_spec.validate_host import host_problems
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 HOOKS = build_cdi_hooks({"createRuntime": [{"path": "/usr/bin/python3"}]})
 

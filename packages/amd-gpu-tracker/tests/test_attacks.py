@@ -18,7 +18,7 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.records.user_files import MOST_BYTES, MOST_LEASES
 from amd_gpu_tracker.show.screen import print_status
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 # Of no account on any machine.
 ATTACKER = 60123

@@ -24,7 +24,7 @@ from amd_gpu_tracker.life.status import GpuUse, Status
 from amd_gpu_tracker.records.policy import Policy
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 
 CORRUPT = [
     b"",

@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import Profile, build_host
+from amdgpu_simulator import Profile, build_host
 
 
 class Simulated(Protocol):

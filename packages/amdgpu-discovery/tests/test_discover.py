@@ -13,7 +13,7 @@ from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 

@@ -37,6 +37,14 @@ def test_a_name_that_is_not_offered_is_named():
         _ = amdgpu_discovery.find_cpus
 
 
+@pytest.mark.parametrize("name", ["build_host", "load_profile", "profile_names"])
+def test_a_name_that_moved_names_its_new_package(name):
+    with pytest.raises(ImportError, match=f"^{name} is in amdgpu_simulator now: from amdgpu_simulator import {name}$"):
+        getattr(amdgpu_discovery, name)
+    with pytest.raises(ImportError, match=f"^{name} is in amdgpu_simulator now: from amdgpu_simulator import {name}$"):
+        exec(f"from amdgpu_discovery.simulate import {name}")
+
+
 def test_the_version_is_that_of_the_installed_distribution():
     assert lazy_exports("pytest", {})("__version__") == pytest.__version__
 

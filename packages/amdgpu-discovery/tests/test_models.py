@@ -11,7 +11,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import find_product_names, parse_amdgpu_ids, product_in_hwdb, short_name
-from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_simulator import build_host, load_profile
 
 LIBDRM = """\
 # List of AMDGPU IDs

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.cdi_engines import put_image
 from support.debian_root import EXPERIMENTAL, debian_root
 from support.debs import build_debs

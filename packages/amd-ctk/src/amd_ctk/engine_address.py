@@ -6,8 +6,8 @@ import os
 import re
 
 from amd_ctk.engine_words import DOCKER, PODMAN, own_options
-from amd_ctk.json_parts import texts_at
-from amd_ctk.programs import parse_object
+from amdgpu_discovery.command_line.json_parts import texts_at
+from amdgpu_discovery.command_line.programs import parse_object
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from amd_ctk.json_parts import list_at, object_at, objects_at, texts_at
-from amd_ctk.programs import Answer, ask, parse_object, parse_version
+from amdgpu_discovery.command_line.json_parts import list_at, object_at, objects_at, texts_at
+from amdgpu_discovery.command_line.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus, to_json
+from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus
+from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.models import model_of

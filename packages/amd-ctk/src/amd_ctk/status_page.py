@@ -6,11 +6,16 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 
-from amd_ctk.job.listing import EMPTY_QUEUE, running_rows, waiting_rows
-from amd_ctk.web_page import format_web_page, text
+from amd_ctk.companions import SHARING, is_installed
 from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.show.jobs import EMPTY_QUEUE, running_rows
 from amd_gpu_tracker.show.listing import Listing, Page
 from amd_gpu_tracker.state_table import find_page
+from amdgpu_discovery.command_line.web_page import format_web_page, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 RELOAD_SECONDS = 60
 # The first columns on a phone; the others follow.
@@ -35,8 +40,16 @@ def find_status_page(tracker: Tracker) -> str:
     waiting, running = tracker.waiting(), tracker.jobs()
     now = time.time()
     page = find_page(tracker, now=now)
-    jobs = [running_rows(running, now), waiting_rows(waiting, now)]
+    jobs = [running_rows(running, now), _waiting_rows(waiting, now)]
     return format_status_page(page, jobs, host=platform.node(), now=now)
+
+
+def _waiting_rows(waiting: Sequence[Any], now: float) -> list[tuple[str, ...]]:
+    if not is_installed(SHARING):
+        return [()]
+    from amd_gpu_sharing import waiting_rows
+
+    return waiting_rows(waiting, now)
 
 
 def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, host: str, now: float) -> str:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 
 KFD = {
     "path": "/dev/kfd",

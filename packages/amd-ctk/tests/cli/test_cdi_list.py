@@ -8,7 +8,7 @@ import os
 import pytest
 
 from amd_gpu_tracker import Tracker
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import typer.main
 
 from amd_ctk.cli.root import app
-from amd_ctk.image.reference import parse_reference
-from amd_gpu_tracker.completion_scripts import format_script
+from amd_gpu_images.reference import parse_reference
+from amdgpu_discovery.command_line.completion_scripts import format_script
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.configuration.settings_file import set_setting
 from amd_device_spec.settings import Settings, read_settings
+from amd_device_spec.settings_file import set_setting
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.host import Host
 

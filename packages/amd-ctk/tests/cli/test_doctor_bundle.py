@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import profile_names
+from amdgpu_simulator import profile_names
 
 # No engine of this machine is asked.
 ALONE = {"PATH": "/nowhere"}

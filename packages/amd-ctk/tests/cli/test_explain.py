@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 
 
 def test_variables_are_explained_with_the_gpus_they_give(host, amd_ctk):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from amd_ctk.cli.front import PRINTER_BY_COMMAND, parse_run
 from amd_ctk.cli.tree import Commands
 from amd_ctk.cli.words import respell
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.ready_interpreter import ReadyInterpreter
 
 COMMAND_LINES = [*map(" ".join, PRINTER_BY_COMMAND), "--version"]

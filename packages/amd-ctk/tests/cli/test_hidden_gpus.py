@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.simulate import hide_gpus
+from amdgpu_simulator import hide_gpus
 
 DASHES = "-" * 75
 HINT = " (run it outside the job, container or unit that limits the process)\n"

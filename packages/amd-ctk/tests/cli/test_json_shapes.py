@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from amd_gpu_tracker import GpusRefused, Tracker
-from amdgpu_discovery import load_profile
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import load_profile
 from support.shared_host import put_ticket
 
 SCHEMAS = Path(__file__).parents[4] / "docs/reference/schemas"

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.job.service import change
-from amd_gpu_tracker.broker.queue.grants import Grants
-from amd_gpu_tracker.broker.requests.demand import resolve_demand
-from amd_gpu_tracker.broker.requests.peer import Peer
-from amd_gpu_tracker.broker.requests.people import Permission, Terms
-from amd_gpu_tracker.broker.requests.protocol import RESERVE, Request
+from amd_gpu_sharing.broker.queue.grants import Grants
+from amd_gpu_sharing.broker.requests.demand import resolve_demand
+from amd_gpu_sharing.broker.requests.peer import Peer
+from amd_gpu_sharing.broker.requests.people import Permission, Terms
+from amd_gpu_sharing.broker.requests.protocol import RESERVE, Request
+from amd_gpu_sharing.node_access.users import NodeUsers
+from amd_gpu_sharing.requests import change
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ServiceMissing
 from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.node_access.users import NodeUsers
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 ALICE = 40001
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.overview import next_command
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host, hide_gpus
+from amdgpu_simulator import build_host, hide_gpus
 
 GRES = """\
 # In slurm.conf, beside the node's other settings:

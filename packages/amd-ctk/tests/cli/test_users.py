@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.sharing.permissions import find_terms
-from amd_gpu_tracker.broker.requests.people import Permission
+from amd_gpu_sharing.broker.requests.people import Permission
+from amd_gpu_sharing.rules.permissions import find_terms
 from amdgpu_discovery.host import Host
 
 ONLY_ROOT = "Only root may reserve GPUs\n"

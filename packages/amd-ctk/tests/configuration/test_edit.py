@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.configuration.edit import ConfigFile, ConfigFileError, prepare_edit, save
+from amd_ctk.configuration.edit import ConfigFileError, prepare_edit, save
 from amd_ctk.configuration.ledger import Changes, Ledger, Record, set_keys
-from amd_ctk.documents.document import Document
 from amd_ctk.engines.docker import DOCKER
+from amdgpu_discovery.command_line.document import Document
+from amdgpu_discovery.command_line.edited import ConfigFile
 
 ORIGINAL = '{\n  "debug": true\n}\n'
 

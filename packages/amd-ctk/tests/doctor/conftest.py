@@ -17,11 +17,11 @@ import pytest
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.all import add_inside, read_facts
 from amd_ctk.doctor.run import run_checks
-from amd_ctk.sharing.permissions import find_terms
-from amd_gpu_tracker.broker.requests.client import is_served
-from amd_gpu_tracker.broker.requests.protocol import SOCKET
-from amd_gpu_tracker.broker.serve import serve
-from amdgpu_discovery.simulate import build_host
+from amd_gpu_sharing.broker.requests.client import is_served
+from amd_gpu_sharing.broker.requests.protocol import SOCKET
+from amd_gpu_sharing.broker.serve import serve
+from amd_gpu_sharing.rules.permissions import find_terms
+from amdgpu_simulator import build_host
 from support.ready_interpreter import ReadyInterpreter
 
 KERNEL = "6.12.12-amd64"

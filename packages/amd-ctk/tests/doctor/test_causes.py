@@ -12,15 +12,15 @@ import pytest
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import write_spec
-from amd_ctk.configuration.settings_file import set_setting
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_device_spec.cdi import CdiOptions
-from amd_gpu_tracker.node_access.nodes import RULE, RULE_FILE
+from amd_device_spec.settings_file import set_setting
+from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host, load_profile, profile_names
 from amdgpu_discovery.value import Value
+from amdgpu_simulator import build_host, load_profile, profile_names
 
 NODE = "/dev/dri/renderD128"
 RANGES = "--add-subuids 100000-165535 --add-subgids 100000-165535"

@@ -11,7 +11,7 @@ from amd_ctk.doctor.bundle.write import format_facts
 from amd_ctk.doctor.facts.gpus import GpuCondition, read_conditions
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent ends with an I/O error", is_sick=True)
 SUSPECT = GpuCondition(number=3, state="suspect", reason="1 page of its memory is retired")

@@ -13,7 +13,7 @@ from amd_ctk.cdi.specs import write_spec
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.doctor.run import run_checks
 from amd_device_spec.cdi import CdiOptions
-from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_simulator import build_host, load_profile
 
 FAULTS = runpy.run_path(str(Path(__file__).parent / "test_causes.py"))["FAULTS"]
 UNREADABLE = "cdiVersion: [\n"

@@ -25,15 +25,15 @@ import pytest
 from amd_ctk.doctor.facts.containers import StaleContainer, UnstartedContainer
 from amd_ctk.doctor.facts.gpus import NodeProblem
 from amd_ctk.doctor.run import CHECKS
-from amd_ctk.sharing.service import SOCKET_UNIT
+from amd_gpu_sharing.broker.requests.client import send_request
+from amd_gpu_sharing.broker.requests.protocol import RESERVE, SOCKET, Request
+from amd_gpu_sharing.node_access.nodes import RULE_FILE, set_users
+from amd_gpu_sharing.rules.units import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.requests.client import send_request
-from amd_gpu_tracker.broker.requests.protocol import RESERVE, SOCKET, Request
-from amd_gpu_tracker.node_access.nodes import RULE_FILE, set_users
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import NO_RENDER_NODE, PciAddress, UnnumberedGpu
 from amdgpu_discovery.other_drivers import ForeignGpu
-from amdgpu_discovery.simulate import build_host, load_profile
+from amdgpu_simulator import build_host, load_profile
 from support.shared_host import put_ticket
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from amd_ctk.doctor.facts.gpus import read_gpus
 from amd_ctk.doctor.facts.kernel import KernelFacts
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts
 from amd_ctk.doctor.run import run_checks
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 
 def facts_of(gpus, stale):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_ctk.documents.document import ABSENT, DocumentError
 from amd_ctk.documents.json_document import JsonDocument
+from amdgpu_discovery.command_line.document import ABSENT, DocumentError
 
 AMD = {"path": "/usr/bin/amd-container-runtime", "runtimeArgs": []}
 

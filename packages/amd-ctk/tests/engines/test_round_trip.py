@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_ctk.configuration.edit import ConfigFile, FileEdit, prepare_edit, prepare_undo, save
+from amd_ctk.configuration.edit import EngineEdit, prepare_edit, prepare_undo, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
-from amd_ctk.documents.document import Document
 from amd_ctk.engines.known import ENGINES
+from amdgpu_discovery.command_line.document import Document
+from amdgpu_discovery.command_line.edited import ConfigFile
 
 CORPUS = Path(__file__).parent / "corpus"
 CASES = [
@@ -55,7 +56,7 @@ class Machine:
         self.file = ConfigFile(path=str(self.path), shown=str(self.path))
         self.ledger = Ledger(str(self.directory))
 
-    def ask(self, options: ConfigureOptions) -> FileEdit:
+    def ask(self, options: ConfigureOptions) -> EngineEdit:
         record = self.ledger.get(self.file.shown)
         if options.undo:
             edited = prepare_undo(self.file, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.simulate import load_profile
+from amdgpu_simulator import load_profile
 
 
 @pytest.fixture

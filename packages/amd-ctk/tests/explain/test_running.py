@@ -21,8 +21,8 @@ from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.running import EngineAnswers, InspectedContainer, add_image, ask_engines, read_running
 from amd_ctk.explain.text import format_explanation
-from amdgpu_discovery import build_host
 from amdgpu_discovery.host import Host
+from amdgpu_simulator import build_host
 
 WEB = InspectedContainer(container_id="docker-id", pid=7, runtime="runc", asks_gpus=True)
 

@@ -8,10 +8,10 @@ import tempfile
 
 import pytest
 
-from amd_ctk.job.service import cancel_job
+from amd_gpu_sharing.requests import cancel_job
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 from support.shared_host import put_ticket
 
 BOB = 40002

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.job.service import describe_grant
-from amd_ctk.job.start import (
-    CannotRun,
-    CommandNotFound,
-    default_name,
-    find_gpu_warning,
-    in_unit,
-    require_program,
-    through_sudo,
-    with_token,
-)
+from amd_ctk.job.start import default_name, find_gpu_warning, in_unit, through_sudo, with_token
+from amd_gpu_tracker.show.jobs import describe_grant
+from amdgpu_discovery.command_line.process import CannotRun, CommandNotFound, require_program
 
 
 @pytest.mark.parametrize(

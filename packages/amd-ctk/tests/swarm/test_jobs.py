@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.parameters import ParametersError, read_parameters
 from amd_ctk.swarm.jobs import SwarmJob, Template, parse_jobs, service_command
 from amd_ctk.swarm.resources import Resource
+from amdgpu_discovery.command_line.parameters import ParametersError, read_parameters
 from amdgpu_discovery.errors import ToolkitError
 
 

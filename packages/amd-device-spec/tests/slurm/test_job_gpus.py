@@ -15,7 +15,7 @@ from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 # GPUs 0 to 3 of the profile are renderD130, 131, 129 and 128.
 IN_OUR_ORDER = "".join(f"NodeName=n1 Name=gpu Type=mi210 File=/dev/dri/renderD{m}\n" for m in (130, 131, 129, 128))

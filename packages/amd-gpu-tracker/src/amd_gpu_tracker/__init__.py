@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import GpusRefused as GpusRefused
     from amd_gpu_tracker.errors import LockTimeout as LockTimeout
     from amd_gpu_tracker.errors import NotPermitted as NotPermitted
+    from amd_gpu_tracker.errors import SharingMissing as SharingMissing
     from amd_gpu_tracker.errors import StateError as StateError
     from amd_gpu_tracker.errors import TrackerDisabled as TrackerDisabled
     from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.states.find import find_states as find_states
     from amd_gpu_tracker.states.state import GpuProcess as GpuProcess
     from amd_gpu_tracker.states.state import GpuState as GpuState
-    from amd_gpu_tracker.tickets import Ticket as Ticket
     from amd_gpu_tracker.tracker import Tracker as Tracker
     from amdgpu_discovery.oci_spec import gpus_in_spec as gpus_in_spec
 
@@ -84,6 +84,7 @@ _MODULE_BY_NAME = {
     "GpusRefused": "errors",
     "GpusChanged": "errors",
     "StateError": "errors",
+    "SharingMissing": "errors",
     "NotPermitted": "errors",
     "LockTimeout": "errors",
     "ContainerRunning": "errors",
@@ -91,10 +92,9 @@ _MODULE_BY_NAME = {
     "TrackerNeeded": "errors",
     "WaitOver": "errors",
     "WaitRefused": "errors",
-    "Ticket": "tickets",
 }
 __all__ = list(_MODULE_BY_NAME)
 __all__ += ["may_be_draining", "may_be_tracking"]
 
 
-__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)
+__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME, {"Ticket": "amd_gpu_sharing"})

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, PlainTyper, RootCommand, examples
 from amd_gpu_tracker.records.lock import CommandLock
 from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
 from amd_gpu_tracker.records.user_files import LARGEST_UID
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.command_line.plain_help import (
+    NOTHING_CHANGED,
+    NOTHING_WOULD_CHANGE,
+    DryRun,
+    PlainTyper,
+    RootCommand,
+    examples,
+)
 from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import ROOT_VARIABLE, SIMULATED_NOTICE, Host, host_from_environment
@@ -24,9 +31,11 @@ from amdgpu_discovery.plain_text import printable, printable_lines
 from amdgpu_discovery.standard_output import prepare_streams, print_error, run_and_leave
 
 if TYPE_CHECKING:
-    from amd_gpu_tracker.broker.requests.people import FindTerms
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.usage.reader import UsageReader
+
+    # Gives GPUs of a host to people, at a socket that it makes at this path unless systemd passed one.
+    Serve = Callable[[Host, str], None]
 
 DISABLED = "GPU Tracker is disabled"
 RESTART = (
@@ -140,13 +149,13 @@ def tracker_app(
     program: str,
     after_switch: Callable[[Host], None],
     find_rules: Callable[[Host], ChoiceRules] = no_rules,
-    find_terms: FindTerms | None = None,
+    serve: Serve | None = None,
     find_hints: FindHints = no_hints,
 ) -> typer.Typer:
     """Make the commands; `after_switch` is called after a command has changed what a CDI spec depends on.
 
-    `find_rules` returns the administrator's rules for choices on a host. `find_terms` returns who may reserve GPUs;
-    without it there is no `serve`. `find_hints` returns what is left to do if other programs give out drained GPUs.
+    `find_rules` returns the administrator's rules for choices on a host. `serve` gives GPUs to people; without it there
+    is no such command. `find_hints` returns what is left to do if other programs give out drained GPUs.
     """
     app = PlainTyper(
         cls=TrackerGroup,
@@ -176,7 +185,7 @@ def tracker_app(
         "init": initialize,
         "release": release,
     }
-    hidden |= {"serve": _server(find_terms)} if find_terms else {}
+    hidden |= {"serve": _server(serve)} if serve else {}
     for name, command in hidden.items():
         app.command(name, hidden=True)(command)
     return app
@@ -255,15 +264,13 @@ def _forgetter(after_switch: Callable[[Host], None]) -> Callable[..., None]:
     return forget
 
 
-def _server(find_terms: FindTerms) -> Callable[..., None]:
+def _server(serve_clients: Serve) -> Callable[..., None]:
     def serve(
         context: typer.Context,
         listen: Annotated[str, typer.Option(metavar="PATH", help="Make this socket, if systemd passes none.")] = "",
     ) -> None:
         """Give GPUs to the users who may have some; systemd starts this at the first request."""
-        from amd_gpu_tracker.broker.serve import serve as serve_clients
-
-        serve_clients(host_of(context), find_terms, listen=listen)
+        serve_clients(host_of(context), listen)
 
     return serve
 

@@ -188,3 +188,13 @@ def unreadable(path: str, why: str) -> StateError:
     return StateError(
         f"the GPU Tracker's {path} cannot be read: {why}", hint="repair it with 'sudo amd-ctk gpu-tracker reset'"
     )
+
+
+class SharingMissing(ToolkitError):
+    """What was asked for is done by amd-gpu-sharing, which is not installed."""
+
+    exit_code = 13
+
+    def __init__(self) -> None:
+        """Report what is missing."""
+        super().__init__("amd-gpu-sharing is not installed", hint="it has the line of waiting jobs; install it")

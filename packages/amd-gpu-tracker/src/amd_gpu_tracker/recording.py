@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.states.state import GpuState
-    from amd_gpu_tracker.tickets import Ticket
     from amd_gpu_tracker.usage.reader import UsageReader
     from amd_gpu_tracker.usage.users import Usage
 
@@ -76,13 +75,12 @@ class Recording:
         remove_old(self._state, days=keep_days, now=time.time())
         return usage
 
-    def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState], waiting: Sequence[Ticket]) -> None:
-        """Write these to `path` for Prometheus; if that fails, record the reason."""
+    def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState], since: Sequence[float]) -> None:
+        """Write these, and `since` when each job waits, to `path` for Prometheus; if that fails, record the reason."""
         from amd_gpu_tracker.states.documents import format_state_metrics
         from amd_gpu_tracker.usage.documents import format_prometheus
 
         counts = {event: self._state.read_count(event) for event in (STARTS, REFUSALS, REPAIRS)}
-        since = [ticket.since for ticket in waiting]
         metrics = format_state_metrics(states, counts=counts, waiting_since=since, now=time.time())
         try:
             replace_file(path, f"{format_prometheus(usage)}\n{metrics}\n".encode(), mode=0o644)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.companion import find_sharing, require_sharing
 from amd_gpu_tracker.errors import ContainerRunning
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
@@ -15,8 +16,8 @@ from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeVar, overload
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, TypeVar, overload
 
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Notify
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.life.faults import StateFaults
     from amd_gpu_tracker.life.jobs import RunningJob
     from amd_gpu_tracker.life.status import ContainerUse, OwnedLease, Status
-    from amd_gpu_tracker.node_access.users import ReservedNodes
     from amd_gpu_tracker.recording import Recording
-    from amd_gpu_tracker.shared_jobs import SharedJobs
     from amd_gpu_tracker.states.state import GpuState
-    from amd_gpu_tracker.tickets import Ticket, Tickets
     from amd_gpu_tracker.tracked_gpus import TrackedGpus
     from amd_gpu_tracker.tracking import LastingSettings, Tracking
     from amd_gpu_tracker.usage.reader import UsageReader
@@ -98,18 +96,14 @@ class Tracker:
         return TrackedGpus(self._book)
 
     @property
-    def shared_jobs(self) -> SharedJobs:
-        """Return the jobs and reservations of all users."""
-        from amd_gpu_tracker.shared_jobs import SharedJobs
-
-        return SharedJobs(self._book, self._rules)
+    def book(self) -> Book:
+        """Return the reservations, for amd-gpu-sharing."""
+        return self._book
 
     @property
-    def nodes(self) -> ReservedNodes:
-        """Return the device nodes of the GPUs, and which users may open them."""
-        from amd_gpu_tracker.node_access.users import ReservedNodes
-
-        return ReservedNodes(self._host)
+    def rules(self) -> ChoiceRules:
+        """Return the administrator's settings for choices."""
+        return self._rules
 
     def is_enabled(self) -> bool:
         """Return whether GPUs are tracked."""
@@ -284,32 +278,45 @@ class Tracker:
         """
         from amd_gpu_tracker.claims.by_name import hold_by_name
 
-        before = self._tickets()
-        return hold_by_name(self._book, name, request, pid=pid, rules=self._rules, release=self.release, before=before)
+        release, find = self.release, self._find_wants
+        return hold_by_name(self._book, name, request, pid=pid, rules=self._rules, release=release, find_wants=find)
+
+    def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
+        """Return the GPUs and variables that `hold` of this `name` and `request` would reserve now; errors as there."""
+        from amd_gpu_tracker.claims.by_name import preview_by_name
+        from amd_gpu_tracker.claims.handover import build_environment
+
+        gpus = preview_by_name(self._book, name, request, rules=self._rules, find_wants=self._find_wants)
+        return gpus, build_environment(gpus, locate_gpus(self._host), "")
 
     def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Notify = ignore) -> Reservation:
         """Wait in line, then reserve GPUs as `hold` does; jobs are served in the order in which they came.
 
         `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and when `cancel` is called;
         RequestError at once if the host can never meet the request. `tell` is called with a message about the wait.
+        SharingMissing if amd-gpu-sharing is not installed.
         """
-        from amd_gpu_tracker.broker.wait import wait_in_line
+        line = require_sharing()
+        reservation: Reservation = line.wait_in_line(
+            self._book, name, request, self._rules, timeout=timeout, notify=tell, release=self.release
+        )
+        return reservation
 
-        return wait_in_line(self._book, name, request, self._rules, timeout=timeout, notify=tell, release=self.release)
-
-    def waiting(self) -> list[Ticket]:
-        """Return the waiting jobs, in the order in which they came.
+    def waiting(self) -> list[Any]:
+        """Return the tickets of waiting jobs, in the order in which they came; none without amd-gpu-sharing.
 
         These are root's jobs, the caller's, and the jobs of all users of the service.
         """
-        return [ticket for each in self._tickets() for ticket in each.with_starts()]
+        line = find_sharing()
+        return line.find_waiting(self._book) if line else []
 
     def cancel(self, name: str) -> bool:
         """Remove the job `name` from the queue; False if no such job waits.
 
-        NotPermitted if the caller may not cancel it.
+        NotPermitted if the caller may not cancel it. SharingMissing if amd-gpu-sharing is not installed.
         """
-        return any(each.drop(ticket) for each in self._tickets() for ticket in each.named(name))
+        cancelled: bool = require_sharing().cancel(self._book, name)
+        return cancelled
 
     def release(self, container_id: str) -> tuple[int, ...]:
         """Release the GPUs of a container that is gone, or of the calling process; return their numbers.
@@ -357,10 +364,10 @@ class Tracker:
 
         return Tracking(self._book)
 
-    def _tickets(self) -> list[Tickets]:
-        from amd_gpu_tracker.tickets import all_tickets
-
-        return all_tickets((self._state, State(self._host)), self._processes)
+    def _find_wants(self) -> Iterable[Collection[int]]:
+        """Return the numbers of the GPUs that each job in line wants."""
+        line = find_sharing()
+        return line.find_wants(self._book) if line else ()
 
 
 def _new_name() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from amd_gpu_tracker.companion import find_sharing
 from amd_gpu_tracker.errors import NotPermitted, StateError, TrackerDisabled
 from amd_gpu_tracker.records.matching import read_tracked_gpus
 from amd_gpu_tracker.records.policy import LONGEST_GRACE, Policy
@@ -53,8 +54,6 @@ class Tracking:
 
     def disable(self) -> bool:
         """Stop tracking and forget all reservations; return False if the tracker was disabled already."""
-        from amd_gpu_tracker.node_access.nodes import give_back
-
         if not self._state.read_policy().enabled:
             return False
         with self._book.locked_by_root():
@@ -62,7 +61,8 @@ class Tracking:
                 return False
             self._state.write_policy(Policy(**read_lasting(self._state)))
             self._state.remove_leases()
-        give_back(self._state.host)
+        if sharing := find_sharing():
+            sharing.give_back(self._state.host)
         return True
 
     def reset(self, *, force: bool, notify: Notify) -> bool:

@@ -8,8 +8,8 @@ from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.records.drains import Drain, write_drains
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 
 GIB = 2**30
 

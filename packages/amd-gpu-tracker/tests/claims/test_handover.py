@@ -18,7 +18,7 @@ from amd_gpu_tracker.states.find import find_states
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 IN_USE = "GPUs [1] are exclusive and already in use\nGPU 1 is in use by job train"
 

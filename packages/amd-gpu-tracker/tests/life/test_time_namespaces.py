@@ -11,7 +11,7 @@ import pytest
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import TICKS_PER_SECOND, since_boot
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 DAYS = 100
 SECONDS = DAYS * 86400

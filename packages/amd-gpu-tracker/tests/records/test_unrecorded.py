@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.broker.jobs.journal import Unrecorded
+from amd_gpu_sharing.broker.jobs.journal import Unrecorded
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.records.unrecorded import HISTORY, METRICS, clear_failure, note_failure, read_failures
 from amdgpu_discovery.host import Host

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import build_host, load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
+from amdgpu_simulator import build_host, load_profile
 
 GIB = 1 << 30
 WEB = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"

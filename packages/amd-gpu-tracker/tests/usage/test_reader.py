@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_discovery.usage import drm_clients
 
 

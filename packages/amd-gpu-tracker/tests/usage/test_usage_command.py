@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.tracker import Tracker
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from support.terminal import on_terminal, shown_on_terminal
 
 GIB = 1 << 30

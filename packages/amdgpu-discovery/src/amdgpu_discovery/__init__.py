@@ -5,8 +5,8 @@
     gpus = find_gpus(Host())
     select_gpus(gpus, "0-2")
 
-`Host()` is this machine; `build_host` makes a directory that stands in for one. The names on this page stay the same
-from one version to the next. The modules behind them may change.
+`Host()` is this machine; `build_host` of amdgpu-simulator makes a directory that stands in for one. The names on this
+page stay the same from one version to the next. The modules behind them may change.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host as Host
     from amdgpu_discovery.numbering import locate_gpus as locate_gpus
     from amdgpu_discovery.selection import select_gpus as select_gpus
-    from amdgpu_discovery.simulate import build_host as build_host
-    from amdgpu_discovery.simulate import load_profile as load_profile
-    from amdgpu_discovery.simulate import profile_names as profile_names
 
 _MODULE_BY_NAME = {
     "Host": "host",
@@ -52,9 +49,6 @@ _MODULE_BY_NAME = {
     "PciAddress": "gpu",
     "DeviceNumber": "gpu",
     "DeviceNode": "gpu",
-    "build_host": "simulate",
-    "load_profile": "simulate",
-    "profile_names": "simulate",
     "ToolkitError": "errors",
     "DriverUnavailable": "errors",
     "DeviceNodeError": "errors",
@@ -63,13 +57,18 @@ _MODULE_BY_NAME = {
     "RequestError": "errors",
 }
 __all__ = list(_MODULE_BY_NAME)
+# Names that another distribution has now.
+_MOVED = dict.fromkeys(("build_host", "load_profile", "profile_names"), "amdgpu_simulator")
 
 
-def lazy_exports(package: str, module_by_name: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_exports(
+    package: str, module_by_name: Mapping[str, str], moved: Mapping[str, str] = {}
+) -> Callable[[str], object]:
     """Return the `__getattr__` of a package that offers names of its modules, and its version as `__version__`.
 
     The other distributions use it, too. It imports a module when one of its names is first used, because every
-    container start imports the packages but needs hardly any of their names.
+    container start imports the packages but needs hardly any of their names. For a name that `moved` to another
+    package, it raises an ImportError that says where it is.
     """
 
     def find(name: str) -> object:
@@ -77,6 +76,8 @@ def lazy_exports(package: str, module_by_name: Mapping[str, str]) -> Callable[[s
             from importlib.metadata import version
 
             return version(package.replace("_", "-"))
+        if name in moved:
+            raise ImportError(f"{name} is in {moved[name]} now: from {moved[name]} import {name}")
         if name not in module_by_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = f"{package}.{module_by_name[name]}"
@@ -86,4 +87,4 @@ def lazy_exports(package: str, module_by_name: Mapping[str, str]) -> Callable[[s
     return find
 
 
-__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)
+__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME, _MOVED)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class ToolkitError(Exception):
     """An expected failure; the hint suggests what to do.
@@ -21,6 +25,10 @@ class ToolkitError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def told(self, name_of: Callable[[int], str]) -> ToolkitError:  # noqa: ARG002 - errors about people use it
+        """Return the same error with the names of people from `name_of`."""
+        return self
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# A regular expression for names of targets, also inside other text.
+TARGET_PATTERN = r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|1[0-9]{2}[0-9a-f]|[6-9][0-9a-f]{2})|amdgcnspirv"
 # SPIR-V is compiled for the GPU on which it is loaded.
 ANY_TARGET = "amdgcnspirv"
 # This variable makes ROCm take every GPU for another one.

@@ -9,7 +9,7 @@ from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 ALL = [0, 1, 2, 3, 4, 5, 6, 7]
 GROUPS = ChoiceRules(groups={"notebooks": "6-7", "broken": "6-9"})

@@ -13,8 +13,9 @@ from amdgpu_discovery.bounded_files import UNREAPED, FileAnswer, read_in_child
 from amdgpu_discovery.health.attributes import Measured
 from amdgpu_discovery.health.reading import Health, judge, read_health
 from amdgpu_discovery.plain_json import loads
-from amdgpu_discovery.simulate import build_host, load_profile, record_profile
-from amdgpu_discovery.simulate.profile_json import format_profile, parse_profile
+from amdgpu_discovery.recording import record_profile
+from amdgpu_discovery.recording.profile_json import format_profile, parse_profile
+from amdgpu_simulator import build_host, load_profile
 
 ADDRESSES = ("0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0")
 ILL = {

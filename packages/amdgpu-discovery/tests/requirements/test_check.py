@@ -10,7 +10,7 @@ from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.requirements.check import check_image, check_requirements
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu, RequirementError, cpu_level, read_cpu_level
 from amdgpu_discovery.requirements.grammar import PROPERTIES, find_requirements, parse_requirement
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 HINT = " (AMD_DISABLE_REQUIRE=true starts it anyway)"
 ONE = JudgedGpu(number=2, target="gfx90a", vram_mib=65520)

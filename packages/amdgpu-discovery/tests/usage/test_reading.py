@@ -5,11 +5,11 @@ from pathlib import Path
 
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.simulate import load_profile
-from amdgpu_discovery.simulate.profile import SimulatedProcess, SimulatedUse
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_discovery.usage.kfd_processes import ProcessUse
 from amdgpu_discovery.usage.reading import find_gpu_busy, find_process_busy, processes_directory, read_usage
 from amdgpu_discovery.usage.totals import GpuTotals
+from amdgpu_simulator import load_profile
 
 GIB = 1 << 30
 

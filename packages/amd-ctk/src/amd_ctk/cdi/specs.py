@@ -18,9 +18,9 @@ from amd_ctk.cdi.generate_options import (
     read_all_generate_options,
 )
 from amd_ctk.gpu_groups import Groups, select_groups
-from amd_ctk.listing import select_requested
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
+from amd_device_spec.requested import select_requested
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook

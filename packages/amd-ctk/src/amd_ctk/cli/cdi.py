@@ -18,12 +18,12 @@ from amd_ctk.cdi.generate_options import (
     save_generate_options,
 )
 from amd_ctk.cdi.listing import print_list
-from amd_ctk.cli.context import announce, command_group, host_of, host_to_change, seconds
 from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
-from amd_gpu_tracker.plain_help import NOTHING_CHANGED, DryRun, examples
+from amdgpu_discovery.command_line.context import announce, command_group, host_of, host_to_change, seconds
+from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, DryRun, examples
 from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -271,8 +271,7 @@ def warn_of_groups(host: Host) -> None:
 def _preview(host: Host, wanted: GenerateOptions) -> dict[str, Any]:
     """Print what generating a spec would change in its file, and return the spec."""
     from amd_ctk.cdi.specs import prepare_spec
-    from amd_ctk.cli.edited import print_preview
-    from amd_ctk.configuration.edit import ConfigFile, FileEdit
+    from amdgpu_discovery.command_line.edited import ConfigFile, FileEdit, print_preview
 
     spec, old, new = prepare_spec(host, wanted)
     file = ConfigFile(path=wanted.path(host), shown=wanted.output)

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import PrintJson, announce, command_group, host_of, host_to_change
-from amd_ctk.cli.edited import preview_edit
+from amd_ctk.companions import SHARING, is_installed, require
 from amd_device_spec.settings import (
     ACCESS,
     AMOUNTS,
@@ -27,7 +26,9 @@ from amd_device_spec.settings import (
     check_settings,
     problem,
 )
-from amd_gpu_tracker.plain_help import DryRun, examples
+from amdgpu_discovery.command_line.context import PrintJson, announce, command_group, host_of, host_to_change
+from amdgpu_discovery.command_line.edited import preview_edit
+from amdgpu_discovery.command_line.plain_help import DryRun, examples
 from amdgpu_discovery.host import Host
 
 app = command_group("Settings of the toolkit")
@@ -50,7 +51,7 @@ def show(
     as_json: PrintJson = False,
 ) -> None:
     """Show the settings and which are defaults."""
-    from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
+    from amd_device_spec.settings_file import is_compiled, read_settings_file
 
     host = host_of(context)
     chosen = read_settings_file(host)
@@ -93,7 +94,8 @@ def set_(
     if key == GROUPS:
         _check_groups(values)
     if key == USERS:
-        from amd_ctk.sharing.permissions import parse_users
+        require(SHARING)
+        from amd_gpu_sharing import parse_users
 
         parse_users(values)
     if len(values) > 1 and not is_list:
@@ -118,7 +120,7 @@ def compile_(context: typer.Context) -> None:
 
     Container starts read the compiled form, which is faster.
     """
-    from amd_ctk.configuration.settings_file import compile_settings
+    from amd_device_spec.settings_file import compile_settings
 
     if compile_settings(host_to_change(context)):
         print(f"Compiled the config file: {CONFIG_FILE}")
@@ -128,12 +130,15 @@ def compile_(context: typer.Context) -> None:
 
 def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     """Change a setting, or reset it (None), and print whether that changed the file."""
-    from amd_ctk.configuration.settings_file import prepare_settings, set_setting
+    from amd_device_spec.settings_file import prepare_settings, set_setting
 
-    if key in (ACCESS, DEVICE_MODE):
-        # These need the tracker, which other settings do not.
-        from amd_ctk.sharing.access import preview_access, require_open_containers, set_access
-    if key == DEVICE_MODE and value == HOST_MODE:
+    if key == ACCESS:
+        require(SHARING)
+        # It needs the tracker, which other settings do not.
+        from amd_gpu_sharing import preview_access, set_access
+    if key == DEVICE_MODE and value == HOST_MODE and is_installed(SHARING):
+        from amd_gpu_sharing import require_open_containers
+
         require_open_containers(host)
     if dry_run:
         then = preview_access(host, value or "") if key == ACCESS else ""

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import PrintJson, announce, host_of
 from amd_ctk.doctor.facts.all import Facts, read_facts
 from amd_ctk.doctor.facts.users import find_user
 from amd_ctk.doctor.repairs import Repair, find_repairs
@@ -16,7 +15,8 @@ from amd_ctk.doctor.run import Result, format_json, format_results, is_healthy, 
 from amd_ctk.listing import find_gpu_states
 from amd_ctk.pages import find_page
 from amd_ctk.wrapped import print_wrapped
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import PrintJson, announce, host_of
+from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import host_of
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.wrapped import print_wrapped
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import host_of
+from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.host import Host
 
 TYPE_CHECKING = False
@@ -113,7 +113,7 @@ def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
     from amd_ctk.engine_words import environment_of
     from amd_ctk.job.explain import JobExplanation, explain_job, format_job, format_job_as_json
     from amd_ctk.job.run import plan_job
-    from amd_ctk.job.start import CannotRun
+    from amdgpu_discovery.command_line.process import CannotRun
 
     if job.is_sudo and os.geteuid():
         raise typer.BadParameter(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.cli.failures import report_failures
+from amdgpu_discovery.command_line.failures import report_failures
 from amdgpu_discovery.host import host_from_environment
 
 TYPE_CHECKING = False
@@ -88,10 +88,12 @@ def _print_gpus(host: Host) -> None:
 
 
 def _print_states(host: Host) -> None:
+    from amd_ctk.companions import warn_of_rules
     from amd_ctk.listing import tracker_with_rules
     from amd_gpu_tracker.state_table import print_states
 
     print_states(tracker_with_rules(host))
+    warn_of_rules(host)
 
 
 def _watch_states(host: Host) -> None:
@@ -109,7 +111,10 @@ def _print_status(host: Host) -> None:
 
 
 def _print_queue(host: Host) -> None:
-    from amd_ctk.job.listing import print_queue
+    from amd_ctk.companions import SHARING, require
+
+    require(SHARING)
+    from amd_gpu_sharing import print_queue
 
     print_queue(host)
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import PrintJson, command_group, host_of
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of
+from amdgpu_discovery.command_line.plain_help import examples
 
 app = command_group("GPU related commands")
 
@@ -44,8 +44,9 @@ def query(
     Prints a line for each GPU, and equal lines once. The fields are number, gfx, family, model, vram (MiB),
     partition, pci, driver, rocm, kernel and cpu.
     """
-    from amd_ctk.listing import find_listed_gpus, select_requested
+    from amd_ctk.listing import find_listed_gpus
     from amd_ctk.query import format_features, format_gpus, format_labels
+    from amd_device_spec.requested import select_requested
     from amdgpu_discovery.requirements.facts import read_facts
 
     host = host_of(context)

@@ -6,7 +6,7 @@ import os
 import sys
 from shlex import quote
 
-from amd_gpu_tracker.broker.requests.people import Terms
+from amd_ctk.companions import SHARING, is_installed, require
 from amd_gpu_tracker.cli import begin, tracker_app
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
@@ -16,11 +16,14 @@ from amdgpu_discovery.host import Host
 def follow_switch(host: Host) -> None:
     """Update what depends on the tracker: its hooks in CDI specs, and the permissions of the GPUs' nodes."""
     from amd_ctk.cdi.specs import refresh_specs
-    from amd_ctk.sharing.access import apply_access
 
     for refreshed in refresh_specs(host):
         if refreshed.error is not None:
             print(f"the CDI spec {refreshed.output} was not updated: {refreshed.error}", file=sys.stderr)
+    if not is_installed(SHARING):
+        return
+    from amd_gpu_sharing import apply_access
+
     try:
         apply_access(host)
     except ToolkitError as error:
@@ -35,11 +38,12 @@ def find_rules(host: Host) -> ChoiceRules:
     return read_settings(host).choice_rules()
 
 
-def read_terms(host: Host) -> Terms:
-    """Return the settings of the host about who may reserve GPUs."""
-    from amd_ctk.sharing.permissions import find_terms
+def serve(host: Host, listen: str) -> None:
+    """Give GPUs to people by amd-gpu-sharing; NotInstalled."""
+    require(SHARING)
+    from amd_gpu_sharing import serve as serve_people
 
-    return find_terms(host)
+    serve_people(host, listen)
 
 
 def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
@@ -58,6 +62,6 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
     return hints
 
 
-app = tracker_app("amd-ctk gpu-tracker", follow_switch, find_rules, read_terms, find_hints)
+app = tracker_app("amd-ctk gpu-tracker", follow_switch, find_rules, serve, find_hints)
 
 app.callback()(begin)

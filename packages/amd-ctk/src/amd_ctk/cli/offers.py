@@ -38,20 +38,6 @@ def checks(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in _beginning(check_names(), last)]
 
 
-def profiles(incomplete: str) -> list[str]:
-    """Complete the name of a profile for a simulated host."""
-    from amdgpu_discovery.simulate.profile_json import profile_names
-
-    return _beginning(profile_names(), incomplete)
-
-
-def faults(incomplete: str) -> list[str]:
-    """Complete a fault of a simulated GPU."""
-    from amdgpu_discovery.simulate.breaking import KINDS
-
-    return _beginning(KINDS, incomplete)
-
-
 def containers(incomplete: str) -> list[str]:
     """Complete the name of a running container of Docker or Podman."""
     from amd_ctk.engine_words import ENGINES

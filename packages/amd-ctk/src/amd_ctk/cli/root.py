@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cli.failures import report_failures
-from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands
+from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands, has_command
 from amd_ctk.cli.words import respell
-from amd_gpu_tracker.plain_help import PlainTyper, RootCommand
+from amdgpu_discovery.command_line.failures import report_failures
+from amdgpu_discovery.command_line.plain_help import PlainTyper, RootCommand
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 from amdgpu_discovery.standard_output import is_terminal
 
@@ -34,7 +34,7 @@ class RootGroup(RootCommand):
         widest = max(map(len, HELP_BY_COMMAND))
         for group, commands in HELP_BY_GROUP.items():
             with formatter.section(group):
-                formatter.write_dl([(f"{name:<{widest}}", text.rstrip(".")) for name, text in commands.items()])
+                formatter.write_dl([(f"{name:<{widest}}", _described(name, text)) for name, text in commands.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line. It may be spelled as the original toolkit spells it."""
@@ -64,6 +64,10 @@ app = PlainTyper(
 )
 
 
+def _described(name: str, text: str) -> str:
+    return text.rstrip(".") + ("" if has_command(name) else " (not installed)")
+
+
 def _suggest_begun_option(error: Any) -> None:
     """Suggest only --gpus for --gpu. Click also suggests options that are only similar, such as --output."""
     similar = getattr(error, "possibilities", None) or ()
@@ -72,7 +76,11 @@ def _suggest_begun_option(error: Any) -> None:
 
 def _offer_profiles(incomplete: str) -> list[str]:
     # Only the TAB key needs this.
-    from amd_ctk.cli.offers import profiles
+    from amd_ctk.companions import SIMULATOR, is_installed
+
+    if not is_installed(SIMULATOR):
+        return []
+    from amdgpu_simulator.cli import profiles
 
     return profiles(incomplete)
 
@@ -127,7 +135,10 @@ def _simulated(context: typer.Context, profile: str) -> Host:
     """Return a simulated host that lasts as long as the command."""
     from tempfile import TemporaryDirectory
 
-    from amdgpu_discovery.simulate import build_host
+    from amd_ctk.companions import SIMULATOR, require
+
+    require(SIMULATOR)
+    from amdgpu_simulator import build_host
 
     directory = TemporaryDirectory(prefix="amd-ctk-")
     context.call_on_close(directory.cleanup)

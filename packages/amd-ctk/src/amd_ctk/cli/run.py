@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cli.context import host_of, whole_number
 from amd_ctk.cli.words import takes_value
-from amd_gpu_tracker.plain_help import PlainCommand, examples
+from amdgpu_discovery.command_line.context import host_of, whole_number
+from amdgpu_discovery.command_line.plain_help import PlainCommand, examples
 from amdgpu_discovery.errors import ToolkitError
 
 # Words of COMMAND look like options of amd-ctk.

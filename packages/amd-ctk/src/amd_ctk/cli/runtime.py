@@ -10,15 +10,20 @@ from typing import Annotated
 import typer
 
 from amd_ctk.cli import offers
-from amd_ctk.cli.context import announce, command_group, host_of
-from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written, up_to_date
 from amd_ctk.configuration.apply import Target, apply, find_target, prepare, preview, restart, restart_command
-from amd_ctk.configuration.edit import Edit, FileEdit, prepare_undo
-from amd_ctk.configuration.engine import Engine
+from amd_ctk.configuration.edit import Edit, EngineEdit, prepare_undo
+from amd_ctk.configuration.engine import Engine, ask_for_restart
 from amd_ctk.configuration.ledger import Changes, LedgerInUse, Record
 from amd_ctk.configuration.plan import ConfigureOptions, plan_edit
 from amd_ctk.configuration.runtime_program import LOW_LEVEL_DIRECTORIES, find_only_crun, pin
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import announce, command_group, host_of
+from amdgpu_discovery.command_line.edited import (
+    print_difference,
+    print_preview,
+    print_written,
+    up_to_date,
+)
+from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -160,7 +165,7 @@ def _configure_runtime(host: Host, engine: Engine, options: ConfigureOptions, co
         # From before the daemon was given another file.
         _configure_runtime(host, engine, options, engine.config_path)
 
-    def prepare_change(record: Record) -> FileEdit:
+    def prepare_change(record: Record) -> EngineEdit:
         if options.undo:
             return prepare_undo(target.file, record)
         edit, program = _plan(target.engine, options, host)
@@ -211,7 +216,7 @@ def _pin_low_level_runtime(host: Host) -> None:
         print(f"Set low-level-runtime to {crun}, because runc is not installed", file=sys.stderr)
 
 
-def _report(host: Host, engine: Engine, edited: FileEdit, options: ConfigureOptions) -> None:
+def _report(host: Host, engine: Engine, edited: EngineEdit, options: ConfigureOptions) -> None:
     """Print what was done; restart the engine, or print how to do that."""
     if not edited.changed:
         _report_nothing(edited, options)
@@ -225,7 +230,7 @@ def _report(host: Host, engine: Engine, edited: FileEdit, options: ConfigureOpti
         restart(restart_command(host, engine.service), engine.service)
         print(f"Restarted {engine.service} daemon")
     else:
-        ask_for_restart(edited, engine)
+        ask_for_restart(engine, is_changed=edited.changed)
 
 
 def _cdi_is_off(engine: Engine, text: str) -> bool:
@@ -234,7 +239,7 @@ def _cdi_is_off(engine: Engine, text: str) -> bool:
     return switch is not None and document.get(switch) is False
 
 
-def _report_nothing(edited: FileEdit, options: ConfigureOptions) -> None:
+def _report_nothing(edited: EngineEdit, options: ConfigureOptions) -> None:
     if options.remove:
         print(f"{edited.file.shown} contains nothing added by amd-ctk", file=sys.stderr)
     elif options.unset_as_default:
@@ -245,8 +250,7 @@ def _report_nothing(edited: FileEdit, options: ConfigureOptions) -> None:
 
 def _configure_images(host: Host, engine: str, options: ConfigureOptions, *, is_quiet: bool = False) -> None:
     """Put the proxy in the place of registries, or show what that would do; `is_quiet` skips unchanged files."""
-    from amd_ctk.image_proxy.engines import plan_images
-    from amd_ctk.image_proxy.upstreams import read_upstreams
+    from amd_ctk.image_proxy import plan_images
 
     change, takes_out = (preview if options.dry_run else apply), options.remove or options.undo
     edits = []
@@ -264,5 +268,7 @@ def _configure_images(host: Host, engine: str, options: ConfigureOptions, *, is_
             print_difference(edited)
         print_written(edited)
     if any(edited.changed for edited in edits) and not (options.dry_run or takes_out):
+        from amd_gpu_images import read_upstreams
+
         units = " ".join(f"amd-ctk-images@{upstream.port}.socket" for upstream in read_upstreams(host))
         print(f"Please run: sudo systemctl enable --now {units}")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import PrintJson, command_group, host_of
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of
+from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host

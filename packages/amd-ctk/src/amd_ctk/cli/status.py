@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from amd_ctk.cli.context import host_of
 from amd_gpu_tracker.cli import PrintJson, PrintMetrics, ShowPeaks, ShowRefusals, ShowUsage, show_usage
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import host_of
+from amdgpu_discovery.command_line.plain_help import examples
 
 
 @examples("amd-ctk status", "amd-ctk status --usage", "amd-ctk status --html -o gpus.html")
@@ -52,10 +52,12 @@ def status(
             "--watch" if watch else "--no-trunc", "--usage or --peak", hint="'amd-ctk top' shows the states live"
         )
     else:
+        from amd_ctk.companions import warn_of_rules
         from amd_ctk.listing import tracker_with_rules
         from amd_gpu_tracker.state_table import print_states, print_states_json
 
         (print_states_json if as_json else print_states)(tracker_with_rules(host_of(context)))
+        warn_of_rules(host_of(context))
 
 
 def _print_page(context: typer.Context, path: str) -> None:

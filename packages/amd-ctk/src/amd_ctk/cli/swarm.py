@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.cli.context import announce, command_group, host_of, whole_number
-from amd_ctk.cli.edited import ask_for_restart, print_difference, print_preview, print_written
+from amd_ctk.configuration.engine import ask_for_restart
 from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
-from amd_gpu_tracker.plain_help import PlainCommand, examples
+from amdgpu_discovery.command_line.context import announce, command_group, host_of, whole_number
+from amdgpu_discovery.command_line.edited import print_difference, print_preview, print_written
+from amdgpu_discovery.command_line.plain_help import PlainCommand, examples
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
 
@@ -21,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from amd_ctk.configuration.edit import Edit, FileEdit
+    from amd_ctk.configuration.edit import Edit, EngineEdit
     from amd_ctk.configuration.ledger import Record
     from amd_ctk.swarm.status import Advertisement
     from amdgpu_discovery.gpu import Gpu
@@ -222,8 +223,8 @@ def submit(
     """Submit a job for each line of a file."""
     import shlex
 
-    from amd_ctk.parameters import read_parameters
     from amd_ctk.swarm import jobs
+    from amdgpu_discovery.command_line.parameters import read_parameters
     from amdgpu_discovery.plain_text import printable
 
     template = jobs.Template(
@@ -251,15 +252,13 @@ def constraint(
     deep: Annotated[bool, typer.Option("--deep", help="Look into programs and libraries too.")] = False,
 ) -> None:
     """Print the constraint for nodes that fit an image."""
-    from amd_ctk.image.bounds import Reading
-    from amd_ctk.image.check import declared_targets
-    from amd_ctk.image.contents import targets_of
-    from amd_ctk.image.reference import find_image, parse_reference, read_image
+    from amd_ctk.companions import IMAGE_READER, require
     from amd_ctk.swarm.resources import constraint_for
 
-    with Reading(deep=deep) as reading:
-        found = read_image(find_image(parse_reference(image)), reading)
-    print(f"--constraint {constraint_for(targets_of(found.layers) or declared_targets(found), gfx)}")
+    require(IMAGE_READER)
+    from amd_gpu_images import read_targets
+
+    print(f"--constraint {constraint_for(read_targets(image, deep=deep), gfx)}")
 
 
 class NodeSetup:
@@ -333,7 +332,7 @@ class NodeSetup:
         if not self._dry_run and self._has_default(edited):
             print("amd is still the default runtime; to remove it as well:\nsudo amd-ctk runtime configure --remove")
 
-    def _has_default(self, edited: FileEdit) -> bool:
+    def _has_default(self, edited: EngineEdit) -> bool:
         """Return whether amd is the default runtime because `runtime configure` made it so."""
         from amd_ctk.engines.docker import LAYOUT
 
@@ -341,11 +340,11 @@ class NodeSetup:
         engine = self._target.engine
         return change is not None and engine.read(edited.new or engine.new_text).get(change.path) == change.value
 
-    def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> FileEdit:
+    def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> EngineEdit:
         """Edit Docker's configuration, or show the change; return the edit."""
         from amd_ctk.configuration.apply import apply, prepare, preview
 
-        def prepare_change(record: Record) -> FileEdit:
+        def prepare_change(record: Record) -> EngineEdit:
             return prepare(self._target, edit, record, validate=self._validate, adds=adds)
 
         if self._dry_run:
@@ -357,7 +356,7 @@ class NodeSetup:
         if self._show_diff:
             print_difference(edited)
         print_written(edited)
-        ask_for_restart(edited, self._target.engine)
+        ask_for_restart(self._target.engine, is_changed=edited.changed)
         return edited
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from amd_ctk.cli.context import host_of
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.context import host_of
+from amdgpu_discovery.command_line.plain_help import examples
 
 
 @examples("amd-ctk top")

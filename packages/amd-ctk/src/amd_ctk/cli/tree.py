@@ -8,7 +8,8 @@ from typing import Any
 
 import typer
 
-from amd_gpu_tracker.plain_help import PlainCommand, PlainTyper
+from amd_ctk.companions import COMMANDS, is_installed, module_of
+from amdgpu_discovery.command_line.plain_help import PlainCommand, PlainTyper
 
 # In the order of --help, which prints these texts. At most 50 characters, so that 80 columns show them whole.
 HELP_BY_GROUP = {
@@ -44,12 +45,13 @@ HELP_BY_GROUP = {
     },
 }
 HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
-# Top-level commands that share the module of another command.
-MODULE_BY_COMMAND = {"keep": "reserve", "release": "reserve"}
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name. Each is created on first use: creating all takes as long as three GPU lists."""
+    """The commands by name. Each is created on first use: creating all takes as long as three GPU lists.
+
+    Those of companions that are not installed are left out of lists, but not unknown: NotInstalled says what has them.
+    """
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -62,15 +64,18 @@ class Commands(Mapping[str, Any]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(HELP_BY_COMMAND)
+        return filter(has_command, HELP_BY_COMMAND)
 
     def __len__(self) -> int:
-        return len(HELP_BY_COMMAND)
+        return sum(map(has_command, HELP_BY_COMMAND))
 
 
 def _make(name: str) -> Any:
-    """Import the command's module, and return its `app` as a group, or its function of this name as a command."""
-    module = import_module(f"amd_ctk.cli.{MODULE_BY_COMMAND.get(name, name).replace('-', '_')}")
+    """Import the command's module, and return its `app` as a group, or its function of this name as a command.
+
+    NotInstalled if a companion has the command and is not installed.
+    """
+    module = module_of(name) if name in COMMANDS else _own_module(name)
     if hasattr(module, "app"):
         group = typer.main.get_group(module.app)
         group.name = name
@@ -82,3 +87,12 @@ def _make(name: str) -> Any:
         context_settings=getattr(module, "SETTINGS", None),
     )(getattr(module, name))
     return typer.main.get_command(alone)
+
+
+def _own_module(name: str) -> Any:
+    return import_module(f"amd_ctk.cli.{name.replace('-', '_')}")
+
+
+def has_command(name: str) -> bool:
+    """Return whether the distribution that has this command is installed."""
+    return name not in COMMANDS or is_installed(COMMANDS[name][1])

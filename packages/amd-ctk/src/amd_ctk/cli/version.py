@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from amd_ctk.build import print_build, read_build
-from amd_gpu_tracker.plain_help import examples
+from amdgpu_discovery.command_line.plain_help import examples
 
 
 @examples("amd-ctk version", "amd-ctk version --json")

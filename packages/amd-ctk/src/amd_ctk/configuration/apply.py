@@ -8,12 +8,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 
-from amd_ctk.configuration.edit import ConfigFile, Edit, FileEdit, prepare_edit, save
+from amd_ctk.configuration.edit import Edit, EngineEdit, prepare_edit, save
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Ledger, Record, ledger_directory, open_ledger
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.unit_files import read_daemon_options, refuse_conflicting_directives
-from amd_ctk.programs import runs_systemd
+from amdgpu_discovery.command_line.edited import ConfigFile
+from amdgpu_discovery.command_line.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -108,7 +109,7 @@ def _target(host: Host, engine: Engine, shown: str) -> Target:
 
 def prepare(
     target: Target, edit: Edit, record: Record, *, validate: bool, adds: bool = True, program: str = ""
-) -> FileEdit:
+) -> EngineEdit:
     """Prepare an edit and let the engine check it; ToolkitError if the engine would not start with it.
 
     `adds` is False for an edit that only removes. `program` must be in the configuration that the engine prints.
@@ -128,7 +129,9 @@ def prepare(
     return edited
 
 
-def preview(target: Target, prepare_change: Callable[[Record], FileEdit], environment: Mapping[str, str]) -> FileEdit:
+def preview(
+    target: Target, prepare_change: Callable[[Record], EngineEdit], environment: Mapping[str, str]
+) -> EngineEdit:
     """Return what a change would do, without making it."""
     ledger = Ledger(ledger_directory(target.host, environment))
     return prepare_change(ledger.get(target.file.shown))
@@ -136,11 +139,11 @@ def preview(target: Target, prepare_change: Callable[[Record], FileEdit], enviro
 
 def apply(
     target: Target,
-    prepare_change: Callable[[Record], FileEdit],
+    prepare_change: Callable[[Record], EngineEdit],
     environment: Mapping[str, str],
     *,
     before_saving: Callable[[], None] = lambda: None,
-) -> FileEdit:
+) -> EngineEdit:
     """Make the change that `prepare_change` returns for the file's record. A ToolkitError leaves everything unchanged.
 
     `before_saving` is called once the change is known to be possible, even if there is nothing to write.

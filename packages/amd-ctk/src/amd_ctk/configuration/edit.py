@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from difflib import unified_diff
 
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.ledger import Changes, Ledger, Record, digest, record_from_json, record_to_json
-from amd_ctk.documents.document import ABSENT, Document, DocumentError
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError
+from amdgpu_discovery.command_line.edited import ConfigFile, FileEdit
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import (
     make_directories,
@@ -19,28 +19,17 @@ from amdgpu_discovery.files import (
     replace_file,
     write_beside,
 )
-from amdgpu_discovery.value import Value
 
 Edit = Callable[[Document, Changes], tuple[Document, Changes]]
-# Engines that read whole directories read only `*.conf` or `*.toml`.
-BACKUP_SUFFIX = ".before-amd-ctk"
 
 
-class FileEdit(Value):
-    """A file before and after an edit; None means no file. `record` is the new record of an engine's file."""
+class EngineEdit(FileEdit):
+    """An edit of an engine's file. `record` is the new record of the file."""
 
-    file: ConfigFile
-    old: str | None
-    new: str | None
     record: Record = Record()
 
-    @property
-    def changed(self) -> bool:
-        """Whether there is anything to write."""
-        return self.old != self.new
 
-
-def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -> FileEdit:
+def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -> EngineEdit:
     """Prepare an edit; ToolkitError with the original toolkit's words if the file cannot be edited."""
     try:
         old = read_text(file)
@@ -52,10 +41,10 @@ def prepare_edit(engine: Engine, file: ConfigFile, edit: Edit, record: Record) -
         new = None
     else:
         new = document.text if changes.keys else _text_after_removal(engine, document, old, record, edit)
-    return FileEdit(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
+    return EngineEdit(file=file, old=old, new=new, record=_next_record(record, changes, old, new))
 
 
-def prepare_undo(file: ConfigFile, record: Record) -> FileEdit:
+def prepare_undo(file: ConfigFile, record: Record) -> EngineEdit:
     """Prepare to restore the file from before the last change; ConfigFileError if that version is lost."""
     old = read_text(file)
     if record.before is None:
@@ -67,10 +56,10 @@ def prepare_undo(file: ConfigFile, record: Record) -> FileEdit:
     new = read_text(file.backup) if record.before["digest"] else None
     if digest(new) != record.before["digest"]:
         raise ConfigFileError(f"{file.backup.shown} is not the backup that amd-ctk made", hint="use --remove")
-    return FileEdit(file=file, old=old, new=new, record=record_from_json(record.before["record"]))
+    return EngineEdit(file=file, old=old, new=new, record=record_from_json(record.before["record"]))
 
 
-def save(edited: FileEdit, ledger: Ledger) -> None:
+def save(edited: EngineEdit, ledger: Ledger) -> None:
     """Write an edit and its record. After a ToolkitError, the file and the record are as before."""
     name = edited.file.shown
     before = ledger.get(name)
@@ -114,29 +103,10 @@ def _next_record(record: Record, changes: Changes, old: str | None, new: str | N
     return Record(changes=changes, original=original, made_file=made_file, written=digest(new), before=before)
 
 
-def format_diff(edited: FileEdit) -> str:
-    """Format the difference between a file before and after an edit, like diff(1)."""
-    old, new = (text.splitlines(keepends=True) if text else [] for text in (edited.old, edited.new))
-    lines = unified_diff(old, new, fromfile=edited.file.shown, tofile=edited.file.shown)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
 class ConfigFileError(FileError):
     """An engine's configuration cannot be read or saved. It is unchanged."""
 
     exit_code = 1
-
-
-class ConfigFile(Value):
-    """A configuration file: `path` on this machine, and `shown` to the user, which differs on a simulated host."""
-
-    path: str
-    shown: str
-
-    @property
-    def backup(self) -> ConfigFile:
-        """The backup beside the file, with its content from before the last change."""
-        return ConfigFile(path=self.path + BACKUP_SUFFIX, shown=self.shown + BACKUP_SUFFIX)
 
 
 def read_text(file: ConfigFile) -> str | None:
@@ -156,7 +126,7 @@ def read_text(file: ConfigFile) -> str | None:
         raise _unreadable(file, f"byte {error.start} is not UTF-8") from error
 
 
-def _save(edited: FileEdit, ledger: Ledger) -> None:
+def _save(edited: EngineEdit, ledger: Ledger) -> None:
     """If the file has not changed since it was read, write its record, then replace or delete it; ConfigFileError."""
     file, target = edited.file, os.path.realpath(edited.file.path)
     try:

@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Callable
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, Document, KeyPath, read_path
+from amdgpu_discovery.command_line.document import ABSENT, Document, KeyPath, read_path
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
@@ -87,3 +87,9 @@ class Engine(Value):
     new_text: str
     # Adapts the engine to a host whose other files matter; None if none matter.
     on_host: Callable[[Host], Engine] | None = None
+
+
+def ask_for_restart(engine: Engine, *, is_changed: bool) -> None:
+    """Ask the user to restart the engine's daemon if its file changed."""
+    if engine.service and is_changed:
+        print(f"Please restart {engine.service} daemon", flush=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, Document, KeyPath
+from amdgpu_discovery.command_line.document import ABSENT, Document, KeyPath
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.host import Host

@@ -6,7 +6,7 @@ from amd_ctk.configuration.edit import Edit
 from amd_ctk.configuration.engine import Engine, EngineLayout, is_amd_runtime
 from amd_ctk.configuration.ledger import Changes, remove_empty_tables, set_keys, take_back
 from amd_ctk.configuration.runtime_program import check_runtime_path, find_runtime_program
-from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath, read_path
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath, read_path
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 

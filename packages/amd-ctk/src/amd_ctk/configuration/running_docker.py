@@ -15,8 +15,8 @@ from amd_ctk.configuration.edit import read_text
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.ledger import Ledger, ledger_directory
 from amd_ctk.configuration.plan import unset_default
-from amd_ctk.json_parts import object_at
-from amd_ctk.programs import ask, parse_object
+from amdgpu_discovery.command_line.json_parts import object_at
+from amdgpu_discovery.command_line.programs import ask, parse_object
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import remove_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
-from amd_ctk.configuration.settings_file import read_settings_file, set_setting
 from amd_device_spec.settings import SettingsError
+from amd_device_spec.settings_file import read_settings_file, set_setting
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import writable_by_others
 from amdgpu_discovery.host import Host

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from amd_ctk.configuration.edit import ConfigFile
 from amd_ctk.configuration.engine import Engine
-from amd_ctk.documents.document import ABSENT, Document
+from amdgpu_discovery.command_line.document import ABSENT, Document
+from amdgpu_discovery.command_line.edited import ConfigFile
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

@@ -9,13 +9,13 @@ from functools import partial
 
 from amd_ctk.cdi.generate_options import GenerateOptions, read_all_generate_options
 from amd_ctk.cdi.specs import prepare_spec, write_spec
-from amd_ctk.configuration.settings_file import compile_settings
 from amd_ctk.doctor.check import OK
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.gpus import TRIGGER
 from amd_ctk.doctor.run import Result
-from amd_ctk.programs import ask
+from amd_device_spec.settings_file import compile_settings
 from amd_gpu_tracker import Tracker
+from amdgpu_discovery.command_line.programs import ask
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath
 from amdgpu_discovery.value import Value
 
 # Used if the text has no indentation of its own; the original toolkit uses it too.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath
 
 # %n node, %u user, %U its id, %j job, %s step, %t task, %b bundle. /bin/sh runs each line.
 STEP = "%n.%u.%j.%s"

@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from amd_ctk.configuration.edit import ConfigFile, read_text
+from amd_ctk.configuration.edit import read_text
 from amd_ctk.configuration.engine import Engine, EngineLayout
-from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
-from amd_ctk.documents.toml_document import TomlDocument
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath
+from amdgpu_discovery.command_line.edited import ConfigFile
+from amdgpu_discovery.command_line.toml_document import TomlDocument
 from amdgpu_discovery.host import Host
 
 MAIN_FILE = "/etc/containerd/config.toml"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.configuration.engine import Engine, EngineLayout
-from amd_ctk.documents.toml_document import TomlDocument
+from amdgpu_discovery.command_line.toml_document import TomlDocument
 
 # CRI-O reads CDI specs without configuration.
 LAYOUT = EngineLayout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.configuration.engine import Engine, EngineLayout
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
-from amd_ctk.programs import ask
+from amdgpu_discovery.command_line.programs import ask
 from amdgpu_discovery.host import Host
 
 # Each user's containers have their state in the user's own directory.

@@ -20,8 +20,8 @@ from amd_ctk.explain.compose_variables import expand_text, finder, read_variable
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
 from amd_ctk.explain.run_words import container_of
-from amd_ctk.json_parts import object_at
 from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amdgpu_discovery.command_line.json_parts import object_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file

@@ -13,8 +13,8 @@ from typing import Any
 from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS
 from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.host_nodes import is_cdi_name
-from amd_ctk.json_parts import object_at
-from amd_ctk.programs import Answer, ask, parse_object, parse_version
+from amdgpu_discovery.command_line.json_parts import object_at
+from amdgpu_discovery.command_line.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line

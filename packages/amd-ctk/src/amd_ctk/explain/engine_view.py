@@ -15,8 +15,8 @@ from amd_ctk.engines import docker
 from amd_ctk.engines.podman_files import podman_files
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
-from amd_ctk.programs import ask, parse_version
 from amd_device_spec.cdi_names import KIND
+from amdgpu_discovery.command_line.programs import ask, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

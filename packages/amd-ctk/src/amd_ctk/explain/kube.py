@@ -12,8 +12,8 @@ from amd_ctk.engine_words import PODMAN
 from amd_ctk.explain.container import Container, ExplainError, find_own_settings
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
-from amd_ctk.json_parts import list_at, object_at, objects_at
 from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amdgpu_discovery.command_line.json_parts import list_at, object_at, objects_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from amd_ctk.engine_answers import SECONDS, ask_image
 from amd_ctk.engine_words import ENGINES, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
-from amd_ctk.programs import Answer, ask
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
+from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file
@@ -68,7 +68,7 @@ def is_set_up(engine: str) -> bool:
 
     Podman makes its database at its first call, whatever that is, and keeps the settings of that call.
     """
-    return engine_of(engine) != PODMAN or any(map(os.path.exists, _podman_storage()))
+    return engine_of(engine) != PODMAN or is_podman_set_up()
 
 
 def find_running(host: Host, name: str, containers: Iterable[InspectedContainer]) -> RunningContainer | None:
@@ -88,12 +88,6 @@ def _parse_inspected(answer: Answer) -> InspectedContainer | None:
     runtime, *drivers = fields[2:] or [""]
     asks_gpus = any(driver != CDI_REQUEST for driver in drivers)
     return InspectedContainer(container_id=fields[0], pid=int(fields[1]), runtime=runtime, asks_gpus=asks_gpus)
-
-
-def _podman_storage() -> Iterator[str]:
-    if os.geteuid() == 0:
-        yield "/var/lib/containers/storage"
-    yield os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "containers", "storage")
 
 
 def _abbreviates(short: str, container_id: str) -> bool:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from amd_ctk.job.start import PlannedJob
+from amd_ctk.companions import SHARING, require
+from amd_ctk.job.start import GivenGpus, PlannedJob
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Reservation, Tracker
-from amd_gpu_tracker.service import GivenGpus, Service
+from amd_gpu_tracker.records.job_ids import require_name
 from amd_gpu_tracker.times import parse_duration
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
@@ -21,7 +22,7 @@ def reserve(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Re
     """Reserve a job's GPUs, in a Slurm job among its GPUs; `notify` is called with what the job waits for."""
     rules = _find_rules(host, job.request)
     with _named_with_job(rules):
-        Service(host).require_name(job.name)
+        require_name(job.name)
         tracker = Tracker(host, rules=rules, lock=CommandLock)
         if job.wait is None:
             return tracker.hold(job.name, job.request)
@@ -34,14 +35,22 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
     tracker = Tracker(host, rules=rules)
     with _named_with_job(rules):
         if job.wait is not None:
-            tracker.shared_jobs.require_possible(job.request)
+            _require_possible(tracker, job.request)
         try:
-            gpus, environment = tracker.shared_jobs.preview(job.name, job.request)
+            gpus, environment = tracker.preview(job.name, job.request)
         except GpusRefused as error:
             if job.wait is None:
                 raise
             return GivenGpus(message=error.message)
     return GivenGpus(numbers=tuple(gpu.number for gpu in gpus), environment=environment)
+
+
+def _require_possible(tracker: Tracker, request: str) -> None:
+    """Raise an error if waiting can never fulfil a request; NotInstalled."""
+    require(SHARING)
+    from amd_gpu_sharing import SharedJobs
+
+    SharedJobs(tracker).require_possible(request)
 
 
 def _find_rules(host: Host, request: str) -> ChoiceRules:

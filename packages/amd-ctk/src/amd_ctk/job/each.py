@@ -10,9 +10,10 @@ from contextlib import suppress
 from functools import partial
 
 from amd_ctk.job.run import plan_job, run_job
-from amd_ctk.job.start import end_by, require_command
-from amd_ctk.parameters import PLACE, lines_from, parse_lines, read_parameters
-from amd_ctk.stderr import print_note
+from amd_ctk.job.start import require_command
+from amdgpu_discovery.command_line.parameters import PLACE, lines_from, parse_lines, read_parameters
+from amdgpu_discovery.command_line.process import end_by
+from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable

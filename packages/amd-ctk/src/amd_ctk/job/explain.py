@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from amd_ctk.engine_words import find_engine
 from amd_ctk.explain.running import is_set_up
 from amd_ctk.job.run import find_engine_options
-from amd_ctk.job.service import describe_grant, preview
-from amd_ctk.job.start import PlannedJob
-from amd_ctk.listing import to_json
+from amd_ctk.job.service import preview
+from amd_ctk.job.start import GivenGpus, PlannedJob
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation
-from amd_gpu_tracker.service import GivenGpus, Service
+from amd_gpu_tracker.records.job_ids import require_name
+from amd_gpu_tracker.show.jobs import describe_grant
 from amd_gpu_tracker.times import format_seconds, parse_duration
+from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import printable
@@ -44,7 +45,7 @@ def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os
         # Asking a Podman that was never used would make it set itself up.
         if is_set_up(job.argv[find_engine(job.argv)]):
             find_engine_options(job, host, environment)
-        Service(host).require_name(job.name)
+        require_name(job.name)
         parse_duration(job.wait or "")
         foreseen = preview(host, job)
     except ToolkitError as error:

@@ -7,26 +7,27 @@ import signal
 import time
 from contextlib import nullcontext
 
+from amd_ctk.companions import SHARING, require
 from amd_ctk.engine_words import find_run
-from amd_ctk.job.service import describe_grant, hold
+from amd_ctk.job.service import hold
 from amd_ctk.job.start import (
     SYSTEMD_RUN,
+    GivenGpus,
     PlannedJob,
     become,
     default_name,
-    end_by,
     find_gpu_warning,
     in_unit,
     require_command,
-    require_program,
     through_sudo,
     with_token,
 )
-from amd_ctk.stderr import print_note
-from amd_gpu_tracker import NotPermitted, Reservation, Tracker, WaitRefused
+from amd_gpu_tracker import NotPermitted, Reservation, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
-from amd_gpu_tracker.service import GivenGpus
+from amd_gpu_tracker.show.jobs import describe_grant
 from amd_gpu_tracker.times import format_seconds
+from amdgpu_discovery.command_line.process import end_by, require_program
+from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import asks_for_nothing
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from amd_ctk.engine_options import EngineOptions
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
 # The default request of `amd-ctk run`.
@@ -66,6 +68,7 @@ def plan_job(
         raise NotPermitted("only root may limit the devices of a unit", hint="run the command with sudo")
     require_command(argv, wait)
     if unit:
+        require(SHARING)
         require_program(SYSTEMD_RUN)
     argv = through_sudo(argv)
     if warning := find_gpu_warning(argv):
@@ -93,8 +96,14 @@ def run_job(host: Host, job: PlannedJob) -> None:
     with held if isinstance(held, Reservation) else nullcontext():
         if job.is_unit:
             gpus = [gpu for gpu in locate_gpus(host) if gpu.number in held.numbers]
-            command = in_unit(command, Tracker(host).nodes.unit_properties(gpus))
+            command = in_unit(command, _unit_properties(host, gpus))
         become(command, held.environment)
+
+
+def _unit_properties(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
+    from amd_gpu_sharing import ReservedNodes
+
+    return ReservedNodes(host).unit_properties(gpus)
 
 
 def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, str]) -> EngineOptions | None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
-from amd_gpu_tracker import NotPermitted, Tracker
-from amd_gpu_tracker.errors import NotDone, ServiceMissing
-from amd_gpu_tracker.service import GivenGpus, JobRequest, Service
-from amd_gpu_tracker.times import format_seconds, parse_duration
+from amd_ctk.companions import SHARING, is_installed, require, warn_of_rules
+from amd_ctk.job.start import GivenGpus
+from amd_gpu_tracker.errors import ServiceMissing
+from amd_gpu_tracker.times import parse_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from amd_ctk.job.start import PlannedJob
+    from amd_gpu_sharing import GivenGpus as Answer
+    from amd_gpu_sharing import JobRequest, Service
     from amd_gpu_tracker import Reservation
     from amdgpu_discovery.host import Host
-
-SLURM_PREFIX = "SLURM_"
 
 
 def hold(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> GivenGpus | Reservation:
@@ -25,11 +23,11 @@ def hold(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Given
 
     `notify` is called with what the job waits for.
     """
-    service, given = Service(host), None
-    if service.has_socket():
-        given = service.run(_request_for(host, job), timeout=parse_duration(job.wait or ""), notify=notify)
-    if given is not None:
-        return given
+    if service := _find_service(host, job):
+        request = _request_for(host, job)
+        given = service.run(request, timeout=parse_duration(job.wait or ""), notify=notify)
+        if given is not None:
+            return _given(given)
     _require_no_service(job)
     # Jobs that wait through the service do not need this import.
     from amd_ctk.job import alone
@@ -39,46 +37,27 @@ def hold(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Given
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:
     """Return what `hold` would reserve now, or what it would wait for as a message; it raises the same errors."""
-    service = Service(host)
-    given = service.preview(_request_for(host, job)) if service.has_socket() else None
+    service = _find_service(host, job)
+    given = service.preview(_request_for(host, job)) if service else None
     if given is not None:
-        return given
+        return _given(given)
     _require_no_service(job)
     from amd_ctk.job import alone
 
     return alone.preview(host, job)
 
 
-def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
-    """Reserve GPUs for `seconds`, and return their numbers."""
-    numbers = _numbers_of_job(host, request)
-    return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
+def _find_service(host: Host, job: PlannedJob) -> Service | None:
+    """Return the service if it has a socket; NotInstalled if only amd-gpu-sharing can give this job its GPUs."""
+    if not is_installed(SHARING):
+        if job.reservation or job.is_spare or job.wait is not None:
+            require(SHARING)
+        warn_of_rules(host)
+        return None
+    from amd_gpu_sharing import Service
 
-
-def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
-    """Change a job or reservation with the verbs keep, end and release of `Service.change`; root needs no service.
-
-    Return the number of seconds until it ends, 0 if it has no end.
-    """
-    try:
-        return Service(host).change(verb, name, owner, seconds=seconds)
-    except ServiceMissing:
-        if os.geteuid():
-            raise
-    from amd_gpu_tracker import CommandLock
-
-    jobs = Tracker(host, lock=CommandLock).shared_jobs
-    if verb == "keep":
-        return jobs.keep(name, owner=owner, seconds=seconds)
-    (jobs.end if verb == "end" else jobs.release)(name, owner=owner)
-    return 0.0
-
-
-def describe_grant(numbers: Sequence[int], seconds: float | None) -> str:
-    """Return which GPUs a job got, and after how long if it had to wait."""
-    *first, last = map(str, numbers)
-    gpus = f"GPUs {', '.join(first)} and {last}" if first else f"GPU {last}"
-    return gpus if seconds is None else f"{gpus} after {format_seconds(seconds)}"
+    service = Service(host)
+    return service if service.has_socket() else None
 
 
 def _require_no_service(job: PlannedJob) -> None:
@@ -87,44 +66,20 @@ def _require_no_service(job: PlannedJob) -> None:
         raise ServiceMissing
 
 
+def _given(answer: Answer) -> GivenGpus:
+    return GivenGpus(
+        numbers=answer.numbers, environment=answer.environment, message=answer.message, seconds=answer.seconds
+    )
+
+
 def _request_for(host: Host, job: PlannedJob) -> JobRequest:
+    from amd_gpu_sharing import JobRequest, numbers_of_job
+
     return JobRequest(
         name=job.name,
         gpus=job.request,
         wait=job.wait is not None,
         reservation=job.reservation,
-        numbers=_numbers_of_job(host, job.request),
+        numbers=numbers_of_job(host, job.request),
         spare=job.is_spare or None,
     )
-
-
-def _numbers_of_job(host: Host, request: str) -> tuple[int, ...] | None:
-    """Return the GPUs of the batch job in which this process runs, None outside of a job."""
-    if not any(name.startswith(SLURM_PREFIX) for name in os.environ):
-        return None
-    from amd_device_spec.slurm.job_gpus import numbers_in_job
-
-    return numbers_in_job(request, host, os.environ)
-
-
-def cancel_job(host: Host, name: str, owner: int | None) -> None:
-    """Remove a job from the queue, that of `owner` if one is named; NotDone, NotPermitted."""
-    missing = NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
-    try:
-        if Service(host).cancel(name, owner):
-            return
-    except NotDone as error:
-        missing = error
-    # The job may be waiting without the service.
-    if not _drop_ticket(host, name):
-        raise missing
-
-
-def _drop_ticket(host: Host, name: str) -> bool:
-    """Remove a job from the queue by its ticket; False if it has none. NotPermitted if it is another user's."""
-    try:
-        return Tracker(host).cancel(name)
-    except NotPermitted:
-        raise NotPermitted(
-            f"the job {name} is another user's", hint=f"root removes it: 'sudo amd-ctk queue cancel {name} --user=NAME'"
-        ) from None

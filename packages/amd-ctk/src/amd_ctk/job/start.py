@@ -5,19 +5,14 @@ The parent of this process notices no difference.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import signal
-import stat
-import sys
-from contextlib import suppress
 
 from amd_ctk.engine_words import ENGINES, SUDO, find_run, keep_through_sudo, options_before_run, without_prefixes
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation, WaitRefused
-from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.command_line.process import CannotRun, replace_process, require_program
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
@@ -26,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
-# Errors for a directory of PATH that does not contain the program.
-MISSING_ERRORS = (FileNotFoundError, NotADirectoryError)
 SYSTEMD_RUN = "systemd-run"
 VARIABLES = (VISIBLE_DEVICES, Reservation.VARIABLE)
 PASSED_ON = ("-e", VISIBLE_DEVICES, "-e", Reservation.VARIABLE)
@@ -51,18 +44,6 @@ COMPOSE_VALUES = frozenset(
 START = ("up", "run", "create")
 
 
-class CannotRun(ToolkitError):
-    """A command that cannot be run; the exit code is that of a shell."""
-
-    exit_code = 126
-
-
-class CommandNotFound(CannotRun):
-    """A command that does not exist; the exit code is that of a shell."""
-
-    exit_code = 127
-
-
 def require_command(argv: Sequence[str], wait: str | None) -> None:
     """Raise if waiting for GPUs would be in vain: the program is missing, or the time to `wait` is in its place."""
     program = argv[0]
@@ -74,66 +55,23 @@ def require_command(argv: Sequence[str], wait: str | None) -> None:
         raise
 
 
-def require_program(program: str) -> None:
-    """Raise CannotRun if `become` would not find a program by this name, searching as `execvp` does."""
-    if not program:
-        raise CommandNotFound("'' cannot be run: it does not exist")
-    paths = [program] if "/" in program else [os.path.join(directory, program) for directory in os.get_exec_path()]
-    obstacles: list[OSError] = []
-    for path in paths:
-        obstacle = _obstacle(path)
-        if obstacle is None:
-            return
-        obstacles.append(obstacle)
-    # A file that may not be run explains more than the directories without one.
-    refused = [error for error in obstacles if not isinstance(error, MISSING_ERRORS)]
-    raise _cannot_run(program, next(iter(refused or reversed(obstacles)), FileNotFoundError(errno.ENOENT, "")))
-
-
 def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by a command, which keeps the process id and with it the reservation; CannotRun.
 
-    Signals, job control and the exit code are then the command's own. The caller's filters would choose again among the
-    job's GPUs, so those that are not in `environment` are removed.
+    The caller's filters would choose again among the job's GPUs, so those that are not in `environment` are removed.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # Output that cannot be written must not keep a command from running.
-        with suppress(OSError, ValueError):
-            if stream is not None:
-                stream.flush()
-    # Python ignores these signals, and the next program would inherit that.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    # Python acts on a Ctrl-C only at its next instruction, which never comes after the call below.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     inherited = {name: value for name, value in os.environ.items() if name not in (*FILTERS, Reservation.VARIABLE)}
-    try:
-        os.execvpe(argv[0], list(argv), {**inherited, **environment})
-    except OSError as error:
-        raise _cannot_run(argv[0], error) from error
+    replace_process(argv, {**inherited, **environment})
 
 
-def end_by(number: int) -> NoReturn:
-    """End by a signal, so that a shell script that runs this program ends too."""
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    sys.exit(128 + number)
+class GivenGpus(Value):
+    """The GPUs of a job and their variables; in a preview without GPUs, `message` says what the job would wait for."""
 
-
-def _obstacle(path: str) -> OSError | None:
-    try:
-        is_directory = stat.S_ISDIR(os.stat(path).st_mode)
-    except OSError as error:
-        return error
-    is_program = not is_directory and os.access(path, os.X_OK, effective_ids=True)
-    return None if is_program else PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _cannot_run(program: str, error: OSError) -> CannotRun:
-    if isinstance(error, FileNotFoundError):
-        return CommandNotFound(f"{program} cannot be run: {reason(error)}")
-    return CannotRun(f"{program} cannot be run: {reason(error)}")
+    numbers: tuple[int, ...] = ()
+    environment: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
+    message: str = ""
+    # The time limit; 0 for none.
+    seconds: int = 0
 
 
 class PlannedJob(Value):

@@ -9,8 +9,8 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from amd_ctk.programs import ask
 from amd_ctk.prove import probe
+from amdgpu_discovery.command_line.programs import ask
 from amdgpu_discovery.errors import ToolkitError
 
 PROBE = "/probe.py"

@@ -12,11 +12,11 @@ from typing import Any
 from amd_ctk.build import read_build
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.kernel import OS_RELEASE
-from amd_ctk.listing import format_columns
 from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, parse_answers
 from amd_ctk.prove.engines import ProofEngine, Run, image_in
 from amd_ctk.prove.image import pack_image, probe_command
 from amd_gpu_tracker import GpuState
+from amdgpu_discovery.command_line.listing import format_columns
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.gpu import Gpu

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from amd_ctk.configuration.edit import ConfigFile, read_text
+from amd_ctk.configuration.edit import read_text
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM, is_amd_runtime
 from amd_ctk.documents.oci_conf import RUNTIMES, OciConf, is_outdated
-from amd_ctk.listing import to_json
 from amd_ctk.slurm.gres import sort_by_type, type_of
 from amd_device_spec.slurm.conf import GRES_CONF, find_conf, read_lines
 from amd_device_spec.slurm.job_gpus import read_device_files
 from amd_device_spec.slurm_job import SlurmError
+from amdgpu_discovery.command_line.edited import ConfigFile
+from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

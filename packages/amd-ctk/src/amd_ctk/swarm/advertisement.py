@@ -8,7 +8,6 @@ from typing import Any
 
 from amd_ctk.configuration.apply import find_target
 from amd_ctk.configuration.edit import read_text
-from amd_ctk.configuration.settings_file import read_written_settings, set_settings
 from amd_ctk.engines.docker import DOCKER
 from amd_ctk.swarm.docker import DockerInfo, TaskName, read_docker_info, read_task_names, read_tasks
 from amd_ctk.swarm.node_settings import NodeSettings, find_obstacles, read_node_settings
@@ -22,6 +21,7 @@ from amd_ctk.swarm.status import (
     reservations_of_tasks,
 )
 from amd_device_spec.settings import Settings
+from amd_device_spec.settings_file import read_written_settings, set_settings
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from amd_ctk.parameters import lines_from, parse_lines
 from amd_ctk.swarm.docker import docker
 from amd_ctk.swarm.resources import Resource, SwarmError
+from amdgpu_discovery.command_line.parameters import lines_from, parse_lines
 from amdgpu_discovery.value import Value
 
 # By setting this label on a service, a user agrees to its removal.

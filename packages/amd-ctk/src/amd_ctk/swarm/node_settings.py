@@ -10,9 +10,9 @@ from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.ledger import Changes, set_keys, take_back
 from amd_ctk.configuration.plan import WantedRuntime, configure, remove, unset_default
 from amd_ctk.configuration.unit_files import CommandLine, read_daemon_options
-from amd_ctk.documents.document import ABSENT, Document, DocumentError
 from amd_ctk.engines.docker import DOCKER, LAYOUT
 from amd_ctk.swarm.resources import Resource, SwarmError, gpus_named_by, parse_resource
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host

@@ -14,7 +14,7 @@ from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.simulate import build_host
+from amdgpu_simulator import build_host
 
 NOBODY = pwd.getpwnam("nobody")
 

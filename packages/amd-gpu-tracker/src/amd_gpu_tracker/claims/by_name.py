@@ -25,13 +25,20 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.life.processes import Processes
     from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.tickets import Tickets
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
+    # Returns the numbers of the GPUs that each waiting job wants; a stopped job holds up no other.
+    FindWants = Callable[[], Iterable[Collection[int]]]
+
 NO_TERMS = LeaseTerms()
+
+
+def nobody_waits() -> Iterable[Collection[int]]:
+    """Return no job: there is no line."""
+    return ()
 
 
 def reserve_by_name(
@@ -43,12 +50,12 @@ def reserve_by_name(
     rules: ChoiceRules,
     terms: LeaseTerms = NO_TERMS,
     is_waiting: bool = False,
-    before: Sequence[Tickets] = (),
+    find_wants: FindWants = nobody_waits,
     among: Collection[int] | None = None,
 ) -> Sequence[GpuLocation]:
     """Reserve the GPUs of a request for the process `pid`, None for the calling one. Errors as `Tracker.reserve`.
 
-    GpusRefused also if jobs of the queues in `before` wait for these GPUs. A choice is made among the GPUs whose
+    GpusRefused also if `find_wants` returns jobs that wait for these GPUs. A choice is made among the GPUs whose
     numbers are in `among`; None for all.
     """
     state, processes = book.state, book.processes
@@ -56,7 +63,7 @@ def reserve_by_name(
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
     choice, wanted, claim = _find_claim(
-        book, Holder(container_id=name, creator=creator), request, rules, before=before, among=among
+        book, Holder(container_id=name, creator=creator), request, rules, find_wants=find_wants, among=among
     )
     claim = claim.replace(**terms.as_dict(), is_waiting=is_waiting)
     if choice:
@@ -82,12 +89,12 @@ def preview_by_name(
     request: str,
     *,
     rules: ChoiceRules,
-    before: Sequence[Tickets] = (),
+    find_wants: FindWants = nobody_waits,
     among: Collection[int] | None = None,
 ) -> Sequence[GpuLocation]:
     """Return the GPUs that `reserve_by_name` would reserve now, or raise its error; write nothing."""
     holder = Holder(container_id=name, creator=book.processes.myself())
-    choice, wanted, claim = _find_claim(book, holder, request, rules, before=before, among=among)
+    choice, wanted, claim = _find_claim(book, holder, request, rules, find_wants=find_wants, among=among)
     if choice:
         from amd_gpu_tracker.claims.choice import GpuChooser
         from amd_gpu_tracker.claims.chosen import preview_chosen
@@ -106,7 +113,7 @@ def hold_by_name(
     rules: ChoiceRules,
     release: Callable[[str], object],
     is_waiting: bool = False,
-    before: Sequence[Tickets] = (),
+    find_wants: FindWants = nobody_waits,
 ) -> Reservation:
     """Reserve as `reserve_by_name` does; return a reservation that can be handed on.
 
@@ -121,7 +128,7 @@ def hold_by_name(
         rules=rules,
         terms=LeaseTerms(token_digest=digest_of(token), person=find_person(book.processes)),
         is_waiting=is_waiting,
-        before=before,
+        find_wants=find_wants,
     )
     return Reservation(name, gpus, build_environment(gpus, locate_gpus(book.state.host), token), release=release)
 
@@ -172,15 +179,15 @@ def _find_claim(
     request: str,
     rules: ChoiceRules,
     *,
-    before: Sequence[Tickets],
+    find_wants: FindWants,
     among: Collection[int] | None,
 ) -> tuple[Choice | None, Sequence[Any], Claim]:
-    """Return the choice and GPUs of `find_wanted`, and the claim; GpusRefused if jobs come `before` it."""
+    """Return the choice and GPUs of `find_wanted`, and the claim; GpusRefused if jobs wait before it."""
     choice, wanted = find_wanted(book.state.host, request, rules)
     if choice and among is not None:
         wanted = [gpu for gpu in wanted if gpu.number in among]
-    if before and is_contested(book.state.read_policy(), choice, wanted):
-        wanted = _left_by_queue(book, before, wanted, choice.count if choice else len(wanted))
+    if find_wants is not nobody_waits and is_contested(book.state.read_policy(), choice, wanted):
+        wanted = _left_by_queue(book, find_wants(), wanted, choice.count if choice else len(wanted))
     requests = rules.expand_request(request, choice)
     return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
 
@@ -217,20 +224,15 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
 
 
 def _left_by_queue(
-    book: Book, tickets: Iterable[Tickets], wanted: Sequence[GpuLocation], count: int
+    book: Book, wants: Iterable[Collection[int]], wanted: Sequence[GpuLocation], count: int
 ) -> Sequence[GpuLocation]:
-    """Return the GPUs for which no job waits, except stopped ones; GpusRefused if they are fewer than `count`."""
+    """Return the GPUs for which no job waits; GpusRefused if they are fewer than `count`."""
     numbers_by_key = {gpu.key: gpu.number for gpu in wanted}
-    waiting = [
-        ticket
-        for each in tickets
-        for ticket in each.waiting()
-        if ticket.holds_up(numbers_by_key.values()) and not each.is_stopped(ticket)
-    ]
-    left = [gpu for gpu in wanted if not any(ticket.holds_up((gpu.number,)) for ticket in waiting)]
+    rivals = [among for among in wants if any(number in among for number in numbers_by_key.values())]
+    left = [gpu for gpu in wanted if not any(gpu.number in among for among in rivals)]
     if len(left) < count:
         leases = scan_leases(book.state, book.processes, book.state.lease_paths()).living
-        raise jobs_wait(len(waiting), find_users(leases, numbers_by_key))
+        raise jobs_wait(len(rivals), find_users(leases, numbers_by_key))
     return left
 
 

@@ -18,19 +18,19 @@ from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_MEMBERS, Bund
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.run import Result, format_json
-from amd_ctk.documents.toml_document import TomlDocument
 from amd_device_spec.cdi_names import KIND
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.settings import CONFIG_FILE, is_setting
 from amd_device_spec.validate import form_problems
+from amdgpu_discovery.command_line.toml_document import TomlDocument
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.simulate import Profile, record_profile
-from amdgpu_discovery.simulate.profile_json import format_profile
-from amdgpu_discovery.simulate.record import FIRST_PLACEHOLDER, without_serials
+from amdgpu_discovery.recording import Profile, record_profile
+from amdgpu_discovery.recording.profile_json import format_profile
+from amdgpu_discovery.recording.record import FIRST_PLACEHOLDER, without_serials
 from amdgpu_discovery.value import Value
 
 # A container can have 100,000 mounts. Checks look at the first item of a list, or at all GPUs.

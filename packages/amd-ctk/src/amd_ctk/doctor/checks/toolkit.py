@@ -129,6 +129,9 @@ def check_settings(facts: Facts) -> Finding | None:
 def check_sharing(facts: Facts) -> Finding | None:
     """Does the service that shares GPUs answer?"""
     toolkit = facts.toolkit
+    if toolkit.missing_sharing:
+        words = "amd-gpu-sharing is not installed: rules for people are not applied"
+        return bad(words, fix=toolkit.missing_sharing)
     silent = "does not answer" if toolkit.has_socket else "does not listen"
     if toolkit.has_users and not toolkit.is_served:
         words = f"people may reserve GPUs, but the service that gives them out {silent}"

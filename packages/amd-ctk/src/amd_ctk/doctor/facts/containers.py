@@ -10,8 +10,8 @@ from typing import Any
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.explain.running import read_bundle
-from amd_ctk.json_parts import objects_at
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
+from amdgpu_discovery.command_line.json_parts import objects_at
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 

@@ -11,11 +11,11 @@ from amd_ctk.cdi.engine_directories import find_directories, without_gpus
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.doctor.facts.users import User
-from amd_ctk.documents.document import ABSENT, Document, DocumentError, KeyPath
 from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE
 from amd_ctk.engines.podman import PODMAN
 from amd_ctk.engines.podman_files import podman_files
-from amd_ctk.programs import ask, parse_version
+from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath
+from amdgpu_discovery.command_line.programs import ask, parse_version
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file

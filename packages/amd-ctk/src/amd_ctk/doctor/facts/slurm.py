@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from amd_ctk.programs import ask
 from amd_ctk.slurm.status import SlurmStatus, read_status
 from amd_device_spec.slurm.conf import GRES_CONF, SLURM_CONF, find_conf
 from amd_device_spec.slurm.job_gpus import read_device_files
 from amd_device_spec.slurm_job import JOB_ID
 from amd_gpu_tracker import Processes
+from amdgpu_discovery.command_line.programs import ask
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host

@@ -9,22 +9,21 @@ from contextlib import suppress
 from typing import Any
 
 from amd_ctk.cdi.specs import find_groups
+from amd_ctk.companions import SHARING, install_command, is_installed
 from amd_ctk.configuration.runtime_program import (
     LOW_LEVEL_DIRECTORIES,
     find_low_level_runtime,
     find_runtime_program,
 )
-from amd_ctk.configuration.settings_file import is_compiled, read_settings_file
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.doctor.facts.users import find_departed
-from amd_ctk.programs import runs_systemd
-from amd_ctk.sharing.access import find_access_problem, find_obstacles
-from amd_ctk.sharing.service import SERVE_HINT, SOCKET_UNIT
+from amd_ctk.shares_gpus import needs_sharing
 from amd_device_spec.memory_limit import OFF, REQUIRED, RUNC, find_obstacle
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
+from amd_device_spec.settings_file import is_compiled, read_settings_file
 from amd_gpu_tracker import ContainerUse, Tracker
-from amd_gpu_tracker.service import Service
 from amd_gpu_tracker.show.listing import cut_id
+from amdgpu_discovery.command_line.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import printable
@@ -70,6 +69,8 @@ class ToolkitFacts(Value):
     # owners get a warning, whether there is a socket for clients, whether the service answers there, and whether
     # systemd could make the socket.
     has_users: bool = False
+    # The command that installs amd-gpu-sharing, if there are rules or jobs for it and it is not installed.
+    missing_sharing: str = ""
     requires_reservation: bool = False
     idle: str = ""
     has_socket: bool = False
@@ -94,6 +95,8 @@ class ToolkitFacts(Value):
     @property
     def service_fix(self) -> str:
         """Return the command that makes the service that gives out GPUs answer."""
+        from amd_gpu_sharing import SERVE_HINT, SOCKET_UNIT
+
         if not self.has_systemd:
             return SERVE_HINT
         # A restart makes systemd replace a socket that another program left, and forget one that was removed. It
@@ -116,10 +119,8 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         **_read_tracker(host),
         has_users=bool(chosen.get(USERS)),
         idle=str(chosen.get(IDLE, "")),
-        has_socket=Service(host).has_socket(),
-        is_served=Service(host).is_served(),
+        **_read_service(host),
         has_systemd=runs_systemd(host),
-        may_look_at_users=Service(host).may_look_at_users(),
         departed=find_departed(host),
         runtime_program=read_or(lambda: find_runtime_program(sys.argv[0], os.environ.get("PATH", "")), ""),
         broken_low_level=configured if configured and not _is_found(configured) else "",
@@ -156,10 +157,28 @@ def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
     # Other checks report problems of the tracker and of GPUs.
     with suppress(ToolkitError, OSError):
         facts["is_access_reserved"] = is_reserved and Tracker(host).is_enabled()
+        if not is_installed(SHARING):
+            return facts
+        from amd_gpu_sharing import find_access_problem, find_obstacles
+
         facts["access_problem"] = find_access_problem(host, is_reserved=facts["is_access_reserved"])
         if facts["is_access_reserved"] and (found := next(find_obstacles(host), None)):
             facts |= {"access_obstacle": found.problem, "access_fix": found.fix}
     return facts
+
+
+def _read_service(host: Host) -> dict[str, Any]:
+    """Return the facts about the service that gives GPUs to people, or how to install it."""
+    if not is_installed(SHARING):
+        return {"missing_sharing": install_command(SHARING) if needs_sharing(host) else ""}
+    from amd_gpu_sharing import Service
+
+    service = Service(host)
+    return {
+        "has_socket": service.has_socket(),
+        "is_served": service.is_served(),
+        "may_look_at_users": service.may_look_at_users(),
+    }
 
 
 def _find_group_problems(host: Host) -> tuple[str, ...]:

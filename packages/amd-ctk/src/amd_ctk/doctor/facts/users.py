@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from shlex import quote
 
+from amd_ctk.companions import SHARING, is_installed
 from amd_ctk.explain.container import settings_of
-from amd_ctk.sharing.permissions import read_permissions
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.broker.requests.people import GROUP_SIGN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
@@ -102,6 +101,8 @@ def _read_status(path: str) -> dict[str, str]:
 
 def find_departed(host: Host) -> tuple[str, ...]:
     """Return the arguments of `amd-ctk` that remove each rule, job and reservation of a deleted user or group."""
+    if not is_installed(SHARING):
+        return ()
     with suppress(ToolkitError, OSError):
         return (*_find_rules(host), *_find_jobs(host))
     # Other checks report why nothing is known.
@@ -109,17 +110,21 @@ def find_departed(host: Host) -> tuple[str, ...]:
 
 
 def _find_rules(host: Host) -> Iterator[str]:
+    from amd_gpu_sharing import read_permissions
+
     for rule in read_permissions(host):
         if not _is_known(grp.getgrgid if rule.is_of_group else pwd.getpwuid, rule.number):
-            yield f"users deny {GROUP_SIGN if rule.is_of_group else ''}{rule.number}"
+            yield f"users deny {'@' if rule.is_of_group else ''}{rule.number}"
 
 
 def _find_jobs(host: Host) -> Iterator[str]:
+    from amd_gpu_sharing import SharedJobs
+
     tracker = Tracker(host)
     for ticket in tracker.waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
             yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    for name, owner in tracker.shared_jobs.owners():
+    for name, owner in SharedJobs(tracker).owners():
         if not _is_known(pwd.getpwuid, owner):
             yield f"queue end {quote(name)} --user={owner}"
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from amd_ctk.doctor.inside.child import held, reopen
-from amd_ctk.image.contents import TARGET
+from amdgpu_discovery.targets import TARGET_PATTERN
 
 OPT = "/opt"
 VERSION = ".info/version"
@@ -43,6 +43,7 @@ LIBRARIES = (
 MOST_NAMES = 20000
 MOST_DIRECTORIES = 1000
 MOST_TARGETS = 64
+TARGET = re.compile(TARGET_PATTERN)
 LONGEST_VERSION = 64
 # The container controls this value, and advice repeats it, so only plain paths are accepted.
 HOME = re.compile(r"/[\w./-]{1,200}", re.ASCII)

@@ -1,0 +1,131 @@
+"""Parse names of images from the command line, and read the images that they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from amd_gpu_images.bounds import STEP, Counter, ImageError, Reading
+from amd_gpu_images.contents import Image, LayerContents
+from amd_gpu_images.deep import ELF, Programs
+from amd_gpu_images.docker_archive import read_archive_file
+from amd_gpu_images.oci_layout import read_oci_layout
+from amd_gpu_images.registry import read_registry_image
+from amd_gpu_images.registry_name import is_registry_name, parse_registry_name, without_login
+from amd_gpu_images.registry_programs import last_line
+from amd_gpu_images.sources import pieces_of
+from amd_gpu_images.transfer import read_saved
+from amdgpu_discovery.command_line.programs import ask, is_podman_set_up
+from amdgpu_discovery.command_line.stderr import print_note
+from amdgpu_discovery.errors import reason
+from amdgpu_discovery.value import Value
+
+FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH"
+TRANSPORTS = ("oci", "docker-archive", "dir", "docker", "podman")
+ENGINES = ("docker", "podman")
+# An image in a registry.
+REGISTRY = "docker://"
+# An engine may have to start first.
+SECONDS = 10.0
+# Messages of Docker, and of Podman 3 to 6, if their store lacks the image.
+MISSING = ("no such image", "no such object", "image not known")
+
+
+class Reference(Value):
+    """The name of an image, and where it is stored. `transport` is "" until that is found."""
+
+    transport: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return the reference as users type it."""
+        return f"{self.transport}{'' if self.transport in ('', REGISTRY) else ':'}{self.name}"
+
+
+def parse_reference(text: str) -> Reference:
+    """Parse the name of an image; ImageError."""
+    if text.startswith(REGISTRY):
+        return Reference(transport=REGISTRY, name=text.removeprefix(REGISTRY))
+    transport, _, name = text.partition(":")
+    if transport in TRANSPORTS and name:
+        return Reference(transport=transport, name=name)
+    if transport in TRANSPORTS or not is_registry_name(text):
+        raise ImageError(f"{without_login(text)} does not name an image", hint=f"write {FORMS}")
+    return Reference(transport="", name=text)
+
+
+def find_image(reference: Reference) -> Reference:
+    """Find an image that is given by name only: in the store of an engine, else in a registry."""
+    if reference.transport:
+        return reference
+    for engine in ENGINES:
+        # Asking a Podman that was never used would make it set itself up.
+        if (engine != "podman" or is_podman_set_up()) and _has(engine, reference.name):
+            return reference.replace(transport=engine)
+    registry = parse_registry_name(reference.name).registry
+    if not reference.name.startswith(f"{registry}/"):
+        print_note(f"reading {reference.name} in the registry {registry}")
+    return reference.replace(transport=REGISTRY)
+
+
+def read_image(reference: Reference, reading: Reading, *, with_layers: bool = True) -> Image:
+    """Read an image. Without `with_layers`, layers in OCI layouts and registries are not read. ImageError."""
+    if reference.transport == "oci":
+        return read_oci_layout(reference.name, reading, with_layers=with_layers)
+    if reference.transport == "dir":
+        return Image(layers=(_read_directory(reference.name, reading),))
+    if reference.transport == "docker-archive":
+        return read_archive_file(reference.name, reading)
+    if reference.transport == REGISTRY:
+        return read_registry_image(reference.name, reading, with_layers=with_layers)
+    return read_saved(reference.transport, reference.name, reading)
+
+
+def _has(engine: str, name: str) -> bool:
+    answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS)
+    if not answer.succeeded and answer.is_installed:
+        line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
+        if not any(missing in line.lower() for missing in MISSING):
+            print_note(f"{engine} could not be asked for {name}: {line}")
+    return answer.succeeded
+
+
+def _read_directory(path: str, reading: Reading) -> LayerContents:
+    """Return the targets of the files below a directory. No link is followed. ImageError if it cannot be read."""
+    reading.layer = path
+    counter = Counter(reading)
+    layer = LayerContents()
+    programs = Programs()
+    names = 0
+    for entry in _walk(path):
+        names += 1
+        if names % STEP == 0:
+            counter.count(STEP)
+            counter.advance(0)
+        if entry.is_file(follow_symlinks=False):
+            layer.add(os.path.relpath(entry.path, path), _find_inside(entry.path, programs) if reading.deep else ())
+    counter.count(names % STEP)
+    return layer
+
+
+def _walk(path: str) -> Iterator[os.DirEntry[str]]:
+    waiting = [path]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError as error:
+            raise ImageError(f"{directory} cannot be read: {reason(error)}") from error
+
+
+def _find_inside(path: str, programs: Programs) -> set[str]:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            is_program = file.read(len(ELF)) == ELF
+            return programs.targets_in(pieces_of(file)) if is_program else set()
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {reason(error)}") from error

@@ -1,0 +1,19 @@
+"""The proxy ends when nothing is asked; systemd listens then."""
+
+from __future__ import annotations
+
+import socket
+from threading import Thread
+
+from amd_gpu_images.proxy import serve
+from amd_gpu_images.proxy.proxy import EngineConnection
+
+
+def test_it_ends_when_nothing_was_asked_for_some_time_and_nothing_is_open(monkeypatch):
+    monkeypatch.setattr(serve, "SECONDS_UNUSED", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        running = Thread(target=serve.EngineServer(listener, EngineConnection).run, daemon=True)
+        running.start()
+        running.join(30)
+
+    assert not running.is_alive()

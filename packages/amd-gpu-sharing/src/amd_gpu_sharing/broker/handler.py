@@ -1,0 +1,342 @@
+"""Decide on requests: who is allowed, who gets GPUs at once, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from amd_gpu_sharing.broker.jobs.child import Children
+from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
+from amd_gpu_sharing.broker.jobs.idle_jobs import IdleJobs
+from amd_gpu_sharing.broker.jobs.job_time import end_now, extend, inside
+from amd_gpu_sharing.broker.jobs.journal import Journal, Unrecorded
+from amd_gpu_sharing.broker.queue.endings import Endings, is_ending
+from amd_gpu_sharing.broker.queue.grants import Grants
+from amd_gpu_sharing.broker.queue.lease_view import LeaseView
+from amd_gpu_sharing.broker.queue.order import choose_preempted
+from amd_gpu_sharing.broker.queue.place import Place
+from amd_gpu_sharing.broker.queue.queue import Queue
+from amd_gpu_sharing.broker.queue.recent_use import RecentUse
+from amd_gpu_sharing.broker.queue.scopes import Scopes
+from amd_gpu_sharing.broker.queue.seen_leases import SeenLeases
+from amd_gpu_sharing.broker.requests import people, protocol
+from amd_gpu_sharing.broker.requests.connection import Connection
+from amd_gpu_sharing.broker.requests.demand import Demand, require_within, resolve_demand
+from amd_gpu_sharing.broker.requests.job_names import JobNames
+from amd_gpu_sharing.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
+from amd_gpu_sharing.node_access.users import NodeUsers
+from amd_gpu_tracker.claims.by_name import jobs_wait
+from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
+from amd_gpu_tracker.records.job_ids import ENDING, job_id, name_of, owner_of, require_name
+from amd_gpu_tracker.times import format_seconds
+from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Given = TypeVar("Given")
+
+
+class Handler:
+    """Decides on requests. The files are the truth: a new broker reads from them again what this object knows."""
+
+    def __init__(self, book: Book, find_terms: people.FindTerms, log: Journal, *, grace: float = GRACE_SECONDS) -> None:
+        """Decide on the host of `book`; a job that has to end gets `grace` seconds between TERM and KILL."""
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._find_terms = find_terms
+        self._terms = people.Terms()
+        self._log = log
+        self._state.prepare()
+        self._recent_use = RecentUse(self._state, self._processes.now)
+        self.node_users = NodeUsers(self._state.host)
+        self._grants = Grants(book, self.node_users)
+        children = Children()
+        self._endings = Endings(book, log, children, grace=grace)
+        self.idle = IdleJobs(book, log, children, checked_at=self._recent_use.counted_before)
+        self._scopes = Scopes(self._state.host, self.node_users, log, children)
+        self.queue = Queue(book, self._grants, self._scopes, self._recent_use, log=log)
+        self._names = JobNames(self._state, self._has)
+        self._unrecorded = Unrecorded(self._state, log)
+        self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, log)
+        # Whether the next round has to look at the waiting jobs.
+        self.is_changed = True
+
+    @property
+    def view(self) -> LeaseView:
+        """Return the leases as they were seen last."""
+        return self._leases.view
+
+    @property
+    def next_end(self) -> float | None:
+        """Return when a reservation or job next ends, gets a warning or is looked at, in seconds since boot."""
+        leases = self.view.leases
+        times = (self._endings.next_time(leases), self.idle.next_time, *(each.until or None for each in leases))
+        return min((each for each in times if each is not None), default=None)
+
+    def handle(self, client: Connection, request: Request) -> None:
+        """Answer a request, or let its client wait."""
+        try:
+            answer = self._answer(client, request)
+            self.is_changed = self.is_changed or request.verb != protocol.PREVIEW
+        except ToolkitError as error:
+            uid = client.peer.uid
+            sentence = f"{request.verb} {request.name} of user {uid}: {error.message}"
+            self._log("refused", sentence, job=request.name, user=uid)
+            answer = refusal(error)
+        if answer is not None:
+            client.finish(answer)
+
+    def remove_client(self, client: Connection) -> None:
+        """Forget a client whose connection ended."""
+        self.queue.remove_client(client)
+        self.is_changed = True
+
+    def serve(self) -> None:
+        """Look at everything again, give GPUs to jobs whose turn it is, and tell the others what they wait for."""
+        self.is_changed = False
+        terms = self._read_terms()
+        view, now = self._leases.refresh(), self._processes.now()
+        if self.idle.serve(view.leases, terms.idle, now):
+            view = self._leases.refresh()
+        self._endings.serve(view.leases, now)
+        self.queue.drop_cancelled()
+        if len(self.queue):
+            self.queue.serve(view, terms.order, self._leases.refresh)
+            self._preempt(self.view, now)
+            self.queue.notify_clients(self.view)
+        self.queue.write_starts()
+        self._unrecorded.log_changes()
+
+    def _preempt(self, view: LeaseView, now: float) -> None:
+        """End idle jobs and reservations if that serves a waiting job."""
+        found = [each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)]
+        if not found:
+            return
+        found.sort(key=lambda lease: (not lease.is_spare, lease.preemptible))
+        ripe = {each.container_id: each for each in found}
+        coming = [each for each in view.leases if is_ending(each, now)]
+        idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
+        chosen = choose_preempted(self.queue.active_demands(view), view.free | view.gpus_of(*coming), idle)
+        # A job that was idle at the last check may use its GPUs by now. Check again before it ends for a waiting job.
+        unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
+        if unsure:
+            self.idle.check_now(now)
+        chosen = {job: number for job, number in chosen.items() if number not in unsure}
+        for job, number in chosen.items():
+            self.idle.preempt(ripe[job], self.queue.title(number), now)
+            self.is_changed = True
+
+    def _answer(self, client: Connection, request: Request) -> Answer | None:
+        require_name(request.name)
+        if request.verb in (*FOR_GPUS, protocol.END) and request.name.endswith(ENDING):
+            raise WaitRefused(f"names that end in {ENDING} belong to jobs that are ending", hint="choose another")
+        # Without readable settings, users can give GPUs back, but get none and extend nothing.
+        self._read_terms(strict=request.verb in (*FOR_GPUS, protocol.KEEP))
+        acts: dict[str, Callable[[Connection, Request], Answer | None]] = {
+            protocol.RUN: self._run,
+            protocol.PREVIEW: self._preview,
+            protocol.RESERVE: self._reserve,
+            protocol.RELEASE: self._release,
+            protocol.CANCEL: self._cancel,
+            protocol.KEEP: self._keep,
+            protocol.END: self._end,
+        }
+        return acts[request.verb](client, self._with_written_names(client, request))
+
+    def _with_written_names(self, client: Connection, request: Request) -> Request:
+        """Return a request with the names that its jobs have in files."""
+        uid = client.peer.uid
+        written = self._names.hide(request, uid, uid or request.owner)
+        if written.name != request.name:
+            self._log("named", f"{written.name} is the job {request.name} of user {uid}", job=written.name, user=uid)
+        return written
+
+    def _has(self, owner: int, name: str, person: int | None = None) -> bool:
+        """Return whether a user has a job of this name, running or waiting; with `person`, one of that person."""
+        job = job_id(owner, name)
+        lease = self._state.read_lease(self._state.lease_path(("", job)))
+        found = [each for each in (lease, *self.view.leases) if each and each.job == job]
+        if person is not None:
+            return any(each.person == person for each in found)
+        return bool(found or self.queue.find(owner, name))
+
+    def _run(self, client: Connection, request: Request) -> Answer | None:
+        peer, job = client.peer, job_id(client.peer.uid, request.name)
+        permission = people.permission_of(self._terms, peer, request)
+        if grant := self._grants.repeat_grant(job, peer.process):
+            # A broker that was killed had given the GPUs already, and may have left the ticket.
+            self.queue.remove_job(peer.uid, request.name)
+            return self._scopes.hand_over(client, job, grant)
+        if client.has_disconnected():
+            return None
+        if request.reservation:
+            reservation, person = self._reservation_of(client, request), peer.person(request.behind) or 0
+            grant = self._grants.give_inside(job, reservation, peer.process, person=person)
+            self._log_granted(request.name, person, f", in {reservation}", grant.numbers)
+            return self._scopes.hand_over(client, job, grant)
+        demand = resolve_demand(self._book, self._terms, permission, peer, request)
+        if now := self._give_now(demand, partial(self._grants.give, demand), waits=request.wait):
+            self._log_granted(demand.name, demand.person, "", now.numbers)
+            return self._scopes.hand_over(client, job, now)
+        if place := self._find_place(demand):
+            place.connect(client, demand)
+        else:
+            self._grants.require_free_name(job)
+            self.queue.add(self.queue.new_place(client, demand))
+        # The next round looks at this job with all others, and may give it GPUs before its client is told to wait.
+        return None
+
+    def _preview(self, client: Connection, request: Request) -> Answer:
+        """Answer what `_run` would do now, and do nothing."""
+        peer, job = client.peer, job_id(client.peer.uid, request.name)
+        permission = people.permission_of(self._terms, peer, request)
+        self._grants.require_free_name(job)
+        if request.reservation:
+            found = self._grants.preview_inside(job, self._reservation_of(client, request), peer.process)
+            return found.replace(kind=DONE)
+        demand = resolve_demand(self._book, self._terms, permission, peer, request)
+        give = partial(self._grants.preview, demand)
+        now = self._give_now(demand, give, waits=request.wait)
+        if now is None:
+            self._find_place(demand)
+            place = self.queue.new_place(client, demand)
+            now = self.queue.preview(place, self._leases.refresh(), self._terms.order, give)
+        return now.replace(kind=DONE)
+
+    def _log_granted(self, name: str, person: int, where: str, numbers: Sequence[int]) -> None:
+        sentence = f"job {name} of user {person}{where}: GPUs {list(numbers)}"
+        self._log("granted", sentence, job=name, user=person, gpus=numbers)
+
+    def _reserve(self, client: Connection, request: Request) -> Answer:
+        permission = people.permission_of(self._terms, client.peer, request)
+        if request.seconds <= 0:
+            raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
+        demand = resolve_demand(self._book, self._terms, permission, client.peer, request)
+        people.require_in_time(permission, request.seconds)
+        # Jobs that it ends get some more time, and those before it wait for them.
+        timed = demand.replace(seconds=request.seconds + GRACE_SECONDS)
+        numbers = self._give_in_turn(timed, partial(self._grants.reserve, demand, request.seconds))
+        sentence = f"{demand.name} of user {demand.person}: GPUs {list(numbers)} for {request.seconds} s"
+        self._log("reserved", sentence, job=demand.name, user=demand.person, gpus=numbers)
+        return Answer(kind=DONE, numbers=numbers)
+
+    def _keep(self, client: Connection, request: Request) -> Answer:
+        owner, most = _owner(client, request), people.require_permission(self._terms, client.peer).seconds
+        job, seconds = extend(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
+        ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
+        self._log("kept", f"{job} by user {client.peer.uid}: {ends}", job=name_of(job), user=client.peer.uid)
+        return Answer(kind=DONE, seconds=round(seconds))
+
+    def _end(self, client: Connection, request: Request) -> Answer:
+        uid = client.peer.uid
+        job = end_now(self._book, request.name, _owner(client, request), by=uid)[0].job
+        self._endings.ended_by_user.add(job)
+        self._log("to be ended", f"{job}, as user {uid} requested", job=name_of(job), user=uid)
+        return Answer(kind=DONE)
+
+    def _release(self, client: Connection, request: Request) -> Answer:
+        job = self._job_of(client, request, request.name, "name the owner with --user")
+        gpus = self._grants.gpus_by_job.get(job, ())
+        self._grants.release(job, by=client.peer.uid)
+        self._log("released", job, job=name_of(job), user=owner_of(job), gpus=gpus)
+        return Answer(kind=DONE)
+
+    def _cancel(self, client: Connection, request: Request) -> Answer:
+        name = request.name
+        places = self.queue.find(_owner(client, request), name)
+        if not places:
+            raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+        if len(places) > 1:
+            raise NotDone(f"{len(places)} users have a waiting job {name}", hint="name the owner with --user")
+        self.queue.cancel(places[0])
+        return Answer(kind=DONE)
+
+    def _job_of(self, client: Connection, request: Request, name: str, hint: str) -> str:
+        """Return the id of the job or reservation with this name; NotPermitted, or NotDone for root."""
+        owner = _owner(client, request)
+        if not owner:
+            self._grants.require_own(name, client.peer.person(request.behind), hint)
+        return job_id(owner or 0, name)
+
+    def _reservation_of(self, client: Connection, request: Request) -> str:
+        """Return the id of the reservation in which a job is to run; WaitRefused for a spare job."""
+        if request.spare:
+            problem = "a job in a reservation is not a spare job"
+            raise WaitRefused(problem, hint="leave out --reservation or --preempt=now")
+        return self._job_of(client, request, request.reservation, "run the command as its owner")
+
+    def _find_place(self, demand: Demand) -> Place | None:
+        """Return the place of a client that reconnects; ContainerRunning if another process waits under this name."""
+        for place in self.queue.find(demand.owner, demand.name):
+            if place.demand.waiter != demand.waiter:
+                raise ContainerRunning(f"a job {demand.name} is already waiting", hint="give each job its own name")
+            return place
+        return None
+
+    def _give_now(self, demand: Demand, give: Callable[[int], Answer], *, waits: bool) -> Answer | None:
+        """Return what `give` returns; None if the job has to wait in line, GpusRefused if its client does not wait."""
+        if waits and (demand.may_be_taken or self._is_over_limit(demand)):
+            return None
+        # A job that can wait comes here only for shared GPUs. It gets them at once unless they are drained or sick.
+        with suppress(*((GpusRefused,) if waits else ())):
+            return self._give_in_turn(demand, give)
+        return None
+
+    def _is_over_limit(self, demand: Demand) -> bool:
+        return bool(demand.permission.gpus) and self._leases.refresh().is_over(demand)
+
+    def _give_in_turn(self, demand: Demand, give: Callable[[int], Given]) -> Given:
+        """Return what `give` returns for the GPUs (bits) that jobs which wait leave to a job that does not wait.
+
+        GpusRefused if they leave too few, or the person has as many as allowed.
+        """
+        if self._is_over_limit(demand):
+            held = people.format_held(demand.permission, self.view.held(demand))
+            raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
+        if not (demand.may_be_taken and len(self.queue)):
+            return give(demand.fitting)
+        # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
+        self._leases.refresh()
+        for gpus in self.queue.left_for(demand, self.view):
+            if gpus == demand.fitting:
+                return give(gpus)
+            with suppress(GpusRefused):
+                return give(gpus)
+        jobs = self.queue.count_waiting(demand.fitting, self.view)
+        raise jobs_wait(jobs, self.view.users_of(demand.fitting))
+
+    def _read_terms(self, *, strict: bool = False) -> people.Terms:
+        """Return the administrator's terms; if they cannot be read, those of before, or ToolkitError if `strict`."""
+        before = self._terms
+        try:
+            self._terms = self._find_terms(self._state.host)
+        except ToolkitError:
+            if strict:
+                raise
+        self.node_users.is_reserved = self._terms.is_reserved
+        self._names.are_private = self._terms.has_private_names
+        if self._terms.permissions != before.permissions:
+            self._update_permissions()
+        return self._terms
+
+    def _update_permissions(self) -> None:
+        """End the wait of users who may no longer reserve GPUs, and update the limits of all others."""
+        for place, client in self.queue.connected():
+            try:
+                permission = people.require_permission(self._terms, client.peer)
+                if client.peer.uid and not place.demand.is_spare:
+                    require_within(permission, place.demand.count)
+                    place.demand = place.demand.allowed(permission)
+            except ToolkitError as error:
+                self.queue.refuse(place, error)
+
+
+def _owner(client: Connection, request: Request) -> int | None:
+    """Return the uid whose job is meant; None for any user's, which only root may mean. NotPermitted."""
+    uid = client.peer.uid
+    if uid and request.owner not in (None, uid):
+        raise NotPermitted("only root may name another user", hint="run the command with sudo")
+    return uid or request.owner

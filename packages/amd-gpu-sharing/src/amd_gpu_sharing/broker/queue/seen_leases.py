@@ -1,0 +1,99 @@
+"""The leases as the broker last saw them. Leases that ended are dropped and recorded; jobs may go on in containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from amd_gpu_sharing.broker.jobs.job_processes import find_container
+from amd_gpu_sharing.broker.jobs.journal import Journal, log_of
+from amd_gpu_sharing.broker.queue.grants import Grants
+from amd_gpu_sharing.broker.queue.lease_view import LeaseView, read_view
+from amd_gpu_sharing.broker.queue.recent_use import RecentUse
+from amd_gpu_sharing.node_access.users import NodeUsers
+from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.claims.release import release
+from amd_gpu_tracker.history.files import settle
+from amd_gpu_tracker.life.lease_scan import prune_leases
+from amd_gpu_tracker.records.history import FOUND, PROGRAM
+from amd_gpu_tracker.records.job_ids import name_of, owner_of
+from amd_gpu_tracker.records.lease import BY_API, Lease
+from amdgpu_discovery.errors import ToolkitError
+
+
+class SeenLeases:
+    """`view` is the result of the last `refresh`."""
+
+    def __init__(self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, log: Journal) -> None:
+        """Drop leases that ended while no broker was running."""
+        self._book, self._state, self._processes = book, book.state, book.processes
+        self._grants = grants
+        self._node_users = node_users
+        self._recent_use = recent_use
+        self._log = log
+        self.view = LeaseView()
+        self._reconcile()
+
+    def refresh(self) -> LeaseView:
+        """Read the leases again, and count the use of GPUs."""
+        self._end_reservations()
+        view = read_view(self._state, self._processes)
+        if self._move_to_containers(self.view.leases, view):
+            view = read_view(self._state, self._processes)
+        # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
+        self.view = view
+        self._node_users.update(self.view.leases)
+        self._recent_use.count(self.view.holding)
+        living = {lease.container_id for lease in self.view.reservations}
+        given = self._grants.gpus_by_job
+        if ended := sorted(given.keys() - living):
+            # The broker saw this end now. With FOUND, the history would date it back to the last sample.
+            self._drop_ended(PROGRAM, [self._state.lease_path(("", job)) for job in ended])
+        for job in ended:
+            self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
+        self._grants.gpus_by_job = self.view.gpus_by_job()
+        return self.view
+
+    def _move_to_containers(self, leases: Sequence[Lease], view: LeaseView) -> bool:
+        """Let jobs go on in containers that their commands left detached; return whether there are any.
+
+        This looks at all processes, so only for jobs that may have such a container: those with a limit, which the
+        container keeps, spare ones, and those that a lease of a user's own container names.
+        """
+        living = {each.key for each in view.leases}
+        named = {each.lease.reservation_digest for each in view.user_leases}
+        ended = (each for each in leases if each.key not in living and BY_API in each.ways and not each.until)
+        candidates = [each for each in ended if each.limit or each.is_spare or each.token_digest in named]
+        # A list, so that every job is tried.
+        moved = [self._move_to_container(each) for each in candidates]
+        return any(moved)
+
+    def _move_to_container(self, job: Lease) -> bool:
+        container = find_container(job, self._processes)
+        if container is None or not self._grants.move_to_container(job, container):
+            return False
+        sentence = f"{job.container_id}, in a container, as process {container.pid}"
+        log_of(self._log, job, self._state.host)("goes on", sentence)
+        return True
+
+    def _reconcile(self) -> None:
+        """Drop leases that ended while no broker was running."""
+        with suppress(ToolkitError):
+            leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
+            self._move_to_containers(leases, read_view(self._state, self._processes))
+        with suppress(ToolkitError, OSError):
+            settle(self._book)
+        self._drop_ended(FOUND)
+
+    def _drop_ended(self, how: str, paths: Sequence[str] = ()) -> None:
+        """Remove leases whose holders have ended, all or only `paths`; the history records `how` this is known."""
+        with suppress(ToolkitError), self._book.locked():
+            prune_leases(self._state, self._processes, paths or self._state.lease_paths(locked=True), how)
+
+    def _end_reservations(self) -> None:
+        """Drop the reservations whose time is over."""
+        now = self._processes.now()
+        for lease in self.view.leases:
+            if lease.until and lease.until <= now:
+                # `release` reads the lease again, because it may have been extended meanwhile.
+                release(self._book, lease.container_id)

@@ -1,0 +1,1 @@
+"""The commands of amd-gpu-sharing, which amd-ctk offers too."""

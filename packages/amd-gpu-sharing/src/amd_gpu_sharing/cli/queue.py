@@ -1,0 +1,64 @@
+"""amd-ctk queue: the jobs that have GPUs, and those that wait for some."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of, host_to_change
+from amdgpu_discovery.command_line.plain_help import examples
+
+app = command_group("Jobs that have GPUs, and jobs that wait")
+
+
+@app.command("list")
+@examples("amd-ctk queue list", "amd-ctk queue list --json")
+def list_jobs(context: typer.Context, *, as_json: PrintJson = False) -> None:
+    """Show who has GPUs, and who waits.
+
+    Shows the jobs of all users, in the order in which they came.
+    """
+    from amd_gpu_sharing.listing import print_queue
+
+    print_queue(host_of(context), as_json=as_json)
+
+
+@app.command("cancel")
+@examples("amd-ctk queue cancel nightly", "sudo amd-ctk queue cancel nightly --user alice")
+def cancel(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the job.", metavar="NAME")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the job; only for root.")] = "",
+) -> None:
+    """Remove a waiting job from the queue.
+
+    Its command does not run. A job that has its GPUs is no longer in the queue.
+    """
+    from amd_gpu_sharing.requests import cancel_job
+    from amdgpu_discovery.people import find_user
+
+    cancel_job(host_to_change(context), name, find_user(user))
+    print(f"Job {name} was removed from the queue", file=sys.stderr)
+
+
+@app.command("end")
+@examples("amd-ctk queue end nightly", "sudo amd-ctk queue end nightly --user alice")
+def end(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the job or reservation.", metavar="NAME")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the job; only for root.")] = "",
+) -> None:
+    """End a running job or a reservation.
+
+    The end of a reservation ends its commands too. They and jobs get SIGTERM, and SIGKILL 30 seconds later, as at the
+    end of a time limit. You can end your own jobs; root can end anyone's.
+    """
+    from amd_gpu_sharing.requests import change
+    from amdgpu_discovery.people import find_user
+
+    change(host_to_change(context), "end", name, find_user(user))
+    print(f"Ending {name}", file=sys.stderr)

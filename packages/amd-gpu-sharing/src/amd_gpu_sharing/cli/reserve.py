@@ -1,0 +1,80 @@
+"""amd-ctk reserve, keep and release: GPUs for use by hand, for a time that can be made longer or shorter."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from amdgpu_discovery.command_line.context import host_to_change
+from amdgpu_discovery.command_line.plain_help import examples
+
+
+@examples("amd-ctk reserve free:2 --for=4h --name=debug")
+def reserve(
+    context: typer.Context,
+    gpus: Annotated[str, typer.Argument(metavar="REQUEST", help="Which GPUs, or how many, as in AMD_VISIBLE_DEVICES.")],
+    *,
+    duration: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 30m, 4h or 2d.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the reservation.")] = "",
+) -> None:
+    """Reserve GPUs for a limited time.
+
+    'amd-ctk run --reservation=NAME' runs commands, which share these GPUs. 'amd-ctk release NAME' gives them back
+    earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. Running commands get a warning 10 minutes before the
+    reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
+    """
+    from amd_gpu_sharing.listing import ended_by_restart
+    from amd_gpu_sharing.requests import reserve as reserve_gpus
+    from amd_gpu_sharing.service import Service
+    from amd_gpu_tracker.show.jobs import describe_grant
+    from amd_gpu_tracker.times import format_seconds, parse_at_most
+    from amdgpu_discovery.command_line.stderr import print_note
+
+    chosen = name or f"reservation-{os.getpid()}"
+    seconds = parse_at_most(duration, Service.MOST_SECONDS)
+    host = host_to_change(context)
+    for sentence in ended_by_restart(host):
+        print_note(sentence)
+    numbers = reserve_gpus(host, chosen, gpus, seconds)
+    print(f"{describe_grant(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")
+
+
+@examples("amd-ctk keep debug", "amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice")
+def keep(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation or job.")],
+    duration: Annotated[str, typer.Argument(metavar="[DURATION]", help="How long from now: 30m, 4h or 2d.")] = "",
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation or job; only for root.")] = "",
+) -> None:
+    """Keep reserved GPUs for longer.
+
+    NAME is a reservation or job of 'amd-ctk queue list'. It lasts for at least DURATION from now, with every command
+    that uses its GPUs. You can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep
+    anyone's, without a limit. With or without DURATION, its idle time starts again at 0.
+    """
+    from amd_gpu_sharing.requests import change
+    from amd_gpu_sharing.service import Service
+    from amd_gpu_tracker.times import format_seconds, parse_at_most
+    from amdgpu_discovery.people import find_user
+
+    wanted, host = parse_at_most(duration, Service.MOST_SECONDS), host_to_change(context)
+    seconds = change(host, "keep", name, find_user(user), seconds=wanted)
+    print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")
+
+
+@examples("amd-ctk release debug")
+def release(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation.")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation; only for root.")] = "",
+) -> None:
+    """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
+    from amd_gpu_sharing.requests import change
+    from amdgpu_discovery.people import find_user
+
+    change(host_to_change(context), "release", name, find_user(user))
+    print(f"The reservation {name} has ended")

@@ -1,0 +1,73 @@
+"""What commands ask of the service that gives out GPUs, or do themselves if there is no service."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_sharing.service import JobRequest, Service
+from amd_gpu_tracker import NotPermitted, Tracker
+from amd_gpu_tracker.errors import NotDone, ServiceMissing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.host import Host
+
+SLURM_PREFIX = "SLURM_"
+
+
+def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
+    """Reserve GPUs for `seconds`, and return their numbers."""
+    numbers = numbers_of_job(host, request)
+    return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
+
+
+def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
+    """Change a job or reservation with the verbs keep, end and release of `Service.change`; root needs no service.
+
+    Return the number of seconds until it ends, 0 if it has no end.
+    """
+    try:
+        return Service(host).change(verb, name, owner, seconds=seconds)
+    except ServiceMissing:
+        if os.geteuid():
+            raise
+    from amd_gpu_sharing.shared_jobs import SharedJobs
+    from amd_gpu_tracker import CommandLock
+
+    jobs = SharedJobs(Tracker(host, lock=CommandLock))
+    if verb == "keep":
+        return jobs.keep(name, owner=owner, seconds=seconds)
+    (jobs.end if verb == "end" else jobs.release)(name, owner=owner)
+    return 0.0
+
+
+def cancel_job(host: Host, name: str, owner: int | None) -> None:
+    """Remove a job from the queue, that of `owner` if one is named; NotDone, NotPermitted."""
+    missing = NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+    try:
+        if Service(host).cancel(name, owner):
+            return
+    except NotDone as error:
+        missing = error
+    # The job may be waiting without the service.
+    if not _drop_ticket(host, name):
+        raise missing
+
+
+def numbers_of_job(host: Host, request: str) -> tuple[int, ...] | None:
+    """Return the GPUs of the batch job in which this process runs, None outside of a job."""
+    if not any(name.startswith(SLURM_PREFIX) for name in os.environ):
+        return None
+    from amd_device_spec.slurm.job_gpus import numbers_in_job
+
+    return numbers_in_job(request, host, os.environ)
+
+
+def _drop_ticket(host: Host, name: str) -> bool:
+    """Remove a job from the queue by its ticket; False if it has none. NotPermitted if it is another user's."""
+    try:
+        return Tracker(host).cancel(name)
+    except NotPermitted:
+        raise NotPermitted(
+            f"the job {name} is another user's", hint=f"root removes it: 'sudo amd-ctk queue cancel {name} --user=NAME'"
+        ) from None

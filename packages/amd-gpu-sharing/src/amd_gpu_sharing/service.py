@@ -1,0 +1,108 @@
+"""The service that gives GPUs to users, for its clients."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_sharing.broker.requests import client, protocol
+from amd_gpu_tracker.errors import NotDone, ServiceMissing
+from amd_gpu_tracker.records.job_ids import require_name
+from amdgpu_discovery.people import behind_sudo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from amdgpu_discovery.host import Host
+
+
+# A request for a job or a reservation, whose verb the method adds; and the GPUs that a job has, or would have.
+JobRequest = protocol.Request
+GivenGpus = protocol.Answer
+
+
+class Service:
+    """The service of one host. ServiceMissing if it does not run, except for methods that also work without it.
+
+    ToolkitError, with the service's message and exit code, if it refuses; WaitRefused for an invalid name of a job.
+    """
+
+    SOCKET = protocol.SOCKET
+    # How long a reservation may last.
+    MOST_SECONDS = protocol.MOST_SECONDS
+
+    def __init__(self, host: Host) -> None:
+        """Ask the service of this host."""
+        self._host = host
+
+    def has_socket(self) -> bool:
+        """Return whether there is a socket, which systemd may have made."""
+        return self._host.stat(protocol.SOCKET) is not None
+
+    def is_served(self) -> bool:
+        """Return whether the service answers."""
+        return client.is_served(self._host.path(protocol.SOCKET))
+
+    def may_look_at_users(self) -> bool:
+        """Return whether root, and so the service, may look at users' processes; True for others, who cannot know."""
+        # Only doctor asks.
+        from amd_gpu_tracker.life.processes import Processes
+
+        return os.geteuid() != 0 or Processes().may_look_at_users()
+
+    def require_name(self, name: str) -> None:
+        """Raise WaitRefused if a job cannot have this name, with the service or without it."""
+        require_name(name)
+
+    def run(self, job: JobRequest, *, timeout: float | None, notify: Callable[[str], None]) -> GivenGpus | None:
+        """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds; None means no limit.
+
+        `notify` is called with messages about the wait. Returns None if the service does not run.
+        """
+        try:
+            return self._send_request(job.replace(verb=protocol.RUN), timeout=timeout, notify=notify)
+        except client.ServiceStopped:
+            if os.geteuid():
+                raise
+            # The service was disabled; root does not need it.
+            return None
+
+    def preview(self, job: JobRequest) -> GivenGpus | None:
+        """Return what `run` would return now; None if the service does not run."""
+        return self._send_request(job.replace(verb=protocol.PREVIEW))
+
+    def reserve(self, job: JobRequest) -> tuple[int, ...]:
+        """Reserve GPUs for later, for the `seconds` of the request; return their numbers."""
+        return self._require(job.replace(verb=protocol.RESERVE)).numbers
+
+    def change(self, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
+        """Change a job or reservation by a `verb` of the service; root names the `owner` of another user's.
+
+        `seconds` is its new time, from now. Return the seconds until it ends then, 0 if it has no end.
+        """
+        return self._require(protocol.Request(verb=verb, name=name, owner=owner, seconds=seconds)).seconds
+
+    def cancel(self, name: str, owner: int | None) -> bool:
+        """Remove a waiting job, that of `owner` if one is named; NotDone if the service knows no such job.
+
+        False if the service does not run.
+        """
+        try:
+            return self._send_request(protocol.Request(verb=protocol.CANCEL, name=name, owner=owner)) is not None
+        except client.Refused as error:
+            if error.exit_code == NotDone.exit_code:
+                raise NotDone(error.message, hint=error.hint) from None
+            raise
+
+    def _require(self, request: protocol.Request) -> protocol.Answer:
+        answer = self._send_request(request)
+        if answer is None:
+            raise ServiceMissing
+        return answer
+
+    def _send_request(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:
+        require_name(request.name)
+        request = request.replace(behind=behind_sudo(os.environ))
+        path = protocol.find_socket(self._host)
+        return client.send_request(path, request, **how) if path else None

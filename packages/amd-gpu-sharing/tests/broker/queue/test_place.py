@@ -1,0 +1,72 @@
+"""What a waiter is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from amd_gpu_sharing.broker.queue.place import format_holders, format_waiting
+from amd_gpu_sharing.tickets import Ticket
+from amd_gpu_tracker.records.lease import ProcessId
+
+
+def ticket(name, count):
+    return Ticket(
+        number=1,
+        name=name,
+        request="0",
+        count=count,
+        among=(0,),
+        since=1.0,
+        waiter=ProcessId(pid=1, start=1),
+        boot_id="",
+        namespace="",
+    )
+
+
+def test_a_waiter_is_told_who_is_before_it():
+    before = [ticket("train-3", 4), ticket("build-7", 1)]
+
+    said = format_waiting(2, free=1, fitting=8, host_total=8, before=before)
+
+    assert said == "waiting for 2 GPUs: 1 free of 8, 2 jobs before this one (train-3: 4 GPUs, build-7: 1)"
+
+
+@pytest.mark.parametrize(
+    ("count", "before", "said"),
+    [
+        (1, [], "waiting for 1 GPU: 1 free of 8"),
+        (2, [ticket("a", 1)], "waiting for 2 GPUs: 1 free of 8, 1 job before this one (a: 1 GPU)"),
+        (
+            1,
+            [ticket("a", 1), *[ticket("b", 2)] * 198],
+            "waiting for 1 GPU: 1 free of 8, 199 jobs before this one (a: 1 GPU, b: 2, b: 2, b: 2, b: 2 and 194 more)",
+        ),
+    ],
+)
+def test_numbers_agree_with_their_nouns(count, before, said):
+    assert format_waiting(count, free=1, fitting=8, host_total=8, before=before) == said
+
+
+@pytest.mark.parametrize(
+    ("fitting", "said"),
+    [(1, "waiting for 1 GPU: 0 free of 1 that fits"), (2, "waiting for 1 GPU: 0 free of 2 that fit")],
+)
+def test_only_gpus_that_fit_are_counted(fitting, said):
+    assert format_waiting(1, free=0, fitting=fitting, host_total=8, before=[]) == said
+
+
+def test_who_is_next_is_told_what_can_be_done():
+    said = format_waiting(1, free=0, fitting=8, host_total=8, before=[], hint="to leave out user 1000, ignore it")
+
+    assert said == "waiting for 1 GPU: 0 free of 8; to leave out user 1000, ignore it"
+
+
+def test_who_waits_is_told_which_jobs_have_the_gpus_since_when(time_zone):
+    time_zone("UTC")
+    holders = [("ann's train", [2], 0.0), ("bob's sweep", [3, 4], 3600.0), ("c", [5], 7200.0), ("d", [6], 1.0)]
+
+    assert format_holders([], now=86000.0) == ""
+    assert format_holders(holders[:1], now=86000.0) == "; GPU 2: ann's train since 00:00"
+    assert format_holders([*holders, *holders[:1]], now=86000.0) == (
+        "; GPU 2: ann's train since 00:00, GPUs 3 4: bob's sweep since 01:00, GPU 5: c since 02:00 and 2 more"
+    )

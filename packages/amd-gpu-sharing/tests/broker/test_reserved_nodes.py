@@ -1,0 +1,228 @@
+"""Where only reserved GPUs may be opened: users open what they have, with real uids, nodes and lists."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_sharing.broker.requests.client import send_request
+from amd_gpu_sharing.broker.requests.protocol import RELEASE, RESERVE, Request
+from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
+from amd_gpu_tracker.tracker import Tracker
+from amdgpu_discovery.numbering import locate_gpus
+from support.shared_host import ALICE, BOB, become, run, users, wait_until
+
+# Memory that is always zero: opening it harms nothing.
+ZERO = os.makedev(1, 5)
+KFD = "/dev/kfd"
+
+
+@pytest.fixture
+def host(host):
+    """Return the host with nodes that open, of which only root may open any."""
+    for node in find_nodes(host):
+        os.unlink(host.path(node))
+        os.mknod(host.path(node), stat.S_IFCHR | 0o600, ZERO)
+    close_nodes(host, {})
+    return host
+
+
+@pytest.fixture
+def broker(broker):
+    broker.is_reserved = True
+    broker.set_terms("fifo", "everyone")
+    return broker
+
+
+def opens(host, uid, path):
+    """Return whether a process of a user can open a node."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            become(uid)
+            os.close(os.open(host.path(path), os.O_RDWR))
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def who_opens(host, number):
+    """Return who of alice and bob can open KFD, and who the render node of a GPU."""
+    nodes = (KFD, locate_gpus(host)[number].render_path)
+    return tuple([name for name, uid in (("alice", ALICE), ("bob", BOB)) if opens(host, uid, node)] for node in nodes)
+
+
+def test_who_has_a_gpu_opens_it_and_nobody_else_does(host, person):
+    assert who_opens(host, 0) == ([], [])
+    alice = person(ALICE, run("train", "0"))
+    assert alice.line() == "got (0,)"
+
+    assert who_opens(host, 0) == (["alice"], ["alice"])
+    assert who_opens(host, 1) == (["alice"], [])
+
+    alice.end()
+    wait_until(lambda: who_opens(host, 0) == ([], []))
+
+
+def test_what_a_process_has_open_it_can_use_also_after_the_end(host, person):
+    alice = person(ALICE, run("train", "0"))
+    alice.line()
+    ended, end = os.pipe()
+    opening, has_opened = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            become(ALICE)
+            opened = os.open(host.path(locate_gpus(host)[0].render_path), os.O_RDWR)
+            os.write(has_opened, b"x")
+            os.read(ended, 1)
+            code = 0 if os.read(opened, 1) == b"\0" else 2
+        finally:
+            os._exit(code)
+
+    os.read(opening, 1)
+    alice.end()
+    wait_until(lambda: who_opens(host, 0) == ([], []))
+    os.write(end, b"x")
+
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_kfd_stays_open_as_long_as_a_user_has_any_gpu(host, person):
+    first, second = person(ALICE, run("a", "0")), person(ALICE, run("b", "1"))
+    first.line(), second.line()
+
+    first.end()
+    wait_until(lambda: who_opens(host, 0)[1] == [])
+
+    assert who_opens(host, 1) == (["alice"], ["alice"])
+
+
+def test_who_waited_opens_what_the_one_before_cannot_any_more(host, person):
+    alice = person(ALICE, run("train", "free:8"))
+    alice.line()
+    bob = person(BOB, run("eval", "free:8"))
+    assert bob.line() == "waiting for 8 GPUs: 0 free of 8; GPUs 0-7: 40001's train since 12:00"
+
+    alice.end()
+
+    assert bob.answer() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
+    wait_until(lambda: who_opens(host, 7) == (["bob"], ["bob"]))
+
+
+def test_a_reservation_by_hand_opens_nodes_until_it_is_given_back(host, broker, person):
+    def reserve_and_release():
+        become(ALICE)
+        send_request(broker.socket, Request(verb=RESERVE, name="debug", gpus="3", seconds=3600))
+
+    in_child(reserve_and_release)
+    assert who_opens(host, 3) == (["alice"], ["alice"])
+
+    send_request(broker.socket, Request(verb=RELEASE, name="debug", owner=ALICE))
+    wait_until(lambda: who_opens(host, 3) == ([], []))
+
+
+def test_root_needs_no_entry(host, person):
+    person(0, run("train", "0", behind=ALICE)).line()
+
+    assert read_users(host.path(KFD)) == frozenset()
+
+
+def test_what_others_change_is_set_again_from_the_leases(host, person):
+    person(ALICE, run("train", "0")).line()
+    node = host.path(locate_gpus(host)[0].render_path)
+
+    set_users(node, [])
+    wait_until(lambda: read_users(node) == {ALICE})
+    set_users(node, [ALICE, BOB])
+    wait_until(lambda: read_users(node) == {ALICE})
+    os.unlink(node)
+    os.mknod(node, stat.S_IFCHR | 0o660, ZERO)
+    wait_until(lambda: read_users(node) == {ALICE})
+
+
+def test_a_broker_that_was_killed_opens_and_closes_at_its_start_what_the_leases_say(host, broker, person):
+    alice = person(ALICE, run("train", "0"))
+    alice.line()
+    broker.kill()
+    set_users(host.path(KFD), [BOB])
+
+    broker.start()
+    wait_until(lambda: who_opens(host, 0) == (["alice"], ["alice"]))
+
+    broker.kill()
+    alice.end()
+    assert who_opens(host, 0) == (["alice"], ["alice"])
+    broker.start()
+    wait_until(lambda: who_opens(host, 0) == ([], []))
+
+
+def test_a_gpu_that_cannot_be_opened_to_its_holder_is_not_given(host, person):
+    first, second = (gpu.render_path for gpu in locate_gpus(host)[:2])
+    os.unlink(host.path(first))
+    # A link keeps no list of its own.
+    os.symlink(os.path.basename(second), host.path(first))
+
+    assert person(ALICE, run("train", "0")).line() == (
+        f"5: {first} cannot be opened to user 40001: Operation not supported (run 'amd-ctk doctor')"
+    )
+    assert read_users(host.path(second)) == frozenset()
+    assert users(host) == {}
+
+
+def test_without_the_setting_nobody_touches_the_nodes(host, broker, person):
+    broker.is_reserved = False
+    broker.set_terms("fifo", "everyone")
+
+    assert person(ALICE, run("train", "0")).line() == "got (0,)"
+
+    assert who_opens(host, 0) == ([], [])
+
+
+def test_nodes_are_closed_by_a_rule_and_given_back_with_their_usual_mode(host, person):
+    person(ALICE, run("train", "0")).line()
+    assert find_nodes(host)[KFD] == "render"
+    assert len(find_nodes(host)) == 17
+    assert Path(host.path(RULE_FILE)).read_text(encoding="utf-8") == RULE
+    assert {modes(host, node) for node in find_nodes(host)} == {(0, 0, 0o660)}
+
+    Tracker(host).disable()
+
+    assert not os.path.exists(host.path(RULE_FILE))
+    groups = {modes(host, node)[1] for node in find_nodes(host)}
+    assert 0 not in groups
+    assert {modes(host, node)[::2] for node in find_nodes(host)} == {(0, 0o660)}
+    wait_until(lambda: read_users(host.path(KFD)) == frozenset())
+    assert give_back(host) is False
+
+
+def test_who_has_a_gpu_goes_on_opening_it_when_the_nodes_are_closed_again(host):
+    render = locate_gpus(host)[0].render_path
+
+    close_nodes(host, {KFD: {ALICE}, render: {ALICE}})
+
+    assert who_opens(host, 0) == (["alice"], ["alice"])
+    assert who_opens(host, 1) == (["alice"], [])
+
+
+def modes(host, node):
+    status = os.stat(host.path(node))
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
+
+
+def in_child(act):
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            act()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0

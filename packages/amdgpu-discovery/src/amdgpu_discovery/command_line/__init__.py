@@ -1,0 +1,1 @@
+"""What the command lines of all distributions share; no container start imports it."""
