@@ -92,6 +92,7 @@ def lint(session: nox.Session) -> None:
     check_forge(session)
     session.run("python", "checks/messages.py", *(f"packages/{name}/src" for name in NEEDS))
     session.run("python", "checks/rooms.py", *(f"packages/{name}/src" for name in NEEDS))
+    session.run("python", "checks/scope.py", *(f"packages/{name}/src" for name in NEEDS))
 
 
 @nox.session(reuse_venv=True)
@@ -103,7 +104,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def tests(session: nox.Session) -> None:
-    """Run the unit tests of all five distributions. Example: nox -s tests -- -k selection"""
+    """Run the unit tests of all eight distributions. Example: nox -s tests -- -k selection"""
     install_editable(session, *TEST_TOOLS)
     # One distribution after another: hundreds of tests fork, and a fork takes longer the more memory its process has.
     runs = [session.posargs] if session.posargs else [[f"packages/{name}"] for name in NEEDS]
@@ -360,7 +361,7 @@ def floor(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build wheels and source distributions of all five into dist/. Example: nox -s build"""
+    """Build wheels and source distributions of all eight into dist/. Example: nox -s build"""
     install_builder(session)
     session.run("python", "packaging/wheels.py", "dist")
 
@@ -510,7 +511,7 @@ def report_words(session: nox.Session) -> tuple[str, ...]:
 
 
 def install_editable(session: nox.Session, *tools: str) -> None:
-    """Install the five distributions from the checkout, editable and with every extra, and tools; once for all runs."""
+    """Install all distributions from the checkout, editable and with every extra, and tools; once for all runs."""
     words = [word for name in NEEDS for word in ("-e", f"packages/{name}{EXTRAS.get(name, '')}")]
     projects = [Path(f"packages/{name}/pyproject.toml").read_text(encoding="utf-8") for name in NEEDS]
     wanted = "\n".join([*words, *tools, Path("VERSION").read_text(encoding="utf-8"), *projects])

@@ -1,4 +1,4 @@
-"""Find circles among the imports of the five distributions. Example: python checks/import_circles.py packages/*/src
+"""Find circles among the imports of the eight distributions. Example: python checks/import_circles.py packages/*/src
 
 It finds circles of modules. If there are none, it finds circles of folders, which import from one another even though
 none of their modules are in a circle.

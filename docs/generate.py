@@ -43,7 +43,7 @@ NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n
 
 PACKAGES = (
     *("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amd_container_runtime", "amd_ctk"),
-    *("amd_gpu_images", "amdgpu_simulator"),
+    *("amd_gpu_images", "amd_gpu_sharing", "amdgpu_simulator"),
 )
 # The packages that export more than their version.
 FRONT_PAGES = ("amdgpu_discovery", "amd_device_spec", "amd_gpu_tracker", "amdgpu_simulator")

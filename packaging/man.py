@@ -40,6 +40,7 @@ STATUS = (
     ("5, 6, 8", "A file that cannot be read, written or understood."),
     ("10", "Another process holds a lock for too long."),
     ("11", "The GPU Tracker is disabled, or did only a part of what was asked."),
+    ("13", "A part of the toolkit is not installed; standard error says how to install it."),
 )
 ENVIRONMENT = (("AMD_CTK_HOST_ROOT", "The directory of a simulated host to work on in place of this machine."),)
 EXAMPLES = {
@@ -52,6 +53,10 @@ EXAMPLES = {
     "amd-gpu-images": (
         ("amd-gpu-images check rocm/pytorch", "Tell whether an image fits the GPUs of this host."),
         ("amd-gpu-images pick oci:images", "Print the image that fits best."),
+    ),
+    "amd-gpu-sharing": (
+        ("sudo amd-gpu-sharing users allow alice --gpus=2 --time=24h", "Let a user reserve GPUs."),
+        ("amd-gpu-sharing queue list", "Show who has GPUs, and who waits."),
     ),
     "amdgpu-simulator": (
         ("amdgpu-simulator list", "List the servers that can be simulated."),
@@ -67,6 +72,7 @@ FOOTER = """.SH SEE ALSO
 .BR amd\\-ctk (1),
 .BR amd\\-gpu\\-tracker (1),
 .BR amd\\-gpu\\-images (1),
+.BR amd\\-gpu\\-sharing (1),
 .BR amdgpu\\-simulator (1),
 .BR amd\\-container\\-toolkit\\-config.toml (5),
 .BR amd\\-container\\-runtime (8)
@@ -121,6 +127,7 @@ def _commands() -> dict[str, Command]:
 
     from amd_ctk.cli.root import app
     from amd_gpu_images.cli import make_app as make_images
+    from amd_gpu_sharing.cli.program import make_app as make_sharing
     from amd_gpu_tracker.cli import standalone_app
     from amdgpu_simulator.cli import make_app as make_simulator
 
@@ -128,6 +135,7 @@ def _commands() -> dict[str, Command]:
         "amd-ctk": app,
         "amd-gpu-tracker": standalone_app(),
         "amd-gpu-images": make_images(),
+        "amd-gpu-sharing": make_sharing(),
         "amdgpu-simulator": make_simulator(),
     }
     return {name: typer.main.get_command(program) for name, program in programs.items()}

@@ -123,7 +123,7 @@ PACKAGES = (
         rpm_conflicts=ORIGINAL,
         # An engine to configure, and the program that reads images in registries.
         suggests=("podman", "skopeo"),
-        recommends=("amd-gpu-images", "amdgpu-simulator"),
+        recommends=("amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator"),
         files=(
             ("systemd", "usr/lib/systemd/system"),
             ("files/amd-ctk.preset", "usr/lib/systemd/system-preset/85-amd-ctk.preset"),
@@ -144,6 +144,14 @@ PACKAGES = (
         programs=(("amd-gpu-images", "amd_gpu_images.cli"),),
     ),
     Package(
+        name="amd-gpu-sharing",
+        summary="reservations of AMD GPUs by people without root",
+        description="""It lets people without root reserve the AMD GPUs of a shared host, or wait for them in line, by
+            rules of the administrator, and shows who used which GPUs.""",
+        depends=("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
+        programs=(("amd-gpu-sharing", "amd_gpu_sharing.cli.program"),),
+    ),
+    Package(
         name="amdgpu-simulator",
         summary="a GPU server without a GPU, for tests of any program",
         description="""It lays a simulated server with AMD GPUs over /sys and /dev for one command, or builds one as a
@@ -156,7 +164,7 @@ PACKAGES = (
         summary="AMD GPUs for containers",
         description="""It installs a whole container toolkit for AMD GPUs: the runtime for Docker and other engines, CDI
             specs, and the GPU Tracker.""",
-        depends=("amd-container-runtime", "amd-ctk", "amd-gpu-images", "amdgpu-simulator"),
+        depends=("amd-container-runtime", "amd-ctk", "amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator"),
         is_meta=True,
     ),
 )

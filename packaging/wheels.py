@@ -1,4 +1,4 @@
-"""Build wheels and source distributions of the five distributions. Example: python packaging/wheels.py DIRECTORY"""
+"""Build wheels and source distributions of the eight distributions. Example: python packaging/wheels.py DIRECTORY"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FOREIGN_SPEC = '{"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": []
 # As docs/how-to/uninstall.md names them.
 EVERY_PACKAGE = (
     "amd-container-toolkit amd-ctk amd-container-runtime"
-    " amd-gpu-images amdgpu-simulator amd-gpu-tracker amd-device-spec amdgpu-discovery"
+    " amd-gpu-images amd-gpu-sharing amdgpu-simulator amd-gpu-tracker amd-device-spec amdgpu-discovery"
 )
 LEAVE_FILES = "amd-ctk amd-container-runtime amd-gpu-tracker amdgpu-discovery"
 

@@ -105,7 +105,7 @@ def test_packages_that_come_one_by_one_serve_when_the_last_is_there(server: Serv
     # The last one has no service.
     for name in (
         *("amd-ctk", "amd-gpu-tracker", "amd-container-toolkit", "amdgpu-discovery", "amd-device-spec"),
-        *("amd-gpu-images", "amdgpu-simulator"),
+        *("amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator"),
     ):
         server.run(f"dpkg --force-depends --force-unsafe-io --install {server.files('9.2', [name])}")
         server.run("amd-gpu-tracker --help; amd-container-runtime --version")

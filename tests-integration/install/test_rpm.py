@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.install]
 
 PACKAGES = (
     "amd-container-toolkit amd-container-runtime amd-ctk"
-    " amd-gpu-images amdgpu-simulator amd-gpu-tracker amd-device-spec amdgpu-discovery"
+    " amd-gpu-images amd-gpu-sharing amdgpu-simulator amd-gpu-tracker amd-device-spec amdgpu-discovery"
 )
 CHECKOUT = Path(__file__).resolve().parents[2]
 ON_HOST = "AMD_CTK_HOST_ROOT=/host"

@@ -15,7 +15,7 @@ from amd_ctk.engines.known import ENGINES
 CHECKOUT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = (
     *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker", "amd-container-runtime", "amd-ctk"),
-    *("amd-gpu-images", "amdgpu-simulator"),
+    *("amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator"),
 )
 
 # How many of the others each needs.
@@ -25,7 +25,9 @@ NEEDED = {
     "amd-device-spec": 1,
     "amd-gpu-tracker": 1,
     "amd-container-runtime": 3,
-    "amd-ctk": 4,
+    "amd-ctk": 6,
+    "amd-gpu-images": 2,
+    "amd-gpu-sharing": 3,
 }
 
 

@@ -14,7 +14,14 @@ TRAFFIC = Path(__file__).with_name("traffic.py")
 # Two orders for dpkg: dependencies first, and by name, which puts some packages before their dependencies.
 NEEDED_FIRST = (
     *("amdgpu-discovery", "amd-device-spec", "amd-gpu-tracker"),
-    *("amd-gpu-images", "amdgpu-simulator", "amd-container-runtime", "amd-ctk", "amd-container-toolkit"),
+    *(
+        "amd-gpu-images",
+        "amd-gpu-sharing",
+        "amdgpu-simulator",
+        "amd-container-runtime",
+        "amd-ctk",
+        "amd-container-toolkit",
+    ),
 )
 BY_NAME = tuple(sorted(NEEDED_FIRST))
 # The GPU of a job, for which other jobs wait.

@@ -80,9 +80,9 @@ def _offer_profiles(incomplete: str) -> list[str]:
 
     if not is_installed(SIMULATOR):
         return []
-    from amdgpu_simulator.cli import profiles
+    from amdgpu_simulator import profile_names
 
-    return profiles(incomplete)
+    return [name for name in profile_names() if name.startswith(incomplete)]
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from amd_ctk.listing import tracker_with_rules
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.command_line.programs import ask_systemctl, would_change
@@ -56,7 +55,7 @@ def take_sample(host: Host) -> dict[str, str]:
 
     Metrics are written if Prometheus' node exporter is installed. Return what could not be recorded.
     """
-    tracker = tracker_with_rules(host)
+    tracker = Tracker(host, rules=read_settings(host).choice_rules())
     recording = tracker.recording
     usage = recording.take_sample(tracker.usage_looks(), keep_days=read_settings(host).history_days)
     has_exporter = host.stat(TEXTFILES) is not None
