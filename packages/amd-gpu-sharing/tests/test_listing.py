@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import amd_gpu_sharing.for_tracker
+import amd_gpu_sharing.shared_jobs  # noqa: F401
 from amd_gpu_sharing.listing import format_json, format_queue, print_queue
 from amd_gpu_sharing.tickets import Ticket
 from amd_gpu_tracker import RunningJob
@@ -99,23 +101,6 @@ def test_the_container_that_runs_in_a_job_is_named_for_machines_with_the_process
     assert [(job["pid"], job["containers"]) for job in listed] == [(48213, []), (None, ["9f2c1d0a3b4c5d6e"])]
 
 
-def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
-    made = host("mi210-4")
-    uuids = ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9")
-    gpus = {
-        str(number): {"uuid": uuid, "partitionType": "", "accessibility": 0, "containerIds": []}
-        for number, uuid in enumerate(uuids)
-    }
-    left = Path(made.path("/var/log/gpu-tracker.json"))
-    left.parent.mkdir(parents=True, exist_ok=True)
-    left.write_text(json.dumps({"enabled": True, "gpusStatus": gpus, "gpusInfo": {}}))
-
-    answer = amd_ctk("queue", "list")
-
-    assert (answer.returncode, answer.stdout) == (0, "No job waits for GPUs\n")
-    assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()
-
-
 @pytest.fixture
 def open_directory():
     """Return a directory that every user may enter."""
@@ -149,20 +134,3 @@ def test_who_had_a_reservation_is_told_that_a_restart_ended_it(open_directory, c
 
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("No job waits for GPUs\n", told)
-
-
-def test_who_reserves_again_is_told_of_the_own_reservations_that_a_restart_ended(host, amd_ctk):
-    state = State(host("mi210-4"))
-    state.prepare()
-    until = time.time() + 3600
-    note_ended(
-        state, [Ended(job="debug", person=os.geteuid(), until=until), Ended(job="7/eval", person=7, until=until)]
-    )
-
-    answer = amd_ctk("reserve", "free:1", "--for=4h")
-
-    assert answer.returncode == 3
-    assert answer.stderr.splitlines() == [
-        "The restart of this machine ended the reservation debug",
-        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')",
-    ]

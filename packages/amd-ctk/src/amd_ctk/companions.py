@@ -47,11 +47,11 @@ class NotInstalled(ToolkitError):
 
 def is_installed(distribution: str) -> bool:
     """Return whether a companion is installed where this program is."""
-    # Few commands ask for it.
-    from importlib.util import find_spec
-
     package = PACKAGES[distribution]
-    return sys.modules.get(package) is not None or find_spec(package) is not None
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    # importlib.util has this as a function, and loads six modules for it.
+    return any(finder.find_spec(package, None) is not None for finder in sys.meta_path)
 
 
 def require(distribution: str) -> None:

@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+import amd_gpu_sharing.for_tracker  # noqa: F401 - another user cannot import it
 from amd_gpu_sharing.requests import cancel_job
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.tracker import Tracker

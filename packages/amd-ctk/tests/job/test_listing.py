@@ -1,0 +1,52 @@
+"""Lists of jobs as amd-ctk prints them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from amd_gpu_tracker import RunningJob
+from amd_gpu_tracker.history.ended import Ended, note_ended
+from amd_gpu_tracker.records.state import State
+
+NOW = 1_000_000.0
+TRAIN = RunningJob(name="train", person=0, gpus=(0, 1), since=NOW - 125, pid=48213)
+DEBUG = RunningJob(
+    name="debug", person=0, gpus=(4,), since=NOW - 60, containers=("9f2c1d0a3b4c5d6e",), until=NOW + 3600
+)
+
+
+def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
+    made = host("mi210-4")
+    uuids = ("0xEA35F57CC80DEB35", "0x89CAA15875FF5A43", "0x6E32F10EFC982B4C", "0x12FE4F7FDAF06B9")
+    gpus = {
+        str(number): {"uuid": uuid, "partitionType": "", "accessibility": 0, "containerIds": []}
+        for number, uuid in enumerate(uuids)
+    }
+    left = Path(made.path("/var/log/gpu-tracker.json"))
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text(json.dumps({"enabled": True, "gpusStatus": gpus, "gpusInfo": {}}))
+
+    answer = amd_ctk("queue", "list")
+
+    assert (answer.returncode, answer.stdout) == (0, "No job waits for GPUs\n")
+    assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()
+
+
+def test_who_reserves_again_is_told_of_the_own_reservations_that_a_restart_ended(host, amd_ctk):
+    state = State(host("mi210-4"))
+    state.prepare()
+    until = time.time() + 3600
+    note_ended(
+        state, [Ended(job="debug", person=os.geteuid(), until=until), Ended(job="7/eval", person=7, until=until)]
+    )
+
+    answer = amd_ctk("reserve", "free:1", "--for=4h")
+
+    assert answer.returncode == 3
+    assert answer.stderr.splitlines() == [
+        "The restart of this machine ended the reservation debug",
+        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')",
+    ]
