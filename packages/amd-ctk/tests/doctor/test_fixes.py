@@ -659,6 +659,12 @@ ROWS = [
         "who starts a container decides what it may do",
         follow=lambda machine: setattr(machine, "change", toolkit(has_users=True, is_served=True)),
     ),
+    of_facts(
+        "sharing",
+        toolkit(has_users=True, missing_sharing="sudo apt install amd-gpu-sharing"),
+        "a package is installed with the system's own program",
+        follow=lambda machine: setattr(machine, "change", toolkit(has_users=True, is_served=True)),
+    ),
     Row("sharing", require_reservation, both(write(CONFIG, USERS), serve), why=RIGHTS),
     Row("departed-users", write(CONFIG, USERS), becomes=""),
     Row("departed-users", write(CONFIG, 'users = ["everyone", "@labs=40044", "mallory=40001:gpus=0"]\n'), becomes=""),
