@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
+from http.client import HTTPConnection, HTTPException
 
 from amd_ctk.configuration.apply import Target
 from amd_ctk.configuration.edit import read_text
@@ -16,7 +18,7 @@ from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.ledger import Ledger, ledger_directory
 from amd_ctk.configuration.plan import unset_default
 from amdgpu_discovery.command_line.json_parts import object_at
-from amdgpu_discovery.command_line.programs import ask, parse_object
+from amdgpu_discovery.command_line.programs import LARGEST, parse_object
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import remove_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -62,10 +64,30 @@ class RunningDocker(Value):
         return True
 
     def _info(self) -> dict[str, Any]:
-        if not os.path.exists(self.socket):
+        """Return what Docker says of itself, {} if it does not run. The command `docker` may not be installed."""
+        connection = _UnixConnection(self.socket)
+        try:
+            connection.request("GET", "/info")
+            engine_info = parse_object(connection.getresponse().read(LARGEST).decode("utf-8", "replace"))
+        except (OSError, HTTPException):
             return {}
-        command = ("docker", "--host", f"unix://{self.socket}", "info", "--format", "{{json .}}")
-        return parse_object(ask(command, seconds=SECONDS).output)
+        finally:
+            connection.close()
+        # Podman answers as Docker does, and says who it is.
+        return {} if "BuildahVersion" in engine_info else engine_info
+
+
+class _UnixConnection(HTTPConnection):
+    """A connection to a server at a path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(SECONDS)
+        self.sock.connect(self._path)
 
 
 def release_default(
