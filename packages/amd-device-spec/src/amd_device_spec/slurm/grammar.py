@@ -57,6 +57,14 @@ def _before_comment(line: str) -> str:
     return line if end < 0 else line[:end]
 
 
+class RefusedLine(SlurmError):
+    """A line that slurmd refuses; `file` is the name of the file. The message quotes the line."""
+
+    def __init__(self, message: str, *, hint: str, file: str) -> None:
+        super().__init__(message, hint=hint)
+        self.file = file
+
+
 def _parse_line(line: str, name: str) -> dict[str, str]:
     """Return the values of a line. The last value of a key counts, but the first key names the entry."""
     first, _, rest = line.strip(" ").partition(" ")
@@ -86,7 +94,7 @@ def _parse_pair(line: str, start: int, name: str) -> tuple[str, str, int]:
 
 
 def _refused(name: str, rest: str) -> SlurmError:
-    return SlurmError(f"slurmd refuses {name} at {shown(rest.strip(' '), quoted=True)}", hint=QUOTE)
+    return RefusedLine(f"slurmd refuses {name} at {shown(rest.strip(' '), quoted=True)}", hint=QUOTE, file=name)
 
 
 def _is_key(text: str) -> bool:

@@ -133,7 +133,7 @@ def read_facts(
     ask the programs that may be slow. Engines and then the container share SECONDS, so that the command ends within
     nine seconds even if nothing answers.
     """
-    elsewhere = dict(find_own_directories(host))
+    elsewhere = dict(find_own_directories(BrokenHost(host.root)))
     specs = read_all_spec_files(host, [each for directories in elsewhere.values() for each in directories])
     host = BrokenHost(host.root)
     with ThreadPoolExecutor(max_workers=2) as pool:

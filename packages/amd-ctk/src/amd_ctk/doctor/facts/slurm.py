@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.slurm.status import SlurmStatus, read_status
 from amd_device_spec.slurm.conf import GRES_CONF, SLURM_CONF, find_conf
+from amd_device_spec.slurm.grammar import RefusedLine
 from amd_device_spec.slurm.job_gpus import read_device_files
 from amd_device_spec.slurm_job import JOB_ID
 from amd_gpu_tracker import Processes
@@ -59,6 +60,9 @@ def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
     node = node or os.uname().nodename.partition(".")[0]
     try:
         status, files = read_status(host, gpus, node), tuple(read_device_files(host, node))
+    except RefusedLine as error:
+        # Doctor's bundle contains no line of a file.
+        return SlurmFacts(is_configured=True, problem=f"slurmd refuses a line of {error.file}")
     except ToolkitError as error:
         return SlurmFacts(is_configured=True, problem=error.message)
     return SlurmFacts(is_configured=True, status=status, files=files)
