@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 
@@ -9,7 +10,7 @@ import pytest
 
 from amd_gpu_sharing.broker.requests import client
 from amd_gpu_sharing.broker.requests.client import connect, is_served
-from amd_gpu_sharing.broker.requests.protocol import ProtocolError, parse_answer
+from amd_gpu_sharing.broker.requests.protocol import ProtocolError, Request, parse_answer
 
 
 @pytest.fixture
@@ -66,3 +67,66 @@ def test_a_service_whose_queue_stays_full_does_not_serve(full_queue):
 def test_an_answer_that_does_not_say_what_was_done_is_none(line):
     with pytest.raises(ProtocolError, match="the answer cannot be understood"):
         parse_answer(line)
+
+
+@pytest.fixture
+def short_silence(monkeypatch):
+    """Let a client say at once that nobody answers, and give up soon."""
+    monkeypatch.setattr(client, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(client, "FIRST_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(client, "RECONNECT_SECONDS", 0.4)
+
+
+@pytest.fixture
+def mute_service(tmp_path):
+    """Return the path of a socket at which connections are accepted by the kernel, and nobody answers."""
+    path = str(tmp_path / "gpus.socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(8)
+        yield path
+
+
+NOT_ANSWERING = "the service that gives out GPUs does not answer; waiting for it"
+
+
+@pytest.mark.parametrize("verb", ["run", "reserve", "cancel"])
+def test_a_service_that_does_not_answer_is_named_and_given_up(mute_service, short_silence, verb):
+    said = []
+
+    with pytest.raises(client.ServiceSilent, match="did not answer within 0 s") as failure:
+        client.send_request(mute_service, Request(verb=verb, name="train"), notify=said.append)
+
+    assert said == [NOT_ANSWERING]
+    assert failure.value.exit_code == 14
+    assert failure.value.hint == "'systemctl status amd-gpu-tracker' says why"
+
+
+def test_the_end_of_a_wait_does_not_claim_that_there_was_no_gpu(mute_service, short_silence):
+    said = []
+
+    with pytest.raises(client.ServiceSilent, match="did not answer within 0 s"):
+        client.send_request(mute_service, Request(verb="run", name="train", wait=True), timeout=0.3, notify=said.append)
+
+    assert said == [NOT_ANSWERING]
+
+
+def test_a_service_that_dies_at_each_request_is_given_up(tmp_path, short_silence):
+    path, said = str(tmp_path / "gpus.socket"), []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(64)
+
+        def die_each_time():
+            with contextlib.suppress(OSError):
+                while True:
+                    listening.accept()[0].close()
+
+        dying = threading.Thread(target=die_each_time, daemon=True)
+        dying.start()
+        with pytest.raises(client.ServiceSilent):
+            client.send_request(path, Request(verb="run", name="train"), notify=said.append)
+        listening.shutdown(socket.SHUT_RDWR)
+    dying.join()
+
+    assert said == [NOT_ANSWERING]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,8 +27,11 @@ RECONNECT_SECONDS = 20.0
 RETRY_SECONDS = 0.1
 # Pause before connecting again to a socket whose backlog is full.
 BACKLOG_PAUSE_SECONDS = 0.01
-# A client waits at least this long for its first answer, which a running service sends at once.
+# A client waits at least this long for its first answer, which a running service sends at once; without `wait`, no
+# longer.
 FIRST_ANSWER_SECONDS = 10.0
+# After this time without an answer, a client says what it waits for.
+SILENT_SECONDS = 2.0
 # Many times what systemd needs to start the service.
 ANSWER_SECONDS = 10.0
 # Many times the size of an answer; anything longer is invalid.
@@ -47,6 +51,58 @@ class ServiceStopped(ToolkitError):
     """The broker has stopped."""
 
     exit_code = 12
+
+
+class ServiceSilent(ToolkitError):
+    """The broker accepts connections, or ends them, and answers nothing."""
+
+    exit_code = 14
+
+
+class Silence:
+    """How long a client has had no answer that it expects; `notify` is called once in each such time."""
+
+    def __init__(self, request: Request, notify: Callable[[str], None]) -> None:
+        """Expect the answer to a request from now on."""
+        self._request = request
+        self.notify = notify
+        self._since: float | None = time.monotonic()
+        self._is_told = False
+
+    def end(self) -> None:
+        """Expect nothing more: the answer has come, and says that the job waits, or what it got."""
+        self._since, self._is_told = None, False
+
+    def begin(self) -> None:
+        """Expect an answer again, because the connection ended."""
+        self._since = time.monotonic() if self._since is None else self._since
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it has lasted."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
+
+    @property
+    def left(self) -> float | None:
+        """Return the seconds until `check` has to be called; None if no answer is expected."""
+        if self._since is None or (self._is_told and self._request.wait):
+            return None
+        return max(0.001, (FIRST_ANSWER_SECONDS if self._is_told else SILENT_SECONDS) - self.seconds)
+
+    def check(self) -> None:
+        """Say that there is no answer; ServiceSilent if it is too late for one."""
+        if self.seconds >= SILENT_SECONDS and not self._is_told:
+            self._is_told = True
+            self.notify("the service that gives out GPUs does not answer; waiting for it")
+        if self.seconds >= FIRST_ANSWER_SECONDS and not self._request.wait:
+            raise _silent(self.seconds)
+
+
+def _silent(seconds: float) -> ServiceSilent:
+    from amd_gpu_tracker.times import format_seconds
+
+    said = f"the service that gives out GPUs did not answer within {format_seconds(seconds)}"
+    return ServiceSilent(said, hint="'systemctl status amd-gpu-tracker' says why")
 
 
 def is_listening(path: str) -> bool:
@@ -72,22 +128,25 @@ def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
         return False
 
 
+def _print_note(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
 def send_request(
     path: str,
     request: Request,
     *,
     timeout: float | None = None,
-    notify: Callable[[str], None] = print,
+    notify: Callable[[str], None] = _print_note,
     find_service: Callable[[], str] | None = None,
 ) -> Answer | None:
-    """Return the last answer to a request, None if no process listens; Refused, ServiceStopped.
+    """Return the last answer to a request, None if no process listens; Refused, ServiceSilent, ServiceStopped.
 
     `notify` gets each message about the wait. If the broker restarts, a client that runs a job reconnects: its place
     and its GPUs remain its own. For other requests it is then unknown whether the broker carried them out.
     `find_service` returns the socket of a process that listens if none did at `path`.
     """
     since = time.monotonic()
-    lost_at: float | None = None
     last_message = ""
 
     def notify_once(message: str) -> None:
@@ -97,20 +156,23 @@ def send_request(
             notify(message)
         last_message = message
 
+    silence = Silence(request, notify_once)
+    was_there = False
     while True:
         try:
             connected = connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            if lost_at is None and find_service is None:
+            if not was_there and find_service is None:
                 return None
-            lost_at = time.monotonic() if lost_at is None else lost_at
         else:
+            was_there = True
             with connected:
-                answer = _exchange(connected, request, since, timeout, notify_once)
+                answer = _exchange(connected, request, since, timeout, silence)
             if answer is not None:
                 return answer
-            lost_at = time.monotonic()
-        if request.verb != RUN or time.monotonic() > (lost_at or 0.0) + RECONNECT_SECONDS:
+        silence.begin()
+        silence.check()
+        if request.verb != RUN or silence.seconds > RECONNECT_SECONDS:
             problem = "the service that gives out GPUs has stopped"
             raise ServiceStopped(problem, hint="see 'amd-ctk queue list', and try again")
         time.sleep(RETRY_SECONDS)
@@ -144,47 +206,64 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
 
 
 def _exchange(
-    connected: socket.socket, request: Request, since: float, timeout: float | None, notify: Callable[[str], None]
+    connected: socket.socket,
+    request: Request,
+    since: float,
+    timeout: float | None,
+    silence: Silence,
 ) -> Answer | None:
     """Return the last answer, None if the connection ended before it; Refused, also when the time limit is reached."""
     try:
         # A client that was rejected has an answer already.
         with suppress(BrokenPipeError):
             connected.sendall(format_request(request))
-        for answer in _read_answers(connected, request, since, timeout):
+        for answer in _read_answers(connected, request, since, timeout, silence):
             message = with_names(answer)
             if answer.kind == REFUSED:
                 raise Refused(message, hint=answer.hint, exit_code=answer.exit_code)
             if answer.kind != WAITING:
                 return answer.replace(message=message)
-            notify(message)
+            silence.notify(message)
     except ConnectionResetError:
         return None
     return None
 
 
-def _read_answers(connected: socket.socket, request: Request, since: float, timeout: float | None) -> Iterator[Answer]:
+def _read_answers(
+    connected: socket.socket, request: Request, since: float, timeout: float | None, silence: Silence
+) -> Iterator[Answer]:
     rest = b""
     deadline = None if timeout is None else since + timeout
     # Even a client with a time limit of 0 gets GPUs that are free.
     until = None if deadline is None else max(deadline, time.monotonic() + FIRST_ANSWER_SECONDS)
     while True:
-        connected.settimeout(None if until is None else max(0.001, until - time.monotonic()))
+        left = None if until is None else max(0.001, until - time.monotonic())
+        connected.settimeout(min((each for each in (left, silence.left) if each is not None), default=None))
         try:
             more = connected.recv(LARGEST_LINE)
         except TimeoutError:
-            from amd_gpu_tracker.times import format_seconds
-
-            waited = format_seconds(time.monotonic() - since)
-            problem = f"there was no GPU for {request.name} within {waited}"
-            raise Refused(problem, exit_code=TIMEOUT_EXIT_CODE) from None
+            silence.check()
+            if until is not None and time.monotonic() >= until:
+                raise _too_late(request, since, silence) from None
+            continue
         until = deadline
         if not more:
             return
+        silence.end()
         *lines, rest = (rest + more).split(b"\n")
         if len(rest) > MOST_BYTES:
             raise ProtocolError("the service that gives out GPUs sent an answer that cannot be read")
         yield from map(parse_answer, lines)
+
+
+def _too_late(request: Request, since: float, silence: Silence) -> ToolkitError:
+    """Return why a wait ends: there was no GPU in time, or the service never said so."""
+    from amd_gpu_tracker.times import format_seconds
+
+    if silence.seconds:
+        return _silent(silence.seconds)
+    waited = format_seconds(time.monotonic() - since)
+    return Refused(f"there was no GPU for {request.name} within {waited}", exit_code=TIMEOUT_EXIT_CODE)
 
 
 def with_names(answer: Answer) -> str:
