@@ -49,20 +49,19 @@ def deputy(tmp_path):
     return run
 
 
-def test_a_deputy_drains_a_gpu_and_lists_the_queue(deputy):
+def test_a_deputy_drains_a_gpu(deputy):
     assert deputy("amd-ctk gpu-tracker drain 2 --reason 'fan swap'").stdout == "GPUs [2] are drained\n"
-    assert deputy("amd-ctk queue list").stdout == "No job waits for GPUs\n"
     assert deputy("amd-ctk gpu-tracker undrain 2").stdout == "GPUs [2] are given out again\n"
 
 
-def test_a_deputy_cancels_and_keeps_the_jobs_of_others(deputy):
-    assert "\nno job train waits for GPUs" in deputy("amd-ctk queue cancel train --user=1000").stderr
+def test_a_deputy_ends_and_keeps_the_jobs_of_others(deputy):
+    assert "\nthis user has no reservation or job train" in deputy("amd-ctk end train --user=1000").stderr
     assert "\nthis user has no reservation or job train" in deputy("amd-ctk keep train 2h --user=1000").stderr
 
 
 @pytest.mark.parametrize(
     "words",
-    ["amd-ctk users allow everyone", "amd-ctk --host-root=/ queue list", "amd-ctk gpu-tracker reset --force", "sh"],
+    ["amd-ctk users allow everyone", "amd-ctk --host-root=/ end train", "amd-ctk gpu-tracker reset --force", "sh"],
 )
 def test_a_deputy_does_nothing_else_as_root(deputy, words):
     answer = deputy(words)

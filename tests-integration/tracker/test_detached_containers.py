@@ -66,7 +66,7 @@ def test_a_container_that_its_command_left_detached_is_a_job_that_is_kept_and_en
         until = listed[0]["until"]
 
         people.append(Person(broker, 0, Request(verb=END, name="train", owner=BOB)))
-        assert people[-1].line() == "11: this user has no reservation or job train (see 'amd-ctk queue list')"
+        assert people[-1].line() == "11: this user has no reservation or job train (see 'amd-ctk queue')"
         people.append(Person(broker, 0, Request(verb=KEEP, name="train", seconds=7200)))
         assert people[-1].line() == "got ()"
         assert json.loads(run_amd_ctk(host.root, "queue", "list", "--json"))["running"][0]["until"] > until + 3000

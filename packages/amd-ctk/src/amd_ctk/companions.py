@@ -23,6 +23,7 @@ COMMANDS = {
     "queue": ("amd_gpu_sharing.cli.queue", SHARING),
     "reserve": ("amd_gpu_sharing.cli.reserve", SHARING),
     "keep": ("amd_gpu_sharing.cli.reserve", SHARING),
+    "end": ("amd_gpu_sharing.cli.reserve", SHARING),
     "release": ("amd_gpu_sharing.cli.reserve", SHARING),
     "report": ("amd_gpu_sharing.cli.report", SHARING),
     "usage": ("amd_gpu_sharing.cli.usage", SHARING),

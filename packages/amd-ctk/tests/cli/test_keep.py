@@ -1,4 +1,4 @@
-"""keep, release and queue end, where no service listens: root does it itself, others are told what is missing."""
+"""keep and end, and earlier names of end, without a service: root does it itself, others are told what is missing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host
+from support.shared_host import put_ticket
 
 ALICE = 40001
+STILL_WORKS = "still works; 'amd-ctk end debug' ends reservations and jobs, running or waiting"
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_root_keeps_a_reservation_for_longer(served: Host, amd_ctk) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["other", "2h"], 11, "there is no reservation or job other (see 'amd-ctk queue list')"),
+        (["other", "2h"], 11, "there is no reservation or job other (see 'amd-ctk queue')"),
         (["debug", "31d"], 2, "31d is longer than 30 days (write 30m, 4h or 2d)"),
         (["debug", "soon"], 2, "'soon' is not a time to wait (write 30s, 10m or 2h)"),
         (
@@ -71,7 +73,11 @@ def test_what_cannot_be_kept_is_said(served: Host, amd_ctk, words, code, said) -
 
 @pytest.mark.parametrize(
     ("words", "printed", "said"),
-    [(["queue", "end"], "", ["Ending debug"]), (["release"], "The reservation debug has ended\n", [])],
+    [
+        (["end"], "", ["Ending debug"]),
+        (["queue", "end"], "", ["Ending debug", f"'amd-ctk queue end' {STILL_WORKS}"]),
+        (["release"], "The reservation debug has ended\n", [f"'amd-ctk release' {STILL_WORKS}"]),
+    ],
 )
 def test_root_ends_a_reservation(served: Host, amd_ctk, words, printed, said) -> None:
     answer = amd_ctk(*words, "debug", f"--user={ALICE}")
@@ -81,11 +87,28 @@ def test_root_ends_a_reservation(served: Host, amd_ctk, words, printed, said) ->
     assert amd_ctk(*words, "debug").returncode == 11
 
 
+def test_end_removes_a_waiting_job_from_the_queue(served: Host, amd_ctk) -> None:
+    put_ticket(served, "train", "free:1", (0, 1))
+
+    answer = amd_ctk("end", "train")
+
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert answer.stderr == "Job train was removed from the queue\n"
+    assert "train" not in amd_ctk("queue").stdout
+    assert "debug" in amd_ctk("queue").stdout
+
+
+def test_what_neither_runs_nor_waits_cannot_be_ended(served: Host, amd_ctk) -> None:
+    answer = amd_ctk("end", "nightly")
+
+    assert (answer.returncode, answer.stdout) == (11, "")
+
+
 def test_root_ends_a_job(served: Host, amd_ctk) -> None:
     train = subprocess.Popen(["sleep", "600"])
     Tracker(served).reserve("train", "1", pid=train.pid)
 
-    released, ended = amd_ctk("release", "train"), amd_ctk("queue", "end", "train")
+    released, ended = amd_ctk("release", "train"), amd_ctk("end", "train")
 
     assert released.stderr.splitlines() == ["the job train is still running (stop it first)"]
     assert (ended.returncode, train.wait()) == (0, -signal.SIGTERM)
@@ -101,7 +124,7 @@ def test_root_ends_what_runs_with_the_gpus_of_a_reservation(served: Host, amd_ct
     assert creator is not None
     grants.give_inside(f"{ALICE}/train", f"{ALICE}/debug", creator, person=ALICE)
 
-    assert amd_ctk("queue", "end", "debug").returncode == 0
+    assert amd_ctk("end", "debug").returncode == 0
 
     assert train.wait() == -signal.SIGTERM
     assert amd_ctk("queue", "list").stdout == "No job waits for GPUs\n"

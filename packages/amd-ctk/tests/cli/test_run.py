@@ -382,7 +382,7 @@ def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
     assert table[1].split()[:5] == ["1", "root", "late", "1", "0"]
     assert [(each["place"], each["name"], each["count"], each["request"]) for each in listed] == [(1, "late", 1, "0")]
     assert (cancelled.returncode, cancelled.stderr) == (0, "Job late was removed from the queue\n")
-    assert (again.returncode, again.stderr) == (11, "no job late waits for GPUs (see 'amd-ctk queue list')\n")
+    assert (again.returncode, again.stderr) == (11, "no job late waits for GPUs (see 'amd-ctk queue')\n")
 
 
 def test_a_job_ends_for_others_now_or_never(host, amd_ctk):

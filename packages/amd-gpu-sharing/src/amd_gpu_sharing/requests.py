@@ -43,7 +43,7 @@ def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int 
 
 def cancel_job(host: Host, name: str, owner: int | None) -> None:
     """Remove a job from the queue, that of `owner` if one is named; NotDone, NotPermitted."""
-    missing = NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+    missing = NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue'")
     try:
         if Service(host).cancel(name, owner):
             return

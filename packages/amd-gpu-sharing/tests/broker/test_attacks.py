@@ -274,7 +274,7 @@ def test_a_reservation_of_another_cannot_be_shadowed_or_used(host, person):
 
     assert person(BOB, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line().startswith("1: ")
     assert person(BOB, run("x", "", reservation="debug")).line() == (
-        "11: you have no reservation debug (see 'amd-ctk queue list')"
+        "11: you have no reservation debug (see 'amd-ctk queue')"
     )
     assert person(BOB, run("x", "", reservation="debug", owner=ALICE)).line().startswith("3: ")
     assert users(host) == {0: ["40001/debug"]}

@@ -258,7 +258,7 @@ def test_names_belong_to_their_owner(host, broker, person):
     waiting.line()
 
     assert person(ALICE, Request(verb=CANCEL, name="late")).line() == (
-        "11: no job late waits for GPUs (see 'amd-ctk queue list')"
+        "11: no job late waits for GPUs (see 'amd-ctk queue')"
     )
     assert person(ALICE, Request(verb=CANCEL, name="late", owner=BOB)).line() == (
         "3: only root may name another user (run the command with sudo)"
@@ -291,7 +291,7 @@ def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(h
 
     assert person(ALICE, run("more", "", reservation="debug")).line() == "got (0, 1)"
     assert person(ALICE, run("third", "0", wait=False)).line().startswith("1: GPUs [0] are exclusive")
-    another = "11: you have no reservation debug (see 'amd-ctk queue list')"
+    another = "11: you have no reservation debug (see 'amd-ctk queue')"
     assert person(BOB, run("lab", "", reservation="debug")).line() == another
     assert person(BOB, Request(verb=RELEASE, name="debug")).line() == another
     inside.end()
@@ -299,13 +299,13 @@ def test_a_reservation_is_kept_without_a_process_and_used_by_jobs_of_its_owner(h
 
 
 NOT_HERS = [
-    (Request(verb=RELEASE, name="debug"), "11: you have no reservation debug (see 'amd-ctk queue list')"),
-    (run("lab", "", reservation="debug"), "11: you have no reservation debug (see 'amd-ctk queue list')"),
+    (Request(verb=RELEASE, name="debug"), "11: you have no reservation debug (see 'amd-ctk queue')"),
+    (run("lab", "", reservation="debug"), "11: you have no reservation debug (see 'amd-ctk queue')"),
     (
         Request(verb=KEEP, name="debug", seconds=60),
-        "11: you have no reservation or job debug (see 'amd-ctk queue list')",
+        "11: you have no reservation or job debug (see 'amd-ctk queue')",
     ),
-    (Request(verb=END, name="debug"), "11: you have no reservation or job debug (see 'amd-ctk queue list')"),
+    (Request(verb=END, name="debug"), "11: you have no reservation or job debug (see 'amd-ctk queue')"),
 ]
 
 
@@ -324,7 +324,7 @@ def test_a_reservation_that_was_made_with_sudo_is_given_back_and_used_with_sudo(
     with_sudo = "3: the reservation debug belongs to root, because it was made with sudo (run the command with sudo)"
     assert person(ALICE, run("lab", "", reservation="debug")).line() == with_sudo
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == with_sudo
-    another = "11: you have no reservation debug (see 'amd-ctk queue list')"
+    another = "11: you have no reservation debug (see 'amd-ctk queue')"
     assert person(BOB, Request(verb=RELEASE, name="debug")).line() == another
     assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == "got ()"
     assert person(0, Request(verb=RELEASE, name="debug")).line() == "got ()"
@@ -336,7 +336,7 @@ def test_a_job_that_was_begun_with_sudo_is_no_reservation(person):
     person(0, run("train", "0", behind=ALICE), command=SLEEP).line()
 
     assert person(ALICE, Request(verb=RELEASE, name="train")).line() == (
-        "11: you have no reservation train (see 'amd-ctk queue list')"
+        "11: you have no reservation train (see 'amd-ctk queue')"
     )
 
 
@@ -345,10 +345,10 @@ def test_root_hears_of_the_user_that_it_names(person):
 
     asked = Request(verb=KEEP, name="debug", seconds=60)
     assert person(0, asked.replace(owner=BOB)).line() == (
-        "11: this user has no reservation or job debug (see 'amd-ctk queue list')"
+        "11: this user has no reservation or job debug (see 'amd-ctk queue')"
     )
     assert person(0, asked.replace(name="other")).line() == (
-        "11: there is no reservation or job other (see 'amd-ctk queue list')"
+        "11: there is no reservation or job other (see 'amd-ctk queue')"
     )
 
 
@@ -365,7 +365,7 @@ ROOTS_QUESTIONS = [
 
 @pytest.mark.parametrize(("asked", "hint"), ROOTS_QUESTIONS)
 def test_root_is_told_whose_reservation_it_names(host, person, asked, hint):
-    assert person(0, asked).line() == "11: there is no reservation debug (see 'amd-ctk queue list')"
+    assert person(0, asked).line() == "11: there is no reservation debug (see 'amd-ctk queue')"
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
 
     assert person(0, asked).line() == f"11: the reservation debug belongs to user 40001 ({hint})"
@@ -454,7 +454,7 @@ def test_who_had_a_reservation_is_told_that_a_restart_of_the_machine_ended_it(ho
     broker.start()
 
     told = "11: the restart of this machine ended the reservation debug (reserve GPUs again)"
-    another = "11: you have no reservation debug (see 'amd-ctk queue list')"
+    another = "11: you have no reservation debug (see 'amd-ctk queue')"
     assert person(ALICE, run("lab", "", reservation="debug")).line() == told
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == told
     assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == told
@@ -486,7 +486,7 @@ def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, per
     broker.start()
 
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == (
-        "11: you have no reservation debug (see 'amd-ctk queue list')"
+        "11: you have no reservation debug (see 'amd-ctk queue')"
     )
 
 

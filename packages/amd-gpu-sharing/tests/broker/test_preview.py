@@ -64,7 +64,7 @@ def test_a_job_in_a_reservation_has_the_gpus_of_that(broker, person):
 
     assert previewed(person, BOB, "train", "", reservation="debug") == "got (3,)"
     assert previewed(person, ALICE, "train", "", reservation="debug") == (
-        "11: you have no reservation debug (see 'amd-ctk queue list')"
+        "11: you have no reservation debug (see 'amd-ctk queue')"
     )
 
 

@@ -131,6 +131,7 @@ PRINTER_BY_COMMAND = {
     ("top",): _watch_states,
     ("gpu", "list"): _print_gpus,
     ("gpu-tracker", "status"): _print_status,
+    ("queue",): _print_queue,
     ("queue", "list"): _print_queue,
     ("cdi", "list"): _print_cdi_devices,
 }

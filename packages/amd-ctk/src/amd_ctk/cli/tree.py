@@ -27,7 +27,7 @@ HELP_BY_GROUP = {
         "queue": "Jobs that have GPUs, and jobs that wait",
         "reserve": "Reserve GPUs for a limited time.",
         "keep": "Keep reserved GPUs for longer.",
-        "release": "Give reserved GPUs back before their time is over.",
+        "end": "End a reservation or a job, running or waiting.",
         "report": "Show who used which GPUs, and for how long.",
         "usage": "Record how busy GPUs are, for reports",
     },
@@ -44,6 +44,8 @@ HELP_BY_GROUP = {
         "version": "Show the version.",
     },
 }
+# Earlier names of commands: they work, and no list has them.
+HIDDEN = ("release",)
 HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
 
 
@@ -57,7 +59,7 @@ class Commands(Mapping[str, Any]):
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in HELP_BY_COMMAND:
+        if name not in HELP_BY_COMMAND and name not in HIDDEN:
             raise KeyError(name)
         if name not in self._made:
             self._made[name] = _make(name)

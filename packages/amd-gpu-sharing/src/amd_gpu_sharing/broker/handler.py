@@ -248,7 +248,7 @@ class Handler:
         name = request.name
         places = self.queue.find(_owner(client, request), name)
         if not places:
-            raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue list'")
+            raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue'")
         if len(places) > 1:
             raise NotDone(f"{len(places)} users have a waiting job {name}", hint="name the owner with --user")
         self.queue.cancel(places[0])

@@ -7,10 +7,21 @@ from typing import Annotated
 
 import typer
 
-from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of, host_to_change
-from amdgpu_discovery.command_line.plain_help import examples
+from amd_gpu_sharing.cli.reserve import note_new_word
+from amdgpu_discovery.command_line.context import PrintJson, host_of, host_to_change
+from amdgpu_discovery.command_line.plain_help import PlainTyper, examples
 
-app = command_group("Jobs that have GPUs, and jobs that wait")
+app = PlainTyper(help="Jobs that have GPUs, and jobs that wait", invoke_without_command=True)
+
+
+@app.callback()
+def queue(context: typer.Context, *, as_json: PrintJson = False) -> None:
+    """Show who has GPUs, and who waits.
+
+    Shows the jobs of all users, in the order in which they came. 'amd-ctk end NAME' ends one of them.
+    """
+    if context.invoked_subcommand is None:
+        _print(context, as_json=as_json)
 
 
 @app.command("list")
@@ -20,12 +31,10 @@ def list_jobs(context: typer.Context, *, as_json: PrintJson = False) -> None:
 
     Shows the jobs of all users, in the order in which they came.
     """
-    from amd_gpu_sharing.listing import print_queue
-
-    print_queue(host_of(context), as_json=as_json)
+    _print(context, as_json=as_json)
 
 
-@app.command("cancel")
+@app.command("cancel", hidden=True)
 @examples("amd-ctk queue cancel nightly", "sudo amd-ctk queue cancel nightly --user alice")
 def cancel(
     context: typer.Context,
@@ -42,9 +51,10 @@ def cancel(
 
     cancel_job(host_to_change(context), name, find_user(user))
     print(f"Job {name} was removed from the queue", file=sys.stderr)
+    note_new_word("queue cancel", name)
 
 
-@app.command("end")
+@app.command("end", hidden=True)
 @examples("amd-ctk queue end nightly", "sudo amd-ctk queue end nightly --user alice")
 def end(
     context: typer.Context,
@@ -62,3 +72,10 @@ def end(
 
     change(host_to_change(context), "end", name, find_user(user))
     print(f"Ending {name}", file=sys.stderr)
+    note_new_word("queue end", name)
+
+
+def _print(context: typer.Context, *, as_json: bool) -> None:
+    from amd_gpu_sharing.listing import print_queue
+
+    print_queue(host_of(context), as_json=as_json)

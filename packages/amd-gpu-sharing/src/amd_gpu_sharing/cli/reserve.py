@@ -1,8 +1,9 @@
-"""amd-ctk reserve, keep and release: GPUs for use by hand, for a time that can be made longer or shorter."""
+"""amd-ctk reserve, keep, end and release: GPUs for use by hand, for a time that can be made longer or shorter."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ def reserve(
 ) -> None:
     """Reserve GPUs for a limited time.
 
-    'amd-ctk run --reservation=NAME' runs commands, which share these GPUs. 'amd-ctk release NAME' gives them back
+    'amd-ctk run --reservation=NAME' runs commands, which share these GPUs. 'amd-ctk end NAME' gives them back
     earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. Running commands get a warning 10 minutes before the
     reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
     """
@@ -51,7 +52,7 @@ def keep(
 ) -> None:
     """Keep reserved GPUs for longer.
 
-    NAME is a reservation or job of 'amd-ctk queue list'. It lasts for at least DURATION from now, with every command
+    NAME is a reservation or job of 'amd-ctk queue'. It lasts for at least DURATION from now, with every command
     that uses its GPUs. You can keep your own, up to the time that 'amd-ctk users allow' gives you. Root can keep
     anyone's, without a limit. With or without DURATION, its idle time starts again at 0.
     """
@@ -63,6 +64,32 @@ def keep(
     wanted, host = parse_at_most(duration, Service.MOST_SECONDS), host_to_change(context)
     seconds = change(host, "keep", name, find_user(user), seconds=wanted)
     print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")
+
+
+@examples("amd-ctk end debug", "sudo amd-ctk end train --user=alice")
+def end(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reservation or job.")],
+    *,
+    user: Annotated[str, typer.Option(metavar="USER", help="Owner of the reservation or job; only for root.")] = "",
+) -> None:
+    """End a reservation or a job, running or waiting.
+
+    NAME is one of 'amd-ctk queue'. A job that waits leaves the queue. A job that runs, and every command in a
+    reservation, gets SIGTERM, and SIGKILL 30 seconds later. You can end your own; root can end anyone's.
+    """
+    from amd_gpu_sharing.requests import cancel_job, change
+    from amd_gpu_tracker.errors import NotDone
+    from amdgpu_discovery.people import find_user
+
+    host, owner = host_to_change(context), find_user(user)
+    try:
+        cancel_job(host, name, owner)
+    except NotDone:
+        change(host, "end", name, owner)
+        print(f"Ending {name}", file=sys.stderr)
+        return
+    print(f"Job {name} was removed from the queue", file=sys.stderr)
 
 
 @examples("amd-ctk release debug")
@@ -78,3 +105,11 @@ def release(
 
     change(host_to_change(context), "release", name, find_user(user))
     print(f"The reservation {name} has ended")
+    note_new_word("release", name)
+
+
+def note_new_word(old: str, name: str) -> None:
+    """Say that a command has another name now. The old one goes on working."""
+    from amdgpu_discovery.command_line.stderr import print_note
+
+    print_note(f"'amd-ctk {old}' still works; 'amd-ctk end {name}' ends reservations and jobs, running or waiting")

@@ -66,10 +66,10 @@ def test_only_its_owner_keeps_and_ends_a_container_whose_job_has_ended(host, bro
     alice.kill()
     alice.ended_by()
 
-    nothing = "11: you have no reservation or job train (see 'amd-ctk queue list')"
+    nothing = "11: you have no reservation or job train (see 'amd-ctk queue')"
     assert person(BOB, keep("train", 3600)).line() == nothing
     assert person(BOB, Request(verb=END, name="train")).line() == nothing
-    assert person(ALICE, keep("c1", 3600)).line() == "11: you have no reservation or job c1 (see 'amd-ctk queue list')"
+    assert person(ALICE, keep("c1", 3600)).line() == "11: you have no reservation or job c1 (see 'amd-ctk queue')"
     assert person(ALICE, keep("train", 9 * 3600)).line().startswith("3: your limit is 4 h 0 min; train has used ")
     assert person(ALICE, keep("train", 3600)).line() == "got ()"
     assert users(host) == {0: ["c1"]}
@@ -142,10 +142,10 @@ def test_the_time_that_somebody_may_have_gpus_counts_from_the_first_moment(host,
 @pytest.mark.parametrize(
     ("uid", "asked", "said"),
     [
-        (BOB, keep("debug", 60), "11: you have no reservation or job debug (see 'amd-ctk queue list')"),
+        (BOB, keep("debug", 60), "11: you have no reservation or job debug (see 'amd-ctk queue')"),
         (BOB, keep("debug", 60, owner=ALICE), "3: only root may name another user (run the command with sudo)"),
         (0, keep("debug", 60), "11: 2 users have a reservation or job debug (name the owner with --user)"),
-        (0, keep("other", 60), "11: there is no reservation or job other (see 'amd-ctk queue list')"),
+        (0, keep("other", 60), "11: there is no reservation or job other (see 'amd-ctk queue')"),
         (0, keep("debug", 60, owner=ALICE), "got ()"),
     ],
 )
@@ -168,7 +168,7 @@ def test_who_may_not_reserve_any_more_keeps_nothing(broker, person):
 def test_a_job_that_was_begun_with_sudo_is_kept_by_its_person(host, person):
     person(0, run("train", "0", behind=ALICE), command=SLEEP).line()
 
-    another = "11: you have no reservation or job train (see 'amd-ctk queue list')"
+    another = "11: you have no reservation or job train (see 'amd-ctk queue')"
     assert person(BOB, keep("train", 60)).line() == another
     assert person(ALICE, keep("train", 60)).line() == "got ()"
 

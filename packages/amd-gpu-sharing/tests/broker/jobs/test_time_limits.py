@@ -115,7 +115,7 @@ def test_the_owner_ends_a_job_that_runs(host, broker, person):
 
     assert person(ALICE, Request(verb=END, name="train")).line() == "got ()"
 
-    assert alice.line() == "amd-ctk: 'amd-ctk queue end' ends job train"
+    assert alice.line() == "amd-ctk: 'amd-ctk end' ends job train"
     wait_until(lambda: users(host) == {})
     assert "to be ended: 40001/train, as user 40001 requested" in broker.lines()
 
@@ -144,7 +144,7 @@ def test_another_user_ends_nothing(host, person):
     person(ALICE, run("train", "0"), command=SLEEP).line()
 
     assert person(BOB, Request(verb=END, name="train")).line() == (
-        "11: you have no reservation or job train (see 'amd-ctk queue list')"
+        "11: you have no reservation or job train (see 'amd-ctk queue')"
     )
     assert person(BOB, Request(verb=END, name="train", owner=ALICE)).line() == (
         "3: only root may name another user (run the command with sudo)"
@@ -232,7 +232,7 @@ def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
         Request(verb=KEEP, name="train.ending"),
     )
     assert [person(ALICE, each).line() for each in asked] == [
-        "11: you have no reservation train.ending (see 'amd-ctk queue list')",
+        "11: you have no reservation train.ending (see 'amd-ctk queue')",
         "9: the job train.ending is still running (stop it first)",
         "11: train.ending lasts as long as train (name that: 'amd-ctk keep train')",
     ]

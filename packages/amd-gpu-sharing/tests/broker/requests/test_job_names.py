@@ -64,7 +64,7 @@ def test_who_gave_the_name_uses_it(private, person):
     assert person(ALICE, Request(verb=KEEP, name="debug", seconds=7200)).line() == "got ()"
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == "got ()"
     assert person(ALICE, Request(verb=RELEASE, name="debug")).line() == (
-        "11: you have no reservation debug (see 'amd-ctk queue list')"
+        "11: you have no reservation debug (see 'amd-ctk queue')"
     )
 
 

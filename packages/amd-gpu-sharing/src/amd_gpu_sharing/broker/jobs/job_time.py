@@ -84,7 +84,7 @@ def no_reservation(state: State, job: str, what: str = "reservation", *, by: int
         problem = f"the reservation {name} belongs to root, because it was made with sudo"
         return NotPermitted(problem, hint="run the command with sudo")
     whose = "you have" if by else "this user has" if owner_of(job) else "there is"
-    return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue list'")
+    return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue'")
 
 
 def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:

@@ -124,7 +124,7 @@ class Endings:
     def _reason_to_end(self, lease: Lease) -> str:
         title = name_of(lease.container_id)
         if lease.container_id in self.ended_by_user:
-            return f"amd-ctk: 'amd-ctk queue end' ends job {title}"
+            return f"amd-ctk: 'amd-ctk end' ends job {title}"
         if not lease.is_preempted:
             return f"amd-ctk: job {title} has reached its time limit"
         if lease.is_spare:

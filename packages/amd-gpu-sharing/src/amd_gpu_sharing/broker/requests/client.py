@@ -174,7 +174,7 @@ def send_request(
         silence.check()
         if request.verb != RUN or silence.seconds > RECONNECT_SECONDS:
             problem = "the service that gives out GPUs has stopped"
-            raise ServiceStopped(problem, hint="see 'amd-ctk queue list', and try again")
+            raise ServiceStopped(problem, hint="see 'amd-ctk queue', and try again")
         time.sleep(RETRY_SECONDS)
         path = find_service() if find_service else path
 
