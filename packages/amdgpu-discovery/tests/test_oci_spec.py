@@ -62,8 +62,8 @@ def test_a_file_that_is_not_there_is_named_with_its_hint(tmp_path):
     [
         ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ('{"a": NaN}', "is not JSON: NaN is not JSON"),
-        ("[" * 100_000, "is not JSON: maximum recursion depth exceeded"),
-        ('{"a": ' * 100_000, "is not JSON: maximum recursion depth exceeded"),
+        ("[" * 100_000, "is not JSON: it is nested too deeply"),
+        ('{"a": ' * 100_000, "is not JSON: it is nested too deeply"),
         ("[]", "is not a JSON object"),
         ("5", "is not a JSON object"),
     ],

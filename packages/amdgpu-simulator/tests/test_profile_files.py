@@ -109,7 +109,7 @@ def test_a_file_names_the_kinds_that_come_with_us(tmp_path, simulated):
     ("text", "sentence"),
     [
         ("{", "profile {file} is not JSON: Expecting property name enclosed in double quotes"),
-        ("[" * 100_000, "profile {file} is not JSON: maximum recursion depth exceeded"),
+        ("[" * 100_000, "profile {file} is not JSON: it is nested too deeply"),
         ('{"about": "\\ud800"}', "profile {file} is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
         ("[]", "profile broken cannot be understood: a profile is an object, not a list"),
         ('{"gpus": [{}]}', "profile broken cannot be understood: a GPU has model nothing, which is not described"),

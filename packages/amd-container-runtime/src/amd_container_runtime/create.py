@@ -47,8 +47,9 @@ class Bundle:
             raise FileError(f"{self.path} cannot be written: {reason(error)}") from error
         except (ValueError, RecursionError) as error:
             # Reading accepts more than writing: 1e999 is infinity to Python, and reading goes a little deeper.
+            words = "they are nested too deeply" if isinstance(error, RecursionError) else error
             raise FileError(
-                f"the bundle's {self.path} contains values that cannot be written again: {error}"
+                f"the bundle's {self.path} contains values that cannot be written again: {words}"
             ) from error
 
     def commit(self) -> None:

@@ -187,7 +187,7 @@ def test_a_namespace_in_which_the_user_has_a_process_is_a_fault_about_the_gpus_o
 BROKEN = [
     (b"", "Expecting value: line 1 column 1 (char 0)"),
     (b"5", "'int' object has no attribute 'pop'"),
-    (b"[" * LARGEST_LEASE, "maximum recursion depth exceeded"),
+    (b"[" * LARGEST_LEASE, "it is nested too deeply"),
     (b'{"version":0}', "it is not version 1"),
     (b'{"version":2}', "it is version 2, of a later toolkit"),
     (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),

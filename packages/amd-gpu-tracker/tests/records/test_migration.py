@@ -304,7 +304,7 @@ REFUSED = [
         '{"enabled":true,"gpusStatus":{"0":{"uuid":"0x1","accessibility":1}}}',
         "GPU 0, which was exclusive, no longer has its id",
     ),
-    ("[" * 100_000, "maximum recursion depth exceeded"),
+    ("[" * 100_000, "it is nested too deeply"),
 ]
 
 

@@ -45,8 +45,15 @@ def loads(content: bytes, *, make_object: MakeObject | None = None) -> Any:
     """Parse one JSON document in UTF-8; ValueError says where it is broken. Key order and big integers are kept.
 
     `make_object` makes an object of its keys and values in order; by default the last of equal keys counts.
+    RecursionError has the same words in every version of Python.
     """
-    text = content.decode("utf-8")
+    try:
+        return _loads(content.decode("utf-8"), make_object)
+    except RecursionError as error:
+        raise RecursionError("it is nested too deeply") from error
+
+
+def _loads(text: str, make_object: MakeObject | None) -> Any:
     if HAS_ACCELERATOR:
         try:
             scan: Any = _json.make_scanner

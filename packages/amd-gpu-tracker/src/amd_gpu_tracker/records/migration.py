@@ -54,7 +54,9 @@ def read_former_policy(host: Host) -> Policy | None:
         return None
     except OSError as error:
         raise _cannot(host, reason(error)) from error
-    except (RecursionError, TypeError, ValueError) as error:
+    except RecursionError as error:
+        raise _cannot(host, "it is nested too deeply") from error
+    except (TypeError, ValueError) as error:
         raise _cannot(host, str(error)) from error
 
 

@@ -82,7 +82,8 @@ def _load_facts(members: dict[str, bytes]) -> dict[str, Any]:
     try:
         document = json.loads(members[FACTS])
     except (ValueError, RecursionError) as error:
-        raise BundleError(f"the bundle's {FACTS} is not JSON: {error}") from error
+        words = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BundleError(f"the bundle's {FACTS} is not JSON: {words}") from error
     if not isinstance(document, dict):
         raise BundleError(f"the bundle's {FACTS} is not a JSON object")
     return document
