@@ -21,6 +21,7 @@ from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.running import EngineAnswers, InspectedContainer, add_image, ask_engines, read_running
 from amd_ctk.explain.text import format_explanation
+from amdgpu_discovery.command_line import programs
 from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host
 
@@ -37,7 +38,7 @@ def engines(tmp_path, monkeypatch):
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     storage = tmp_path / "storage"
-    monkeypatch.setattr(running, "_podman_storage", lambda: iter([str(storage)]))
+    monkeypatch.setattr(programs, "_podman_storage", lambda: iter([str(storage)]))
     return storage
 
 
