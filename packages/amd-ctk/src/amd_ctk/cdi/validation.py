@@ -7,6 +7,7 @@ from typing import Any
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC
 from amd_ctk.cdi.generate_options import CdiError
+from amd_ctk.cdi.other_maker import accept_hooks, find_other_maker
 from amd_ctk.cdi.specs import find_cdi_gpus, find_hooks, make_spec, select_cdi_gpus
 from amd_device_spec.cdi import CdiOptions, build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, SpecText, parse_spec
@@ -44,6 +45,15 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
     return [*other_gpus, *_format_problems(path, text, problems)]
 
 
+def read_other_maker(host: Host, path: str) -> str:
+    """Return the amd-ctk of another installation that made the spec at `path`, "" if this one did."""
+    try:
+        spec = parse_spec(_read(path)).tree
+        return find_other_maker(build_cdi_hooks(find_hooks(host)), spec) if isinstance(spec, dict) else ""
+    except (BrokenText, ToolkitError):
+        return ""
+
+
 def _read(path: str) -> bytes:
     try:
         return read_plain_file(path, largest=LARGEST_SPEC)[0]
@@ -65,7 +75,7 @@ def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> t
     """Return a sentence that sums up how a spec differs from a host, if there is one, and all differences; CdiError."""
     try:
         gpus = select_cdi_gpus(host, find_cdi_gpus(host), options)
-        hooks = build_cdi_hooks(find_hooks(host))
+        hooks = accept_hooks(build_cdi_hooks(find_hooks(host)), spec)
         mismatches = host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks)
     except ToolkitError as error:
         raise CdiError(f"failed to validate CDI spec: {error.message}", hint=error.hint) from error

@@ -38,6 +38,7 @@ def check_cdi(facts: Facts) -> Finding | None:
 
 def _judge_match(cdi: CdiFacts) -> Finding:
     words = f"{', '.join(cdi.paths)} matches this host"
+    words += f"; another amd-ctk made it, {cdi.other_maker}" if cdi.other_maker else ""
     if cdi.broken_of_others:
         other = cdi.broken_of_others[0]
         return note(f"{words}; engines ignore {other.path}: {other.words}", fix=f"correct or move {other.path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, SpecFile, resolve_devices
 from amd_ctk.cdi.generate_options import find_generate_options, read_all_generate_options
-from amd_ctk.cdi.validation import find_problems
+from amd_ctk.cdi.validation import find_problems, read_other_maker
 from amd_ctk.doctor.facts import read_or
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_names import KIND
@@ -46,6 +46,8 @@ class CdiFacts(Value):
     conflicts: tuple[str, ...] = ()
     # The files that define the first of these names.
     conflicting: tuple[str, ...] = ()
+    # The amd-ctk of another installation that made the first of these files, "" if this one did.
+    other_maker: str = ""
     # Files that other files override.
     shadowed: tuple[str, ...] = ()
 
@@ -72,6 +74,7 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
         broken_of_others=tuple(_problem(file) for file in broken if not _is_for_amd(file)),
         has_refreshed=read_or(lambda: bool(read_all_generate_options(host)), False),
         untrue=tuple(problem for path in counting for problem in _find_mismatches(host, path)),
+        other_maker=read_other_maker(host, host.path(counting[0])) if counting else "",
         conflicts=tuple(offer.name for offer in conflicts),
         conflicting=tuple(path for offer in conflicts[:1] for path in offer.paths),
         shadowed=tuple(sorted(overridden)),
