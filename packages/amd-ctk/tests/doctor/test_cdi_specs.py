@@ -201,3 +201,19 @@ def test_a_spec_that_podman_does_not_read_is_bad(machine):
     assert finding_of(made, "podman-cdi").words == (
         "Podman reads CDI specs in /opt/cdi only, and not /etc/cdi/amd.json"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "check"),
+    [
+        ("/etc/amd-container-toolkit/config.toml", "x = [\n", "settings"),
+        ("/etc/amd-container-toolkit/config.toml", 'image-requirements = "sometimes"\n', "settings"),
+        ("/var/lib/amd-container-toolkit/gpu-tracker.json", "{", "tracker"),
+    ],
+)
+def test_what_the_settings_or_the_tracker_lack_is_not_blamed_on_the_spec(machine, path, text, check):
+    made = machine()
+    generate(made)
+    made.write(path, text)
+
+    assert [name for name in made.bad() if name in {"cdi", "settings", "tracker"}] == [check]

@@ -258,6 +258,19 @@ def test_the_file_that_the_unit_names_is_judged_and_not_the_default_one(machine)
     assert finding_of(made, "docker-file")[1].startswith("/opt/dk.json cannot be read: ")
 
 
+@pytest.mark.parametrize("program", ["runc", "/usr/bin/amd-container-runtime ", "/opt/other"])
+def test_a_runtime_named_amd_that_is_another_program_is_bad(machine, program):
+    made = machine()
+    made.write("/etc/docker/daemon.json", json.dumps({"runtimes": {"amd": {"path": program}}}))
+    made.docker["Runtimes"] = {"runc": {}, "amd": {"path": program}}
+
+    assert finding_of(made, "docker-file")[:2] == (
+        "bad",
+        f"the runtime amd in daemon.json is {program!r}, which is not the AMD runtime",
+    )
+    assert made.examine(only=["docker"]) == []
+
+
 def test_docker_of_a_snap_is_not_told_to_configure_what_it_does_not_read(machine):
     made = machine()
     made.write(

@@ -338,6 +338,20 @@ ROWS = [
         becomes="",
     ),
     # docker
+    Row(
+        "docker-file",
+        write(DAEMON_JSON, '{"runtimes": {"amd": {"path": "runc"}}}'),
+        write(DAEMON_JSON, "{}"),
+        why="another runtime may be there for a reason",
+        becomes="",
+    ),
+    Row(
+        "podman-file",
+        both(with_user, write(CONTAINERS_CONF, '[containers]\ndevices = ["/dev/dri/renderD140:/dev/dri/x"]\n')),
+        write(CONTAINERS_CONF, ""),
+        why=MEANT,
+        becomes="note",
+    ),
     Row("docker", HOSTS["docker"]),
     Row("docker", nothing),
     Row("docker", rootless_docker),

@@ -30,8 +30,9 @@ def check_cdi(facts: Facts) -> Finding | None:
     if not cdi.paths:
         return note("no CDI spec offers amd.com/gpu, for engines that use CDI", fix=GENERATE)
     if cdi.untrue:
-        # A spec is compared with the host, so the host must be right first.
-        is_host_well = facts.gpus.gpus and not facts.gpus.node_problems
+        # A spec is compared with the host, its settings and the tracker's state, so these must be right first.
+        is_toolkit_well = not (facts.toolkit.settings_problem or facts.toolkit.tracker_problem)
+        is_host_well = is_toolkit_well and facts.gpus.gpus and not facts.gpus.node_problems
         return bad(cdi.untrue[0].words, fix=_fix_mismatch(cdi.untrue[0], cdi)) if is_host_well else None
     return _judge_match(cdi)
 

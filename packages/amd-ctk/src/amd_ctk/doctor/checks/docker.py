@@ -123,6 +123,21 @@ def check_docker_file(facts: Facts) -> Finding | None:
     if docker.file_problem:
         words = f"{docker.file_path} cannot be read: {docker.file_problem}"
         return bad(words, fix=f"sudo dockerd --validate --config-file {docker.file_path}, and correct it")
+    if finding := _judge_programs(docker):
+        return finding
+    if docker.file_refusal:
+        words = f"dockerd refuses {docker.file_path}: {docker.file_refusal}"
+        return bad(words, fix=f"correct it, and try: dockerd --validate --config-file {docker.file_path}")
+    if docker.undefined_runtime:
+        words = f"{docker.file_name} has the default runtime {docker.undefined_runtime}, but no entry defines it"
+        return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
+    return ok(f"{docker.file_name} is valid") if docker.file_runtimes else None
+
+
+def _judge_programs(docker: DockerFacts) -> Finding | None:
+    if docker.foreign_program:
+        words = f"the runtime amd in {docker.file_name} is {docker.foreign_program!r}, which is not the AMD runtime"
+        return bad(words, fix=f"remove it from {docker.file_path}, and then: {docker.configure_and_restart}")
     if docker.missing_programs:
         words = f"{docker.file_name} names {docker.missing_programs[0]}, which does not exist"
         return bad(words, fix=docker.configure_and_restart)
@@ -131,13 +146,7 @@ def check_docker_file(facts: Facts) -> Finding | None:
         return bad(
             f"{docker.file_name} names {program}, which is not executable", fix=f"sudo chmod 755 {quote(program)}"
         )
-    if docker.file_refusal:
-        words = f"dockerd refuses {docker.file_path}: {docker.file_refusal}"
-        return bad(words, fix=f"correct it, and try: dockerd --validate --config-file {docker.file_path}")
-    if docker.undefined_runtime:
-        words = f"{docker.file_name} has the default runtime {docker.undefined_runtime}, but no entry defines it"
-        return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
-    return ok(f"{docker.file_name} is valid") if docker.file_runtimes else None
+    return None
 
 
 @check(

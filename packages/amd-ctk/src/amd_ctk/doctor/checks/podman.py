@@ -5,6 +5,7 @@ from __future__ import annotations
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.checks.cdi import judge_directories, judge_version
 from amd_ctk.doctor.facts.all import Facts
+from amd_ctk.doctor.facts.engine_files import PodmanFacts
 from amd_ctk.doctor.facts.gpus import GROUP
 
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=podman"
@@ -40,14 +41,23 @@ def check_podman_file(facts: Facts) -> Finding | None:
         return bad(f"Podman cannot read {path}: {podman.files.problem}", fix=fix)
     if podman.files.missing_program:
         return bad(f"containers.conf names {podman.files.missing_program}, which does not exist", fix=CONFIGURE)
+    if finding := _judge_contents(podman):
+        return finding
+    if not podman.files.runtimes:
+        return note("Podman has no runtime amd; '--device amd.com/gpu=0' works without", fix=CONFIGURE)
+    return ok(f"Podman has the runtime {podman.files.runtimes[-1]}")
+
+
+def _judge_contents(podman: PodmanFacts) -> Finding | None:
+    if podman.gone_device:
+        words = f"containers.conf gives every container {podman.gone_device}, which does not exist"
+        return bad(words, fix="take it out of devices below [containers]; podman run --device amd.com/gpu=0 gives GPUs")
     if podman.files.runtimes and podman.refuses_runtime:
         words = (
             f'containers.conf has cgroups="disabled", and Podman then refuses the runtime {podman.files.runtimes[-1]}'
         )
         return bad(words, fix="add it to runtime_supports_nocgroup below [engine], beside the runtimes listed there")
-    if not podman.files.runtimes:
-        return note("Podman has no runtime amd; '--device amd.com/gpu=0' works without", fix=CONFIGURE)
-    return ok(f"Podman has the runtime {podman.files.runtimes[-1]}")
+    return None
 
 
 @check(

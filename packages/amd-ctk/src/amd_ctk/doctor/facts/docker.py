@@ -28,6 +28,7 @@ LARGEST_OF_ROOT = 4 * 1024 * 1024
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 CONFIGURE = "sudo amd-ctk runtime configure"
+AMD = "amd"
 # Why an engine does not answer: this user may not ask it, it takes too long, or nothing is there.
 REFUSED = "refused"
 LATE = "late"
@@ -97,6 +98,8 @@ class DockerFacts(Value):
     # Programs in daemon.json that are missing, and those that cannot be executed.
     missing_programs: tuple[str, ...] = ()
     closed_programs: tuple[str, ...] = ()
+    # The program of a runtime that is named amd and is not the AMD runtime.
+    foreign_program: str = ""
     # Why dockerd rejects daemon.json, and a default runtime that is defined nowhere; "" if there is no such problem.
     file_refusal: str = ""
     undefined_runtime: str = ""
@@ -106,7 +109,7 @@ class DockerFacts(Value):
     @property
     def is_broken(self) -> bool:
         """Return whether daemon.json cannot work, whatever the daemon does."""
-        programs = self.missing_programs or self.closed_programs
+        programs = self.missing_programs or self.closed_programs or self.foreign_program
         return bool(self.file_problem or programs or self.file_refusal or self.undefined_runtime)
 
     @property
@@ -228,12 +231,13 @@ def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, la
 
 def _judge(document: Document) -> DockerFacts:
     layout = DOCKER.find_layout(document)
-    found = layout.programs_in(document).items()
-    programs = {name: program for name, program in found if is_amd_runtime(program)}
+    found = layout.programs_in(document)
+    programs = {name: program for name, program in found.items() if is_amd_runtime(program)}
     cdi = document.get(layout.cdi) if layout.cdi else None
     return DockerFacts(
         file_runtimes=tuple(programs),
         file_cdi=cdi if isinstance(cdi, bool) else None,
+        foreign_program="" if AMD in programs else found.get(AMD, ""),
         missing_programs=tuple(find_missing(programs.values())),
         closed_programs=tuple(path for path in programs.values() if os.path.exists(path) and not is_program(path)),
     )

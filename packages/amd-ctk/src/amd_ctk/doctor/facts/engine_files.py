@@ -119,6 +119,8 @@ class PodmanFacts(Value):
     files: EngineFileFacts = EngineFileFacts()
     # Where Podman looks for CDI specs, if that is elsewhere and none there offers AMD GPUs.
     cdi_elsewhere: tuple[str, ...] = ()
+    # A device that containers.conf gives to every container and that does not exist.
+    gone_device: str = ""
     # Containers have no cgroup, and Podman does not let the AMD runtime run without one.
     refuses_runtime: bool = False
     has_crun: bool = False
@@ -152,12 +154,20 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
         version=parse_version(ask(["podman", "--version"]).output),
         files=files,
         cdi_elsewhere=without_gpus(host, find_directories(host, PODMAN, paths)),
+        gone_device=_find_gone_device(read, host),
         refuses_runtime=_refuses(read, files.runtimes),
         has_crun=shutil.which("crun") is not None,
         user=user,
         without_ranges=_without_ranges(host, user) if user else (),
         has_runtime_directory=user is None or host.stat(user.runtime_directory) is not None,
     )
+
+
+def _find_gone_device(files: EngineFiles, host: Host) -> str:
+    """Return the first of the devices in [containers] whose node is gone, "" if there is none."""
+    listed = files.last(("containers", "devices"))
+    paths = [str(word).partition(":")[0] for word in listed] if isinstance(listed, list) else []
+    return next((path for path in paths if path.startswith("/dev/") and host.stat(path) is None), "")
 
 
 def _refuses(files: EngineFiles, runtimes: tuple[str, ...]) -> bool:
