@@ -50,7 +50,8 @@ function __amd_ctk_find
             end
         end
     else if string match -q -- '*=*' $value
-        string match -q -- '*\?*' $value; and return 1
+        # No pattern of fish: in fish 4, ? stands for itself.
+        string match -qr -- '[?]' $value; and return 1
     else
         for entry in $below
             string match -q -- "$word*" $entry; and set -a __amd_ctk_offers (string replace : \t -- $entry)
