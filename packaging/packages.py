@@ -135,7 +135,7 @@ PACKAGES = (
     ),
     Package(
         name="amd-gpu-images",
-        summary="tells which AMD GPUs a container image runs on",
+        summary="check which AMD GPUs a container image runs on",
         description="""It reads images in archives, engines and registries, tells whether they fit the GPUs of a host,
             and finds the one that does, also as a proxy in front of a registry.""",
         depends=("amdgpu-discovery", "amd-device-spec"),
@@ -153,7 +153,7 @@ PACKAGES = (
     ),
     Package(
         name="amdgpu-simulator",
-        summary="a GPU server without a GPU, for tests of any program",
+        summary="simulated servers with AMD GPUs, for tests of any program",
         description="""It lays a simulated server with AMD GPUs over /sys and /dev for one command, or builds one as a
             directory of plain files. There is no driver: opening a GPU for work fails.""",
         depends=("amdgpu-discovery",),
