@@ -16,7 +16,8 @@ from amd_device_spec.validate_host import host_problems
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import SpecError
-from amdgpu_simulator import build_host, profile_names, random_profile
+from amdgpu_simulator import build_host, profile_names
+from amdgpu_simulator.random_profile import random_profile
 
 KFD = {
     "path": "/dev/kfd",

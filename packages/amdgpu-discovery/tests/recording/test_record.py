@@ -19,8 +19,9 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording import record_profile
 from amdgpu_discovery.recording.profile import OtherDrm, ProfileError
 from amdgpu_discovery.recording.profile_json import format_profile, parse_profile
-from amdgpu_simulator import build_host, load_profile, profile_names, random_profile
+from amdgpu_simulator import build_host, load_profile, profile_names
 from amdgpu_simulator.build import build_tree
+from amdgpu_simulator.random_profile import random_profile
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 

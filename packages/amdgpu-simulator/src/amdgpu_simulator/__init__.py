@@ -11,12 +11,13 @@ The names on this page stay the same from one version to the next. The modules b
 from __future__ import annotations
 
 from amdgpu_discovery import lazy_exports
-from amdgpu_discovery.recording.profile import Profile as Profile
-from amdgpu_discovery.recording.profile import SimulatedGpu as SimulatedGpu
-from amdgpu_simulator.build import build_host, hide_gpus
-from amdgpu_simulator.profile_files import gpu_model as gpu_model
-from amdgpu_simulator.profile_files import load_profile, profile_names
-from amdgpu_simulator.random_profile import random_profile as random_profile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amdgpu_discovery.recording.profile import Profile as Profile
+    from amdgpu_simulator.build import build_host, hide_gpus
+    from amdgpu_simulator.profile_files import gpu_model as gpu_model
+    from amdgpu_simulator.profile_files import load_profile, profile_names
 
 __all__ = [
     "build_host",
@@ -24,4 +25,15 @@ __all__ = [
     "load_profile",
     "profile_names",
 ]
-__getattr__ = lazy_exports(__name__, {})
+# pytest loads the plugin of this package at each start.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Profile": "profile_files",
+        "build_host": "build",
+        "gpu_model": "profile_files",
+        "hide_gpus": "build",
+        "load_profile": "profile_files",
+        "profile_names": "profile_files",
+    },
+)

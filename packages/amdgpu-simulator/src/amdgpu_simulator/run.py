@@ -42,13 +42,22 @@ def run_simulated(profile: str, argv: Sequence[str], *, name: str) -> NoReturn:
     loaded = load_profile(profile)
     numbers = numbers_of_nodes(loaded)
     with running_simulation(name or loaded.name) as (called, root, lock):
-        host = build_host(root, loaded)
-        pid = os.fork()
-        if pid == 0:
+        run_on(build_host(root, loaded), numbers, argv, name=called, lock=lock)
+
+
+def run_on(
+    host: Host, numbers: Mapping[str, tuple[int, int]], argv: Sequence[str], *, name: str = "", lock: int | None = None
+) -> NoReturn:
+    """Run a command on a host, and exit with its status; a `name` is announced, and a `lock` is the command's, too.
+
+    `numbers` are those of the host's device nodes. The host lies over this machine only once.
+    """
+    pid = os.fork()
+    if pid == 0:
+        if lock is not None:
             os.set_inheritable(lock, True)
-            _become(host, numbers, called, argv)
-        status = _wait(pid)
-    code = os.waitstatus_to_exitcode(status)
+        _become(host, numbers, name, argv)
+    code = os.waitstatus_to_exitcode(_wait(pid))
     if code < 0:
         end_by(-code)
     sys.exit(code)
@@ -58,7 +67,8 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, argv:
     try:
         enter_namespace()
         plain = lay_over(host, numbers)
-        print(f"Simulating {name} until the command ends{_describe_nodes(plain)}", file=sys.stderr, flush=True)
+        if name:
+            print(f"Simulating {name} until the command ends{_describe_nodes(plain)}", file=sys.stderr, flush=True)
         os.environ.pop(ROOT_VARIABLE, None)
         # The path of the working directory may now lead to the simulated host's directory.
         with suppress(OSError):
