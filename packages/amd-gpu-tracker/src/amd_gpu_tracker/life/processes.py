@@ -160,7 +160,10 @@ class Processes:
         return dict(zip(names, values[pid].split("\0") if values[pid] else [""] * len(names), strict=True))
 
     def variables_named(self, pid: int, beginnings: Iterable[str]) -> dict[str, str]:
-        """Return the variables of the process `pid` that are set, also empty, and begin so; {} if it cannot be read."""
+        """Return the variables of the process `pid` whose names have one of the `beginnings`; {} if it cannot be read.
+
+        Empty ones count, too.
+        """
         wanted = tuple(beginnings)
         values = self._memory_of((pid,), "environ", lambda text: b"\0".join(_entries_in(text, wanted)))
         return dict(entry.partition("=")[::2] for entry in values[pid].split("\0") if entry)
