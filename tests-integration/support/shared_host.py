@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from amd_gpu_sharing.broker.requests import client
 from amd_gpu_sharing.broker.requests.client import connect, is_served, send_request
 from amd_gpu_sharing.broker.requests.demand import Demand
 from amd_gpu_sharing.broker.requests.people import Permission, Terms, parse_permission
@@ -179,6 +180,9 @@ class Person:
         self._text = ""
 
     def _run(self, path: str, request: Request, timeout: float | None) -> NoReturn:
+        # On a busy machine, the broker may take long to answer.
+        client.SILENT_SECONDS = client.FIRST_ANSWER_SECONDS = SECONDS
+
         def report(sentence: str) -> None:
             os.write(self._writer, f"{sentence}\n".encode())
 
