@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from support.shared_host import become
+from support.other_user import become
 
 LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 WRITE = 16

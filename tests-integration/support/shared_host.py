@@ -31,6 +31,7 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+from support.other_user import become
 
 # Many times the length of a step, for busy machines.
 SECONDS = 90
@@ -253,13 +254,6 @@ class Person:
 def without_time(line: str) -> str:
     """Replace the time since when others have the GPUs with noon, in a line for a waiting person."""
     return re.sub(r" since (\S+ )?\d\d:\d\d", " since 12:00", line)
-
-
-def become(uid: int, groups: Sequence[int] = ()) -> None:
-    """Become another user permanently."""
-    os.setgroups(list(groups))
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
 
 
 def finish_poll(path: str) -> None:

@@ -21,7 +21,7 @@ from amd_gpu_sharing.broker.requests.protocol import RUN, Request, format_reques
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.installed import require_root
-from support.shared_host import become
+from support.other_user import become
 from tracker.test_people_at_once import DESCRIPTORS, Service
 
 MALLORY, BOB = 50_001, 50_002

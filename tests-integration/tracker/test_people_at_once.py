@@ -26,7 +26,8 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.installed import our_program, require_root
 from support.marked_table import write_table
-from support.shared_host import become, run, wait_until
+from support.other_user import become
+from support.shared_host import run, wait_until
 from support.simulated import run_amd_ctk
 
 GPUS = 8

@@ -17,8 +17,8 @@ import pytest
 from amd_gpu_tracker.cli import run_command_line
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.drains import read_drains
+from support.line import put_ticket
 from support.ready_interpreter import ReadyInterpreter
-from support.shared_host import put_ticket
 
 PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-gpu-tracker")
 ENVIRONMENT = {"PATH": os.environ["PATH"], "COLUMNS": "120", "TZ": "UTC"}

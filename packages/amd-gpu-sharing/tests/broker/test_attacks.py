@@ -17,7 +17,8 @@ from amd_gpu_sharing.broker.requests.client import connect, is_listening, is_ser
 from amd_gpu_sharing.broker.requests.people import LARGEST_ID
 from amd_gpu_sharing.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from amd_gpu_tracker.records.state import State
-from support.shared_host import ALICE, BOB, CAROL, become, run, users, wait_until
+from support.other_user import become
+from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
 NO_ACCOUNT = f"3: user {BOB} has no account (run the command outside the container)"
 HONEST = {"version": 1, **run("a", "free:1").as_dict()}

@@ -11,7 +11,8 @@ import pytest
 
 from amd_gpu_tracker.life.processes import Processes
 from support.mute_files import can_mount, lock_memory, mute_file, mute_program
-from support.shared_host import BOB, become, run, users, wait_until
+from support.other_user import become
+from support.shared_host import BOB, run, users, wait_until
 
 # Where a reader waits, `ps` of the whole machine does, too.
 pytestmark = [

@@ -18,7 +18,8 @@ from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator.breaking import break_gpu
-from support.shared_host import ALICE, BOB, CAROL, become, restart_machine, run, users, wait_until
+from support.other_user import become
+from support.shared_host import ALICE, BOB, CAROL, restart_machine, run, users, wait_until
 
 NO_GPUS = "3: you may not reserve GPUs on this host (ask the administrator for 'sudo amd-ctk users allow 40002')"
 

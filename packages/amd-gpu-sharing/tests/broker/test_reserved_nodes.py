@@ -13,7 +13,8 @@ from amd_gpu_sharing.broker.requests.protocol import RELEASE, RESERVE, Request
 from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from support.shared_host import ALICE, BOB, become, run, users, wait_until
+from support.other_user import become
+from support.shared_host import ALICE, BOB, run, users, wait_until
 
 # Memory that is always zero: opening it harms nothing.
 ZERO = os.makedev(1, 5)

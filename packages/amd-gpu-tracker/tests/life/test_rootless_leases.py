@@ -18,6 +18,7 @@ from amd_gpu_tracker.records.lock import LibraryLock
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
+from support.line import require_line
 
 
 @pytest.fixture
@@ -227,6 +228,7 @@ def test_a_job_of_a_user_for_which_there_will_never_be_a_gpu_is_refused_at_once(
 
 
 def test_a_job_of_a_user_gets_a_shared_gpu_beside_exclusive_ones(machine, rootless, monkeypatch):
+    require_line()
     machine.tracker.set_accessibility("0-2", exclusive=True)
     monkeypatch.setattr(tracker, "open_state", lambda *_: rootless.state)
 

@@ -18,7 +18,7 @@ from amd_gpu_tracker.records.lease import Lease, boot_offset
 from amd_gpu_tracker.records.state import State
 from amd_gpu_tracker.states.text import idle_notes
 from support.enabled_tracker import enable
-from support.shared_host import put_ticket
+from support.line import put_ticket
 from support.terminal import on_terminal, shown_on_terminal, without_styles
 
 GIBIBYTE = 1 << 30

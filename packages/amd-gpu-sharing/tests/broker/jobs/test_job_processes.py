@@ -10,7 +10,8 @@ import pytest
 from amd_gpu_sharing.broker.jobs.job_processes import belongs_to, find_processes
 from amd_gpu_tracker.life.processes import Processes
 from amd_gpu_tracker.records.lease import Lease
-from support.shared_host import ALICE, BOB, become
+from support.other_user import become
+from support.shared_host import ALICE, BOB
 
 # Of linux/sched.h.
 CLONE_NEWUSER = 0x10000000
