@@ -193,6 +193,7 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
 
 
 def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
+    require_line()
     rootless.create("enemy", [0, 1, 2, 3])
     uid = os.geteuid()
     said = []
@@ -218,6 +219,7 @@ ONLY_FOR_ROOT = {
 def test_a_job_of_a_user_for_which_there_will_never_be_a_gpu_is_refused_at_once(
     machine, rootless, monkeypatch, request_, sentence
 ):
+    require_line()
     machine.tracker.set_accessibility("all", exclusive=True)
     monkeypatch.setattr(tracker, "open_state", lambda *_: rootless.state)
 
