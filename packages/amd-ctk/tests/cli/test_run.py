@@ -372,7 +372,7 @@ def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
         table = amd_ctk("queue", "list").stdout.partition("\n\n")[2].splitlines()
         listed = json.loads(amd_ctk("queue", "list", "--json").stdout)["jobs"]
         having = json.loads(amd_ctk("queue", "list", "--json").stdout)["running"]
-        cancelled = amd_ctk("queue", "cancel", "late")
+        cancelled = amd_ctk("end", "late")
 
         assert job.wait(SECONDS) == 12
         again = amd_ctk("queue", "cancel", "late")
