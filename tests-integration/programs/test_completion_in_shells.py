@@ -37,6 +37,7 @@ SHELLS = {
 }
 
 APPS = {"amd-ctk": app, "amd-gpu-tracker": standalone_app()}
+PROGRAMS = (*APPS, "amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator")
 # Groups in which GPUs may stand in place of a command, so that the program is asked where nothing is typed yet.
 TAKE_GPUS = ("amd-ctk gpu-tracker", "amd-gpu-tracker")
 # How each shell says what it offers for a line. zsh's own display needs a terminal; what it displays is in `offers`.
@@ -204,7 +205,7 @@ def test_programs_print_the_file_that_packages_carry(shell, scripts):
         program: subprocess.run(
             [shell, "-c", f"{our_program(program)} --show-completion; true"], capture_output=True, text=True, check=True
         ).stdout
-        for program in APPS
+        for program in PROGRAMS
     }
 
     files = {path.name.strip("_").removesuffix(".fish"): path.read_text() for path in (scripts / shell).iterdir()}

@@ -266,6 +266,7 @@ def test_removed_packages_end_the_wait_and_no_job(shared):
 
     wait_until(lambda: "\n12\n" in shared.run("cat /run/bob"))
     assert shared.run("cat /run/bob").splitlines()[1:] == [
+        "the service that gives out GPUs does not answer; waiting for it",
         "the service that gives out GPUs has stopped (see 'amd-ctk queue', and try again)",
         "12",
     ]
