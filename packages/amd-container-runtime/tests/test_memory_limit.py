@@ -199,6 +199,16 @@ def test_a_limit_that_cannot_be_enforced_is_logged_and_the_container_is_told(lim
     assert any(f"AMD_VRAM=8GiB is not enforced: {obstacle}" in line for line in limited.own_log)
 
 
+def test_a_container_that_crun_makes_because_it_keeps_groups_gets_no_limit_that_crun_refuses(limited):
+    keep_groups = {"run.oci.keep_original_groups": "1"}
+    limited.write_config("AMD_VISIBLE_DEVICES=0", "AMD_VRAM=8GiB", annotations=keep_groups)
+
+    limited.create()
+
+    assert limit_in(limited) is None
+    assert any("AMD_VRAM=8GiB is not enforced: crun does not enable" in line for line in limited.own_log)
+
+
 @pytest.mark.parametrize(("spoil", "obstacle"), OBSTACLES)
 def test_where_limits_are_required_one_that_cannot_be_enforced_is_refused(limited, spoil, obstacle):
     spoil(limited)
