@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.overview import next_command
+from amd_ctk.gpus.overview import next_command
 from amdgpu_simulator import build_host
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk import engine_answers
 from amd_ctk.cli.offers import containers
 from amd_ctk.doctor.facts.inside import NoContainer, find_first_process
-from amd_ctk.engine_words import engine_of
+from amd_ctk.engines import engine_answers
+from amd_ctk.engines.engine_words import engine_of
 from amd_ctk.explain import engine_view, running
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_version

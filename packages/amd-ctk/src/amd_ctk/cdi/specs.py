@@ -17,7 +17,7 @@ from amd_ctk.cdi.generate_options import (
     find_generate_options,
     read_all_generate_options,
 )
-from amd_ctk.gpu_groups import Groups, select_groups
+from amd_ctk.gpus.gpu_groups import Groups, select_groups
 from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi_text import format_spec, parse_spec
 from amd_device_spec.requested import select_requested

@@ -148,7 +148,7 @@ def _save(host: Host, key: str, value: Any, *, dry_run: bool) -> None:
     changed = set_access(host, value or "") if key == ACCESS else set_setting(host, key, value)
     print(f"{'Updated the config file' if changed else 'The config file is up to date'}: {CONFIG_FILE}")
     if key in SICKNESS:
-        from amd_ctk.listing import find_gpu_states
+        from amd_ctk.gpus.listing import find_gpu_states
 
         # Record the states again, because container starts read the record.
         find_gpu_states(host)
@@ -168,7 +168,7 @@ def _check(key: str, value: Any) -> None:
 
 def _check_groups(groups: list[str]) -> None:
     """Refuse requests that are wrong on any host; GPUs that are missing now may be there at another time."""
-    from amd_ctk.gpu_groups import find_mistake
+    from amd_ctk.gpus.gpu_groups import find_mistake
 
     for group in groups:
         name, _, request = group.partition("=")

@@ -12,7 +12,7 @@ from amd_ctk.doctor.facts.all import Facts, read_facts
 from amd_ctk.doctor.facts.users import find_user
 from amd_ctk.doctor.repairs import Repair, find_repairs
 from amd_ctk.doctor.run import Result, format_json, format_results, is_healthy, require_engine, run_checks
-from amd_ctk.listing import find_gpu_states
+from amd_ctk.gpus.listing import find_gpu_states
 from amd_ctk.pages import find_page
 from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.command_line.context import PrintJson, announce, host_of

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_ctk.engine_words import Prefixed
+    from amd_ctk.engines.engine_words import Prefixed
 
 # Words of `docker run` look like options of amd-ctk.
 SETTINGS = {"allow_interspersed_args": False}
@@ -101,7 +101,7 @@ def _find_job(args: Sequence[str]) -> Prefixed | None:
     """Return the `amd-ctk run` of a command line, perhaps after `sudo` or `env`; None if it is another command."""
     if not args:
         return None
-    from amd_ctk.engine_words import without_prefixes
+    from amd_ctk.engines.engine_words import without_prefixes
 
     command = without_prefixes(args)
     program, *rest = command.argv
@@ -110,7 +110,7 @@ def _find_job(args: Sequence[str]) -> Prefixed | None:
 
 def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
     from amd_ctk.cli.tree import Commands
-    from amd_ctk.engine_words import environment_of
+    from amd_ctk.engines.engine_words import environment_of
     from amd_ctk.job.explain import JobExplanation, explain_job, format_job, format_job_as_json
     from amd_ctk.job.run import plan_job
     from amdgpu_discovery.command_line.process import CannotRun
@@ -148,7 +148,7 @@ def _explain(host: Host, args: list[str], described: Container, *, container: st
 
 def _read_args(host: Host, args: list[str]) -> Container:
     """Return the container of an engine's command, a Compose file or a pod; each reader is loaded only if needed."""
-    from amd_ctk.engine_words import PODMAN, engine_of, environment_of, without_prefixes
+    from amd_ctk.engines.engine_words import PODMAN, engine_of, environment_of, without_prefixes
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.engine_view import find_version
     from amd_ctk.explain.run_words import is_engine_command, parse_run

@@ -82,14 +82,14 @@ def _print_build(_: Host) -> None:
 
 
 def _print_gpus(host: Host) -> None:
-    from amd_ctk.gpu_list import print_gpu_list
+    from amd_ctk.gpus.gpu_list import print_gpu_list
 
     print_gpu_list(host)
 
 
 def _print_states(host: Host) -> None:
     from amd_ctk.companions import warn_of_rules
-    from amd_ctk.listing import tracker_with_rules
+    from amd_ctk.gpus.listing import tracker_with_rules
     from amd_gpu_tracker.state_table import print_states
 
     print_states(tracker_with_rules(host))
@@ -97,7 +97,7 @@ def _print_states(host: Host) -> None:
 
 
 def _watch_states(host: Host) -> None:
-    from amd_ctk.listing import tracker_with_rules
+    from amd_ctk.gpus.listing import tracker_with_rules
     from amd_gpu_tracker.state_table import watch_states
 
     watch_states(tracker_with_rules(host))

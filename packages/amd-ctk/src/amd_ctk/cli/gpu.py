@@ -24,7 +24,7 @@ def list_gpus(
     as_json: PrintJson = False,
 ) -> None:
     """List AMD GPUs with their UUIDs."""
-    from amd_ctk.gpu_list import print_gpu_list
+    from amd_ctk.gpus.gpu_list import print_gpu_list
 
     print_gpu_list(host_of(context), wide=wide, no_trunc=no_trunc, as_json=as_json)
 
@@ -44,8 +44,8 @@ def query(
     Prints a line for each GPU, and equal lines once. The fields are number, gfx, family, model, vram (MiB),
     partition, pci, driver, rocm, kernel and cpu.
     """
-    from amd_ctk.listing import find_listed_gpus
-    from amd_ctk.query import format_features, format_gpus, format_labels
+    from amd_ctk.gpus.listing import find_listed_gpus
+    from amd_ctk.gpus.query import format_features, format_gpus, format_labels
     from amd_device_spec.requested import select_requested
     from amdgpu_discovery.requirements.facts import read_facts
 

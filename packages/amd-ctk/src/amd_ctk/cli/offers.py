@@ -40,7 +40,7 @@ def checks(incomplete: str) -> list[str]:
 
 def containers(incomplete: str) -> list[str]:
     """Complete the name of a running container of Docker or Podman."""
-    from amd_ctk.engine_words import ENGINES
+    from amd_ctk.engines.engine_words import ENGINES
     from amd_ctk.explain.running import ask_engine
 
     answers = [ask_engine(engine, "ps", "--format", "{{.Names}}", seconds=SECONDS) for engine in ENGINES]

@@ -124,7 +124,7 @@ def choose_host(
     if context.invoked_subcommand is not None:
         return
     if is_terminal():
-        from amd_ctk.overview import print_overview
+        from amd_ctk.gpus.overview import print_overview
 
         print_overview(context.obj)
     else:

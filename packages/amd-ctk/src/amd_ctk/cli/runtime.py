@@ -250,7 +250,7 @@ def _report_nothing(edited: EngineEdit, options: ConfigureOptions) -> None:
 
 def _configure_images(host: Host, engine: str, options: ConfigureOptions, *, is_quiet: bool = False) -> None:
     """Put the proxy in the place of registries, or show what that would do; `is_quiet` skips unchanged files."""
-    from amd_ctk.image_proxy import plan_images
+    from amd_ctk.engines.image_proxy import plan_images
 
     change, takes_out = (preview if options.dry_run else apply), options.remove or options.undo
     edits = []

@@ -53,7 +53,7 @@ def status(
         )
     else:
         from amd_ctk.companions import warn_of_rules
-        from amd_ctk.listing import tracker_with_rules
+        from amd_ctk.gpus.listing import tracker_with_rules
         from amd_gpu_tracker.state_table import print_states, print_states_json
 
         (print_states_json if as_json else print_states)(tracker_with_rules(host_of(context)))
@@ -61,8 +61,8 @@ def status(
 
 
 def _print_page(context: typer.Context, path: str) -> None:
-    from amd_ctk.listing import tracker_with_rules
-    from amd_ctk.status_page import find_status_page
+    from amd_ctk.gpus.listing import tracker_with_rules
+    from amd_ctk.gpus.status_page import find_status_page
     from amdgpu_discovery.files import replace_file
 
     page = find_status_page(tracker_with_rules(host_of(context)))

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from amd_ctk.engine_address import leads_to_podman
-from amd_ctk.engine_words import DOCKER
+from amd_ctk.engines.engine_address import leads_to_podman
+from amd_ctk.engines.engine_words import DOCKER
 from amd_ctk.explain.compose_program import (
     Resolved,
     as_list,

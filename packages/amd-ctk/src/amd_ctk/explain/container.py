@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from amd_ctk.engine_address import leads_to_rootless
-from amd_ctk.engine_answers import EngineInfo
-from amd_ctk.engine_words import PODMAN
+from amd_ctk.engines.engine_address import leads_to_rootless
+from amd_ctk.engines.engine_answers import EngineInfo
+from amd_ctk.engines.engine_words import PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import Engine, is_amd_runtime
-from amd_ctk.engine_address import is_elsewhere
-from amd_ctk.engine_answers import SECONDS, ask_info
-from amd_ctk.engine_words import DOCKER, PODMAN
 from amd_ctk.engines import docker
+from amd_ctk.engines.engine_address import is_elsewhere
+from amd_ctk.engines.engine_answers import SECONDS, ask_info
+from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.engines.podman_files import podman_files
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values

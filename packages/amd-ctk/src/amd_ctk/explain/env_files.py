@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from amd_ctk.engine_words import DOCKER, PODMAN
+from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.explain.container import ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from amd_ctk.engine_words import DOCKER
+from amd_ctk.engines.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus, without_dropped

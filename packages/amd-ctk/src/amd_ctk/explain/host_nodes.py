@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from amd_ctk.engine_words import PODMAN
+from amd_ctk.engines.engine_words import PODMAN
 from amdgpu_discovery.device_nodes import KFD_PATH, read_kfd_number
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import ToolkitError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_words import DOCKER, PODMAN
+from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.explain.container import ExplainError
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value

@@ -10,8 +10,8 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engine_address import find_service, is_elsewhere, leads_to_podman
-from amd_ctk.engine_words import (
+from amd_ctk.engines.engine_address import find_service, is_elsewhere, leads_to_podman
+from amd_ctk.engines.engine_words import (
     DOCKER,
     PODMAN,
     engine_of,

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from amd_ctk.engine_answers import SECONDS, ask_image
-from amd_ctk.engine_words import ENGINES, PODMAN, engine_of
+from amd_ctk.engines.engine_answers import SECONDS, ask_image
+from amd_ctk.engines.engine_words import ENGINES, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up

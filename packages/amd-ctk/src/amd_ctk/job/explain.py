@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from amd_ctk.engine_words import find_engine
+from amd_ctk.engines.engine_words import find_engine
 from amd_ctk.explain.running import is_set_up
 from amd_ctk.job.run import find_engine_options
 from amd_ctk.job.service import preview

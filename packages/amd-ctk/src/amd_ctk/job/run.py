@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext
 
 from amd_ctk.companions import SHARING, require
-from amd_ctk.engine_words import find_run
+from amd_ctk.engines.engine_words import find_run
 from amd_ctk.job.service import hold
 from amd_ctk.job.start import (
     SYSTEMD_RUN,
@@ -35,7 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from amd_ctk.engine_options import EngineOptions
+    from amd_ctk.job.engine_options import EngineOptions
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -111,7 +111,7 @@ def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, s
     if find_run(job.argv) is None or asks_for_nothing(job.request):
         return None
     # The parser of engines' words is a third of the imports of this program.
-    from amd_ctk.engine_options import find_options
+    from amd_ctk.job.engine_options import find_options
 
     return find_options(job.argv, host, environment)
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 
-from amd_ctk.engine_words import ENGINES, SUDO, find_run, keep_through_sudo, options_before_run, without_prefixes
+from amd_ctk.engines.engine_words import (
+    ENGINES,
+    SUDO,
+    find_run,
+    keep_through_sudo,
+    options_before_run,
+    without_prefixes,
+)
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation, WaitRefused

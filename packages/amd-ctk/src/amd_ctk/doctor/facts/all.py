@@ -25,8 +25,8 @@ from amd_ctk.doctor.facts.slurm import JobFacts, SlurmFacts, read_jobs, read_slu
 from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.inside.nodes import TriedNode
-from amd_ctk.engine_answers import SECONDS
 from amd_ctk.engines.docker import FIRST_GPUS_BY_CDI, FIRST_WITH_GPUS
+from amd_ctk.engines.engine_answers import SECONDS
 from amd_ctk.explain.running import EngineAnswers, ask_engines
 from amd_device_spec.slurm_job import NODE
 from amdgpu_discovery.gpu import Gpu

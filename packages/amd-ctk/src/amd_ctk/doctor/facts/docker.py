@@ -13,10 +13,10 @@ from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.engine_files import LARGEST, describe_error, find_missing, read_document
 from amd_ctk.doctor.facts.users import User
-from amd_ctk.engine_address import EngineAddress, find_context, parse_address, read_context
-from amd_ctk.engine_answers import EngineInfo, ask_info
-from amd_ctk.engine_words import PODMAN, engine_of
 from amd_ctk.engines.docker import DOCKER, ROOTLESS_FILE, has_cdi_on
+from amd_ctk.engines.engine_address import EngineAddress, find_context, parse_address, read_context
+from amd_ctk.engines.engine_answers import EngineInfo, ask_info
+from amd_ctk.engines.engine_words import PODMAN, engine_of
 from amdgpu_discovery.command_line.document import Document
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

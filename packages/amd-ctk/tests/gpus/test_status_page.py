@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.status_page import format_status_page
+from amd_ctk.gpus.status_page import format_status_page
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.show.listing import Page as Seen
 from amd_gpu_tracker.states.text import list_states

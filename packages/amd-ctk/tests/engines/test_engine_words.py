@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.engine_words import environment_of, without_prefixes
+from amd_ctk.engines.engine_words import environment_of, without_prefixes
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_ctk.listing import count_gpus, find_gpu_states
+from amd_ctk.gpus.listing import count_gpus, find_gpu_states
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing
 from amd_gpu_tracker.show.screen import print_list

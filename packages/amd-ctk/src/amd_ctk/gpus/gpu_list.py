@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from amd_ctk.listing import count_gpus, find_gpu_states, find_listed_gpus
+from amd_ctk.gpus.listing import count_gpus, find_gpu_states, find_listed_gpus
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.discover import find_unnumbered_gpus
 from amdgpu_discovery.errors import DriverUnavailable
@@ -81,7 +81,7 @@ def _print_table(host: Host, gpus: list[Gpu], *, wide: bool, no_trunc: bool) -> 
         table = [RULE, ROW.format("GPU Id", "UUID", "DRM Devices"), RULE, *rows] if gpus else []
         print("\n".join([count_gpus(gpus), *table]), flush=True)
         return []
-    from amd_ctk.gpu_table import print_gpus
+    from amd_ctk.gpus.gpu_table import print_gpus
 
     return print_gpus(host, gpus, wide=wide, no_trunc=no_trunc)
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.engine_address import is_elsewhere
-from amd_ctk.engine_answers import SECONDS, ask_info
-from amd_ctk.engine_words import (
+from amd_ctk.engines.engine_address import is_elsewhere
+from amd_ctk.engines.engine_answers import SECONDS, ask_info
+from amd_ctk.engines.engine_words import (
     PODMAN,
     engine_of,
     environment_of,

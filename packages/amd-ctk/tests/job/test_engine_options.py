@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk import engine_answers, engine_options
-from amd_ctk.engine_options import NoGpusByEngine, find_options
+from amd_ctk.engines import engine_answers
+from amd_ctk.job import engine_options
+from amd_ctk.job.engine_options import NoGpusByEngine, find_options
 from amdgpu_simulator import build_host
 
 OURS = {"path": "/usr/bin/amd-container-runtime"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from amd_ctk.engine_words import DOCKER, PODMAN, own_options
+from amd_ctk.engines.engine_words import DOCKER, PODMAN, own_options
 from amdgpu_discovery.command_line.json_parts import texts_at
 from amdgpu_discovery.command_line.programs import parse_object
 from amdgpu_discovery.plain_files import read_plain_file

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk import engine_answers
-from amd_ctk.engine_answers import ImageSettings, ask_image, ask_info
+from amd_ctk.engines import engine_answers
+from amd_ctk.engines.engine_answers import ImageSettings, ask_image, ask_info
 
 KEPT = Path(__file__).with_name("engine_answers")
 INFO = json.loads((KEPT / "info.json").read_text(encoding="utf-8"))

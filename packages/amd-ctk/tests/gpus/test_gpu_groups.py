@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_ctk.gpu_groups import find_mistake, select_groups
+from amd_ctk.gpus.gpu_groups import find_mistake, select_groups
 from amd_device_spec.settings import Settings
 from amdgpu_discovery import find_gpus
 from amdgpu_simulator import build_host

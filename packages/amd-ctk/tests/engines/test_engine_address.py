@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from amd_ctk.engine_address import find_context, is_elsewhere, read_context
+from amd_ctk.engines.engine_address import find_context, is_elsewhere, read_context
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""GPUs of a host, as lists, tables, pages and facts for scripts."""
