@@ -105,6 +105,17 @@ class Broker:
         self.pid = 0
         return status
 
+    def kill_with_children(self) -> None:
+        """End it and the children that end jobs, which would write to the host while a test removes that."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        children = [os.pidfd_open(each.pid) for each in self.children()]
+        self.kill()
+        for child in children:
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+            assert select.select([child], [], [], SECONDS)[0], "a child of the broker does not end"
+            os.close(child)
+
     def pass_time(self, seconds: float) -> None:
         """Set the broker's clock forward. The broker reads it whenever it wakes."""
         self.clock.forward(seconds)

@@ -36,7 +36,7 @@ def broker(host):
     made = Broker(host).start()
     yield made
     if made.pid:
-        made.kill()
+        made.kill_with_children()
 
 
 @pytest.fixture

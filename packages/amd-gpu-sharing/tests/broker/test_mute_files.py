@@ -15,10 +15,7 @@ from support.other_user import become
 from support.shared_host import BOB, run, users, wait_until
 
 # Where a reader waits, `ps` of the whole machine does, too.
-pytestmark = [
-    pytest.mark.skipif(not can_mount(), reason="no file system of FUSE can be mounted here"),
-    pytest.mark.timeout(60),
-]
+pytestmark = pytest.mark.skipif(not can_mount(), reason="no file system of FUSE can be mounted here")
 CLONE_NEWPID = 0x20000000
 # Brokers of tests that run at the same time must not wait for these files.
 EVE = 40013
@@ -55,9 +52,21 @@ def locked(mute):
             os.wait()
         finally:
             os._exit(0)
+    wait_until(lambda: is_locked(pid))
     yield
     os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def is_locked(parent):
+    """Return whether the child of a process waits in the kernel, where no signal ends it, as eve's."""
+    children = [each.pid for each, above in Processes().parents().items() if above == parent]
+    return any(Processes().uid(pid) == EVE and state_of(pid) == "D" for pid in children)
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
 
 
 def test_a_job_that_cannot_be_told_is_warned_and_ended(host, broker, person, mute):
@@ -81,10 +90,11 @@ def test_a_process_whose_memory_is_locked_keeps_no_job_from_its_end_and_nobody_w
     # A container of eve's may go on with the GPU of the first job.
     wait_until(lambda: 0 not in users(host))
     bob = person(BOB, run("b", "0"))
-    assert bob.line() == "got (0,)"
+    assert bob.answer() == "got (0,)"
 
     broker.pass_time(3600)
     assert second.ended_by() == signal.SIGTERM
+    wait_until(lambda: 1 not in users(host))
 
 
 def test_a_program_that_does_not_say_which_file_it_is_is_ended_with_its_job(host, broker, person, directory):
