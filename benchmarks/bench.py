@@ -12,7 +12,7 @@ from installation import PYTHON, install, install_with_pip
 from measure import Program
 
 from amd_gpu_tracker.claims.hook_entries import requirements_hook
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host, load_profile
 

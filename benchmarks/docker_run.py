@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests-integrati
 from installation import PYTHON, install
 from measure import Program, compare
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker

@@ -18,10 +18,10 @@ from bench import IN_MEMORY, SPEC, build_large_host
 from installation import PYTHON, install
 from measure import Program, compare
 
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import Lease, boot_offset
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.lease import Lease, boot_offset
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 

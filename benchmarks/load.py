@@ -28,7 +28,7 @@ from container_start import IN_MEMORY
 from installation import PYTHON, install
 from measure import QUIET, Program
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.busybox import build_rootfs, pack
 from support.docker import IMAGE, Docker

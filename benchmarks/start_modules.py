@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from amd_container_runtime.shim import main
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 
 PACKAGES = ("amd_container_runtime.", "amd_device_spec.", "amd_gpu_tracker.", "amdgpu_discovery.")

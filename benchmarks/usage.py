@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
-from amd_gpu_tracker.usage.reader import UsageReader
+from amd_gpu_tracker.book.lock import LibraryLock
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.watch.usage.reader import UsageReader
 from amdgpu_simulator import build_host
 
 ROUNDS = 41

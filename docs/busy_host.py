@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.drains import Drain, write_drains
-from amd_gpu_tracker.records.lease import Lease
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.show.watch_screen import draw_page
-from amd_gpu_tracker.state_table import Screen
+from amd_gpu_tracker.book.drains import Drain, write_drains
+from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.state_table import Screen
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.watch.show.watch_screen import draw_page
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from day.world import EXCLUSIVE, World, wait_until
 from support.installed import engine_program, our_program, require_root

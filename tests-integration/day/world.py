@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from support.docker import IMAGE, TIMEOUT, Docker

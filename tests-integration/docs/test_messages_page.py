@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
 from support.documentation import read_page

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.doctor.facts.containers import find_unstarted
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.running import RunningContainer
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.leases.running import RunningContainer
 from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host
 from support.bare_runtime import BareRuntime

@@ -161,7 +161,7 @@ def test_what_does_not_answer_inside_is_not_waited_for(start):
     question = (
         "import time; from amd_ctk.doctor.inside.child import ask_inside;"
         " from amd_ctk.doctor.inside.process import read_process;"
-        " from amd_gpu_tracker.life.processes import Processes;"
+        " from amd_gpu_tracker.leases.processes import Processes;"
         f" ask_inside(read_process(Processes().find({pid})), lambda _: time.sleep(600), time.monotonic() + 1)"
     )
 
@@ -175,7 +175,7 @@ def test_nothing_is_imported_from_inside(start):
     question = (
         "import time; from amd_ctk.doctor.inside.child import ask_inside;"
         " from amd_ctk.doctor.inside.process import read_process;"
-        " from amd_gpu_tracker.life.processes import Processes;"
+        " from amd_gpu_tracker.leases.processes import Processes;"
         f" ask_inside(read_process(Processes().find({pid})), lambda _: __import__('wave'), time.monotonic() + 60)"
     )
 
@@ -189,7 +189,7 @@ import os, sys, time
 from amd_ctk.doctor.inside.child import ask_inside
 from amd_ctk.doctor.inside.process import read_process
 from amd_ctk.doctor.inside.child import held
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 
 def look(own_files):
     os.symlink(f"/proc/self/fd/{own_files}/../../..{sys.argv[2]}", "/tmp/link")

@@ -17,8 +17,8 @@ from amd_container_runtime.report import Log
 from amd_container_runtime.runc import parse_call
 from amd_ctk.explain.plan import preview_start
 from amd_device_spec.settings import Settings
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_simulator import build_host, profile_names

@@ -17,10 +17,10 @@ import pytest
 
 from amd_ctk.explain.plan import preview_start
 from amd_device_spec.settings import Settings
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.lease import TOKEN, Lease, ProcessId
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
 

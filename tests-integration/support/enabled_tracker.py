@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import tempfile
 
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.host import Host
 
 

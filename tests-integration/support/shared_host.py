@@ -22,12 +22,12 @@ from amd_gpu_sharing.broker.requests.people import Permission, Terms, parse_perm
 from amd_gpu_sharing.broker.requests.protocol import RUN, SOCKET, Request
 from amd_gpu_sharing.broker.serve import serve
 from amd_gpu_sharing.tickets import Ticket, Tickets, format_ticket
-from amd_gpu_tracker.history.ended import ended_path
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.history import format_begun, open_path
-from amd_gpu_tracker.records.lease import ProcessId, since_boot
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.history import format_begun, open_path
+from amd_gpu_tracker.book.lease import ProcessId, since_boot
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.watch.history.ended import ended_path
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

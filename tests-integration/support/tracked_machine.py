@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
+from amd_gpu_tracker.book.lease import TICKS_PER_SECOND, Holder
+from amd_gpu_tracker.book.lock import LibraryLock
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import TICKS_PER_SECOND, Holder
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host

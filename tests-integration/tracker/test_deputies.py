@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.documentation import read_page
 from support.installed import our_program, require_root

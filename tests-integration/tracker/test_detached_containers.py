@@ -9,9 +9,9 @@ import shlex
 import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import END, KEEP, Request
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import TOKEN
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.lease import TOKEN
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program, require_root

@@ -18,7 +18,7 @@ from contextlib import suppress
 import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import RUN, Request, format_request, parse_answer
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.installed import require_root
 from support.other_user import become

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import RESERVE, SOCKET, Request, format_request, parse_answer
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.installed import our_program, require_root
 from support.marked_table import write_table

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import hide_gpus, load_profile
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")

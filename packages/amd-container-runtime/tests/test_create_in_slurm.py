@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import hide_gpus
 
 GRES = "".join(f"NodeName=n1 Name=gpu Type=mi210 File=/dev/dri/renderD{minor}\n" for minor in (130, 131, 129, 128))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker.claims.hook_entries import claim_hook
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 RENDER_NODE = {"path": "/dev/dri/renderD130", "type": "c", "major": 226, "minor": 130}
 FOREIGN_HOOK = {"path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook", "claim"]}

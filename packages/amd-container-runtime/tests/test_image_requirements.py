@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 GRANTED = "amd-container-runtime Requested GPUs for container"
 ANYWAY = "(AMD_DISABLE_REQUIRE=true starts it anyway)"

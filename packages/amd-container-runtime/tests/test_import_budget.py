@@ -16,7 +16,7 @@ import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
 from amd_container_runtime.start_file import MODULES
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 # Each of these takes as long as everything else that a start does, or runs programs, or belongs to commands.
 FORBIDDEN = {

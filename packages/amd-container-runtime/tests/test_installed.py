@@ -21,7 +21,7 @@ import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
 from amd_container_runtime.start_file import MODULES, NAME, write_start_file
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 
 OWN_PROCESSES = {"namespaces": [{"type": "pid"}]}

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 GIB = 2**30
 # The regions of GPUs 0 and 1 of four MI210, as amdgpu names them.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 GPU_0 = "0xEA35F57CC80DEB35"
 GPU_2 = "0x6E32F10EFC982B4C"

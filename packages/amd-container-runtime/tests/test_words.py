@@ -21,7 +21,7 @@ from amd_container_runtime.runc import COMMAND_VALUES, GLOBAL_VALUES, maker_for,
 from amd_device_spec.oci import ANNOTATION
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.oci_spec import names_gpus
 

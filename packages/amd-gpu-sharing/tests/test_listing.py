@@ -17,9 +17,9 @@ import amd_gpu_sharing.shared_jobs  # noqa: F401
 from amd_gpu_sharing.listing import format_json, format_queue, print_queue
 from amd_gpu_sharing.tickets import Ticket
 from amd_gpu_tracker import RunningJob
-from amd_gpu_tracker.history.ended import Ended, note_ended
-from amd_gpu_tracker.records.lease import ProcessId
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.lease import ProcessId
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.watch.history.ended import Ended, note_ended
 from amdgpu_simulator import build_host
 
 NOW = 1_000_000.0

@@ -10,7 +10,7 @@ import amd_gpu_sharing
 import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_sharing.shared_jobs import SharedJobs
-from amd_gpu_tracker.records.lease import BY_API, BY_ENVIRONMENT
+from amd_gpu_tracker.book.lease import BY_API, BY_ENVIRONMENT
 
 PACKAGES = (amd_gpu_sharing, amd_gpu_tracker, amdgpu_discovery)
 

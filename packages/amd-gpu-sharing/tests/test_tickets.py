@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_gpu_sharing.tickets import Ticket, format_ticket, parse_stem, parse_ticket
+from amd_gpu_tracker.book.job_ids import require_name
+from amd_gpu_tracker.book.lease import ProcessId
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.records.job_ids import require_name
-from amd_gpu_tracker.records.lease import ProcessId
 
 TICKET = Ticket(
     number=42,

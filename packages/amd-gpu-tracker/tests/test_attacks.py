@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.book.user_files import MOST_BYTES, MOST_LEASES
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.records.user_files import MOST_BYTES, MOST_LEASES
-from amd_gpu_tracker.show.screen import print_status
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.watch.show.screen import print_status
 from amdgpu_simulator import build_host
 
 # Of no account on any machine.
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be atta
 # attacker's leases; then the process stays, to prove leases.
 BECOME_ATTACKER = """
 import ctypes, json, os, signal, socket, sys
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 uid = int(sys.argv[1])
 os.setgroups([])
 os.setgid(uid)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from amd_gpu_tracker.book.drains import read_drains
 from amd_gpu_tracker.cli import run_command_line
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.drains import read_drains
+from amd_gpu_tracker.leases.processes import Processes
 from support.line import put_ticket
 from support.ready_interpreter import ReadyInterpreter
 
@@ -101,7 +101,7 @@ def sleeper(untracked):
     def start(container_id, request):
         process = subprocess.Popen(["sleep", "60"])
         started.append(process)
-        from amd_gpu_tracker.tracker import Tracker
+        from amd_gpu_tracker.face.tracker import Tracker
 
         Tracker(untracked.host).reserve(container_id, request, pid=process.pid)
         return process
@@ -545,7 +545,7 @@ def test_who_can_reach_every_gpu_is_told_beside_the_table(command, untracked):
 
 def living_lease(container_id, **fields):
     """Return the lease of a container that this process keeps alive, without GPUs."""
-    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.book.lease import Lease
 
     processes = Processes()
     return Lease(
@@ -713,7 +713,7 @@ def test_who_waits_for_a_drained_gpu_waits_for_that_one_while_another_is_lost(ma
     monkeypatch.setenv("AMD_CTK_HOST_ROOT", machine.host.root)
     monkeypatch.setattr(sys, "argv", ["amd-gpu-tracker", "drain", "2", "--wait"])
     monkeypatch.setattr("amd_gpu_tracker.cli.time.sleep", time_goes_on)
-    monkeypatch.setattr("amd_gpu_tracker.tracker.Processes", lambda: machine.processes)
+    monkeypatch.setattr("amd_gpu_tracker.face.tracker.Processes", lambda: machine.processes)
 
     with pytest.raises(SystemExit) as ended:
         run_command_line()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
+from amd_gpu_tracker.book.lock import KernelLock
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.lock import KernelLock
 from amdgpu_discovery.numbering import locate_gpus
 
 # All that change something, beside opening a file that may be written: killed after one, a process leaves what it

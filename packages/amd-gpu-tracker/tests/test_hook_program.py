@@ -14,8 +14,8 @@ import pytest
 import amd_gpu_tracker
 import amdgpu_discovery
 from amd_gpu_tracker.claims.hook_entries import claim_hook, is_claim_hook, release_hook, requirements_hook
-from amd_gpu_tracker.life.processes import option_in
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import option_in
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 

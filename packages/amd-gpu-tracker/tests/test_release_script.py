@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import amd_gpu_tracker
+from amd_gpu_tracker.book.history_directory import begin_history
+from amd_gpu_tracker.book.lease import Lease, ProcessId, boot_offset
+from amd_gpu_tracker.book.lock import LibraryLock
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.history.files import read_history
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.history_directory import begin_history
-from amd_gpu_tracker.records.lease import Lease, ProcessId, boot_offset
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.watch.history.files import read_history
 from amdgpu_discovery.host import Host
 
 SCRIPT = Path(amd_gpu_tracker.__file__).parent / "release.sh"

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from amd_gpu_tracker.book.policy import Policy
 from amd_gpu_tracker.claims.accessibility import AccessibilityChange
 from amd_gpu_tracker.errors import (
     ContainerRunning,
@@ -19,10 +20,9 @@ from amd_gpu_tracker.errors import (
     StateError,
     TrackerDisabled,
 )
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.status import GpuUse, Status
-from amd_gpu_tracker.records.policy import Policy
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.leases.status import GpuUse, Status
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_simulator import load_profile
 
@@ -60,7 +60,7 @@ def user(machine, monkeypatch):
     """Return the machine as a logged-in user has it, whose own rootless container has GPU 3."""
     user = machine.as_rootless_user()
     user.create("rootless", [3])
-    monkeypatch.setattr("amd_gpu_tracker.tracker.open_state", lambda *_: user.state)
+    monkeypatch.setattr("amd_gpu_tracker.face.tracker.open_state", lambda *_: user.state)
     return user
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amd_gpu_tracker.book.lease import LEASE_BEGINS, LEASE_ENDS, Lease, ProcessId, format_lease, parse_lease
+from amd_gpu_tracker.book.policy import Policy, TrackedGpu, format_policy, parse_policy
 from amd_gpu_tracker.enabled import DISABLED
-from amd_gpu_tracker.records.lease import LEASE_BEGINS, LEASE_ENDS, Lease, ProcessId, format_lease, parse_lease
-from amd_gpu_tracker.records.policy import Policy, TrackedGpu, format_policy, parse_policy
 
 # No path and no id has a null byte.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

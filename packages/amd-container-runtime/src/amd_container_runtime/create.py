@@ -154,7 +154,7 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[GpuLocation]) -> Sequ
 
 def _refuse_old_numbers(host: Host, asked: Sequence[str]) -> None:
     if may_be_tracking(host):
-        from amd_gpu_tracker.records.numbers import refuse_old_numbers
+        from amd_gpu_tracker.book.numbers import refuse_old_numbers
 
         refuse_old_numbers(host, asked)
 

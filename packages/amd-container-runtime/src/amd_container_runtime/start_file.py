@@ -21,9 +21,8 @@ NAME = "start.modules"
 MODULES = {
     "amd_container_runtime": "create report runc shim",
     "amd_device_spec": "oci request settings start start.plan",
-    "amd_gpu_tracker": "claims claims.claim claims.container claims.hook_entries claims.reservation enabled life"
-    " life.processes records records.history records.identity records.lease records.lock records.policy"
-    " records.rootless records.state",
+    "amd_gpu_tracker": "book book.history book.identity book.lease book.lock book.policy book.rootless book.state"
+    " claims claims.claim claims.container claims.hook_entries claims.reservation enabled leases leases.processes",
     "amdgpu_discovery": "device_nodes drm errors files gpu host kfd_topology numbering oci_spec plain_files plain_json"
     " selection value",
 }

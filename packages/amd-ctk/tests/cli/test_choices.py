@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 
 def test_explain_shows_which_gpus_would_be_chosen_now(host, amd_ctk):

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import load_profile
 
 

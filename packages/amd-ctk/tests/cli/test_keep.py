@@ -16,11 +16,11 @@ from amd_gpu_sharing.broker.requests.people import Permission, Terms
 from amd_gpu_sharing.broker.requests.protocol import RESERVE, Request
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_sharing.requests import change
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ServiceMissing
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host
 from support.shared_host import put_ticket

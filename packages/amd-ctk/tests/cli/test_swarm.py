@@ -13,7 +13,7 @@ from amd_ctk.cli.swarm import NodeSetup
 from amd_ctk.configuration import runtime_program
 from amd_ctk.swarm.resources import ResourcePlan
 from amd_device_spec.settings import Settings, read_settings
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 LABELS = (
     "--label-add amd.gpu.model=MI210 --label-add amd.gpu.gfx=gfx90a --label-add amd.gpu.count=4"

@@ -9,7 +9,7 @@ import pytest
 from amd_ctk.doctor.bundle.read import parse_facts
 from amd_ctk.doctor.bundle.write import format_facts
 from amd_ctk.doctor.facts.gpus import GpuCondition, read_conditions
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from amd_ctk.doctor.check import BAD, NOT_CHECKED, NOTE, OK
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 FORMER = "/var/log/gpu-tracker.json"
 POLICY = "/var/lib/amd-container-toolkit/gpu-tracker.json"

@@ -11,7 +11,7 @@ from amd_ctk.doctor.facts.inside import ImageFacts, InsideFacts
 from amd_ctk.doctor.inside.nodes import TriedNode
 from amd_ctk.doctor.inside.process import ContainerProcess
 from amd_ctk.doctor.run import check_names
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker.book.lease import ProcessId
 
 KFD = TriedNode(path="/dev/kfd", major=235, minor=0, mode=0o666, gid=110, errno=0)
 RENDER = TriedNode(path="/dev/dri/renderD128", major=226, minor=128, mode=0o666, gid=110, errno=0)

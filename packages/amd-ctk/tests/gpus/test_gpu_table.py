@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import Lease
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
 from support.terminal import shown_on_terminal
 

@@ -11,7 +11,7 @@ import pytest
 import amd_gpu_sharing.for_tracker  # noqa: F401 - another user cannot import it
 from amd_gpu_sharing.requests import cancel_job
 from amd_gpu_tracker.errors import NotPermitted
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 from support.shared_host import put_ticket
 

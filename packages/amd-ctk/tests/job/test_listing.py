@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from amd_gpu_tracker import RunningJob
-from amd_gpu_tracker.history.ended import Ended, note_ended
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.watch.history.ended import Ended, note_ended
 
 NOW = 1_000_000.0
 TRAIN = RunningJob(name="train", person=0, gpus=(0, 1), since=NOW - 125, pid=48213)

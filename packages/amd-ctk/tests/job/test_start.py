@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_ctk.job.start import default_name, find_gpu_warning, in_unit, through_sudo, with_token
-from amd_gpu_tracker.show.jobs import describe_grant
+from amd_gpu_tracker.watch.show.jobs import describe_grant
 from amdgpu_discovery.command_line.process import CannotRun, CommandNotFound, require_program
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_sharing.tickets import Ticket, Tickets, all_tickets
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

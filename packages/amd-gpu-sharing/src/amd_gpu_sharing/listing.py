@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from amd_gpu_tracker.show.jobs import EMPTY_QUEUE, name_person, running_rows, time_left, with_column
 from amd_gpu_tracker.times import format_seconds
+from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, name_person, running_rows, time_left, with_column
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.plain_text import printable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from amd_gpu_sharing.broker.requests import client, protocol
+from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
-from amd_gpu_tracker.records.job_ids import require_name
 from amdgpu_discovery.people import behind_sudo
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class Service:
     def may_look_at_users(self) -> bool:
         """Return whether root, and so the service, may look at users' processes; True for others, who cannot know."""
         # Only doctor asks.
-        from amd_gpu_tracker.life.processes import Processes
+        from amd_gpu_tracker.leases.processes import Processes
 
         return os.geteuid() != 0 or Processes().may_look_at_users()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker import Tracker
-    from amd_gpu_tracker.history.ended import Ended
+    from amd_gpu_tracker.watch.history.ended import Ended
 
 # Many times what systemd takes to start the service.
 STARTING_SECONDS = 2.0
@@ -32,8 +32,8 @@ class SharedJobs:
 
         They are those of root's tracker, which has the jobs of all users.
         """
-        from amd_gpu_tracker.life.lease_scan import find_holders, scan_leases
-        from amd_gpu_tracker.records.job_ids import ENDING, name_of, owner_of
+        from amd_gpu_tracker.book.job_ids import ENDING, name_of, owner_of
+        from amd_gpu_tracker.leases.lease_scan import find_holders, scan_leases
 
         state = State(self._host)
         holders = find_holders(scan_leases(state, self._book.processes, state.lease_paths()).living)
@@ -67,7 +67,7 @@ class SharedJobs:
     def ended_by_restart(self) -> list[Ended]:
         """Return the reservations that a restart of this machine ended before their time limit."""
         from amd_gpu_sharing.broker.requests.protocol import find_socket
-        from amd_gpu_tracker.history.ended import ended_path, read_ended
+        from amd_gpu_tracker.watch.history.ended import ended_path, read_ended
 
         state = State(self._host)
         if not os.path.exists(ended_path(state)) and (path := find_socket(self._host)):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import errno
 import os
 
+from amd_gpu_tracker.book.lease import MOST_GPUS, NEVER, ProcessId
+from amd_gpu_tracker.book.state import State, make_directory
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.records.lease import MOST_GPUS, NEVER, ProcessId
-from amd_gpu_tracker.records.state import State, make_directory
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import TEMPORARY, write_new_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from typing import Any
 
-    from amd_gpu_tracker.life.processes import Processes
+    from amd_gpu_tracker.leases.processes import Processes
 
 VERSION = 2
 LARGEST_TICKET = 4096

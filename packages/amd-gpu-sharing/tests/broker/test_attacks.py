@@ -16,7 +16,7 @@ from amd_gpu_sharing.broker import server
 from amd_gpu_sharing.broker.requests.client import connect, is_listening, is_served
 from amd_gpu_sharing.broker.requests.people import LARGEST_ID
 from amd_gpu_sharing.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
 from support.other_user import become
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 from support import shared_host
 from support.shared_host import ALICE, Broker, run
 

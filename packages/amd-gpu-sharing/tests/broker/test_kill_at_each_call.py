@@ -12,7 +12,7 @@ import pytest
 from amd_gpu_sharing.broker.requests.client import send_request
 from amd_gpu_sharing.broker.requests.people import Terms
 from amd_gpu_sharing.broker.serve import serve
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from support.other_user import become
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 from support.traced import Traced

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
 REQUESTS = int(os.environ.get("BROKER_REQUESTS", "60"))

@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 from support.mute_files import can_mount, lock_memory, mute_file, mute_program
 from support.other_user import become
 from support.shared_host import BOB, run, users, wait_until

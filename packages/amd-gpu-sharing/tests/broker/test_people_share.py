@@ -13,8 +13,8 @@ from amd_gpu_sharing.broker.requests.protocol import CANCEL, END, KEEP, PREVIEW,
 from amd_gpu_sharing.service import Service
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.show.table import format_status
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.watch.show.table import format_status
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator.breaking import break_gpu

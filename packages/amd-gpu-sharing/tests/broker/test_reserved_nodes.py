@@ -11,7 +11,7 @@ import pytest
 from amd_gpu_sharing.broker.requests.client import send_request
 from amd_gpu_sharing.broker.requests.protocol import RELEASE, RESERVE, Request
 from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.other_user import become
 from support.shared_host import ALICE, BOB, run, users, wait_until

@@ -12,9 +12,9 @@ import pytest
 
 from amd_gpu_sharing.broker.queue.order import choose_preempted
 from amd_gpu_sharing.broker.requests.protocol import KEEP, RESERVE, Request
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, make_demand, run, users, wait_until
 

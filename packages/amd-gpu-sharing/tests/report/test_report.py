@@ -11,7 +11,7 @@ from amd_gpu_sharing.report.history import ReportError, parse_since
 from amd_gpu_sharing.report.page import MOST_BARS, Timeline, format_page
 from amd_gpu_sharing.report.text import format_csv, format_json, format_report
 from amd_gpu_sharing.report.totals import Names, make_report, split_days
-from amd_gpu_tracker.history.used import Used
+from amd_gpu_tracker.watch.history.used import Used
 
 HOUR = 3600.0
 # 2026-11-02 00:00:00 in the time of the tests, which is UTC.

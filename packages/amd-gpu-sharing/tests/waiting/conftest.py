@@ -11,8 +11,8 @@ import traceback
 import pytest
 
 from amd_gpu_sharing.broker.wait import SOCKET_NAME
-from amd_gpu_tracker.records.state import open_state
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.state import open_state
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES
 from amdgpu_discovery.errors import ToolkitError
 from support.shared_host import finish_poll, without_time

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 
 JOBS = 10
 SECONDS = 60

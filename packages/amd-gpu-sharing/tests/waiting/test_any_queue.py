@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_simulator import build_host
 from support.enabled_tracker import enable

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from support.traced import Traced
 
 EVERY = int(os.environ.get("TRACKER_KILL_EVERY", "61"))

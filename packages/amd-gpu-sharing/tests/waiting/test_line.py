@@ -16,11 +16,11 @@ import pytest
 from amd_gpu_sharing.broker import serve, server
 from amd_gpu_sharing.broker.wait import SOCKET_NAME
 from amd_gpu_sharing.tickets import Tickets
+from amd_gpu_tracker.book.lock import LibraryLock
+from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State, open_state
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.errors import FileError, RequestError
 from support.shared_host import Broker, wait_until
 

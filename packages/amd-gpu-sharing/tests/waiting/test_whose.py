@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
 from support.shared_host import wait_until
 
 ALICE, BOB = 40001, 40002

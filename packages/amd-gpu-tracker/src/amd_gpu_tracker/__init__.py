@@ -20,6 +20,10 @@ from amdgpu_discovery import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.book.lease import ProcessId as ProcessId
+    from amd_gpu_tracker.book.lock import CommandLock as CommandLock
+    from amd_gpu_tracker.book.numbers import refuse_old_numbers as refuse_old_numbers
+    from amd_gpu_tracker.book.refusals import Refusal as Refusal
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange as AccessibilityChange
     from amd_gpu_tracker.claims.container import ContainerClaim as ContainerClaim
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
@@ -38,49 +42,45 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.errors import TrackerNeeded as TrackerNeeded
     from amd_gpu_tracker.errors import WaitOver as WaitOver
     from amd_gpu_tracker.errors import WaitRefused as WaitRefused
-    from amd_gpu_tracker.history.used import Used as Used
-    from amd_gpu_tracker.life.jobs import RunningJob as RunningJob
-    from amd_gpu_tracker.life.processes import Processes as Processes
-    from amd_gpu_tracker.life.running import RunningContainer as RunningContainer
-    from amd_gpu_tracker.life.running import find_running_containers as find_running_containers
-    from amd_gpu_tracker.life.status import ContainerUse as ContainerUse
-    from amd_gpu_tracker.life.status import GpuUse as GpuUse
-    from amd_gpu_tracker.life.status import Status as Status
-    from amd_gpu_tracker.records.lease import ProcessId as ProcessId
-    from amd_gpu_tracker.records.lock import CommandLock as CommandLock
-    from amd_gpu_tracker.records.numbers import refuse_old_numbers as refuse_old_numbers
-    from amd_gpu_tracker.records.refusals import Refusal as Refusal
-    from amd_gpu_tracker.states.find import find_states as find_states
-    from amd_gpu_tracker.states.state import GpuProcess as GpuProcess
-    from amd_gpu_tracker.states.state import GpuState as GpuState
-    from amd_gpu_tracker.tracker import Tracker as Tracker
+    from amd_gpu_tracker.face.tracker import Tracker as Tracker
+    from amd_gpu_tracker.leases.jobs import RunningJob as RunningJob
+    from amd_gpu_tracker.leases.processes import Processes as Processes
+    from amd_gpu_tracker.leases.running import RunningContainer as RunningContainer
+    from amd_gpu_tracker.leases.running import find_running_containers as find_running_containers
+    from amd_gpu_tracker.leases.status import ContainerUse as ContainerUse
+    from amd_gpu_tracker.leases.status import GpuUse as GpuUse
+    from amd_gpu_tracker.leases.status import Status as Status
+    from amd_gpu_tracker.leases.use import GpuProcess as GpuProcess
+    from amd_gpu_tracker.watch.history.used import Used as Used
+    from amd_gpu_tracker.watch.states.find import find_states as find_states
+    from amd_gpu_tracker.watch.states.state import GpuState as GpuState
     from amdgpu_discovery.oci_spec import gpus_in_spec as gpus_in_spec
 
 _MODULE_BY_NAME = {
-    "Tracker": "tracker",
+    "Tracker": "face.tracker",
     "claim_nodes": "claims.container",
     "claim_grant": "claims.container",
     "skip_drained": "claims.draining",
-    "refuse_old_numbers": "records.numbers",
+    "refuse_old_numbers": "book.numbers",
     "ContainerClaim": "claims.container",
     "StartingContainer": "claims.container",
     "gpus_in_spec": "claims.container",
     "Reservation": "claims.handover",
     "AccessibilityChange": "claims.accessibility",
-    "RunningJob": "life.jobs",
-    "Status": "life.status",
-    "GpuUse": "life.status",
-    "ContainerUse": "life.status",
-    "Refusal": "records.refusals",
-    "find_running_containers": "life.running",
-    "RunningContainer": "life.running",
-    "Processes": "life.processes",
-    "ProcessId": "records.lease",
-    "CommandLock": "records.lock",
-    "Used": "history.used",
-    "find_states": "states.find",
-    "GpuState": "states.state",
-    "GpuProcess": "states.state",
+    "RunningJob": "leases.jobs",
+    "Status": "leases.status",
+    "GpuUse": "leases.status",
+    "ContainerUse": "leases.status",
+    "Refusal": "book.refusals",
+    "find_running_containers": "leases.running",
+    "RunningContainer": "leases.running",
+    "Processes": "leases.processes",
+    "ProcessId": "book.lease",
+    "CommandLock": "book.lock",
+    "Used": "watch.history.used",
+    "find_states": "watch.states.find",
+    "GpuState": "watch.states.state",
+    "GpuProcess": "leases.use",
     "GpusRefused": "errors",
     "GpusChanged": "errors",
     "StateError": "errors",

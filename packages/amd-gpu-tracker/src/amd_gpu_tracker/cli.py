@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from amd_gpu_tracker.book.lock import CommandLock
+from amd_gpu_tracker.book.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
+from amd_gpu_tracker.book.user_files import LARGEST_UID
 from amd_gpu_tracker.errors import NotDone, TrackerDisabled
-from amd_gpu_tracker.records.lock import CommandLock
-from amd_gpu_tracker.records.policy import EXCLUSIVE, LONGEST_GRACE, SHARED
-from amd_gpu_tracker.records.user_files import LARGEST_UID
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.command_line.plain_help import (
     NOTHING_CHANGED,
@@ -32,7 +32,7 @@ from amdgpu_discovery.standard_output import prepare_streams, print_error, run_a
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
-    from amd_gpu_tracker.usage.reader import UsageReader
+    from amd_gpu_tracker.watch.usage.reader import UsageReader
 
     # Gives GPUs of a host to people, at a socket that it makes at this path unless systemd passed one.
     Serve = Callable[[Host, str], None]
@@ -304,7 +304,7 @@ def status(
     prometheus: PrintMetrics = False,
 ) -> None:
     """Show Status of GPUs."""
-    from amd_gpu_tracker.show.screen import print_refusals, print_status, require_compatible, watch_status
+    from amd_gpu_tracker.watch.show.screen import print_refusals, print_status, require_compatible, watch_status
 
     chosen = {"--json": as_json, "--wide": wide, "--watch": watch, "--no-trunc": no_trunc, "--refusals": refusals}
     chosen |= {"--usage": usage, "--peak": peak, "--prometheus": prometheus}
@@ -330,7 +330,7 @@ def show_usage(
     reader: UsageReader, *, as_json: bool, watch: bool, peaks: bool, prometheus: bool, no_trunc: bool
 ) -> None:
     """Show who uses how much of each GPU, once or until Ctrl-C."""
-    from amd_gpu_tracker.usage.screen import print_metrics, print_usage, watch_usage
+    from amd_gpu_tracker.watch.usage.screen import print_metrics, print_usage, watch_usage
 
     if prometheus:
         print_metrics(reader)

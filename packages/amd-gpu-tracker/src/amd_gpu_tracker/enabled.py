@@ -11,9 +11,9 @@ from amdgpu_discovery.host import Host
 POLICY_DIRECTORY = "/var/lib/amd-container-toolkit"
 POLICY_FILE = f"{POLICY_DIRECTORY}/gpu-tracker.json"
 DRAINS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-drains.json"
-# From AMD's toolkit 1.x. It counts until this tracker has its own policy (`records.migration`).
+# From AMD's toolkit 1.x. It counts until this tracker has its own policy (`book.migration`).
 FORMER_FILE = "/var/log/gpu-tracker.json"
-# The whole file of a disabled tracker, as `records.policy` writes it. A file that only begins like this may be damaged.
+# The whole file of a disabled tracker, as `book.policy` writes it. A file that only begins like this may be damaged.
 DISABLED = b'{"version":1,"enabled":false,"gpus":[]}\n'
 
 

@@ -6,14 +6,14 @@ import posix
 import sys
 import time
 
+from amd_gpu_tracker.book.history import HOOK
+from amd_gpu_tracker.book.lease import BY_CDI
+from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IMAGE_REQUIREMENTS, RELEASE
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
-from amd_gpu_tracker.life.processes import Processes, option_in
-from amd_gpu_tracker.records.history import HOOK
-from amd_gpu_tracker.records.lease import BY_CDI
-from amd_gpu_tracker.records.state import State, open_state
+from amd_gpu_tracker.leases.processes import Processes, option_in
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import append_to_file
 from amdgpu_discovery.host import Host, read_environment
@@ -154,7 +154,7 @@ def _report(state: State, container_id: str, error: ToolkitError, command: str) 
     message = str(error)
     # GpusRefused was recorded when it was decided.
     if command == CLAIM and not isinstance(error, GpusRefused):
-        from amd_gpu_tracker.records.refusals import record_refusal
+        from amd_gpu_tracker.book.refusals import record_refusal
 
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
     summary = "cannot release" if command == RELEASE else "refused"

@@ -2,7 +2,7 @@
 #
 # Every container with GPUs runs it at its end, and starting python takes five times as long as what there is to do most
 # often: to remove the lease of a container that is gone. Whatever is not plain to see from here is left to python, whose
-# command line follows: hook.py reads the same state, and judges by amd_gpu_tracker/life/liveness.py.
+# command line follows: hook.py reads the same state, and judges by amd_gpu_tracker/leases/liveness.py.
 #
 # CDI specs on disk and the config.json of running containers name this file: it must not move.
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, StateError, TrackerDisabled, TrackerNeeded
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
 

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from amd_gpu_tracker.book.lease import Lease, ProcessId
 from amd_gpu_tracker.claims.choosing import IN_USE, Candidate, choose, format_shortage
-from amd_gpu_tracker.life.user_leases import UserLease
-from amd_gpu_tracker.records.lease import Lease, ProcessId
+from amd_gpu_tracker.leases.user_leases import UserLease
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 

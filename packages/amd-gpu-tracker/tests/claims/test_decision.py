@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.lease import Holder, Lease, ProcessId
+from amd_gpu_tracker.book.policy import Policy, TrackedGpu
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.decision import Situation, decide
 from amd_gpu_tracker.errors import GpusRefused, StateError
-from amd_gpu_tracker.life.lease_scan import LeaseScan
-from amd_gpu_tracker.records.lease import Holder, Lease, ProcessId
-from amd_gpu_tracker.records.policy import Policy, TrackedGpu
+from amd_gpu_tracker.leases.lease_scan import LeaseScan
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
 
 MAKER = ProcessId(pid=7, start=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.book.drains import Drain, write_drains
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.drains import Drain, write_drains
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_simulator import build_host, load_profile

@@ -12,7 +12,7 @@ from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make an IPC namespace")

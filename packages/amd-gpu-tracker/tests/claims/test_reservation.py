@@ -6,10 +6,10 @@ import os
 
 import pytest
 
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.decision import refusal
 from amd_gpu_tracker.claims.reservation import withdraw
 from amd_gpu_tracker.errors import GpusChanged, GpusRefused, StateError
-from amd_gpu_tracker.records.state import State
 
 
 def test_shared_gpus_are_given_to_all_who_ask(machine):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.book.drains import read_drains, write_drains
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.drains import read_drains, write_drains
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.health.limits import HealthLimits
 from amdgpu_discovery.numbering import locate_gpus

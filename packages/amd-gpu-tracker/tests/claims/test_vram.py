@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from amd_gpu_tracker.book.lock import LibraryLock
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.chosen import preview_chosen, reserve_chosen
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.claims.vram import MemoryChooser
 from amd_gpu_tracker.errors import GpusRefused, StateError
-from amd_gpu_tracker.records.lock import LibraryLock
-from amd_gpu_tracker.records.state import State
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.numbering import locate_gpus

@@ -90,7 +90,7 @@ def _print_gpus(host: Host) -> None:
 def _print_states(host: Host) -> None:
     from amd_ctk.companions import warn_of_rules
     from amd_ctk.gpus.listing import tracker_with_rules
-    from amd_gpu_tracker.state_table import print_states
+    from amd_gpu_tracker.face.state_table import print_states
 
     print_states(tracker_with_rules(host))
     warn_of_rules(host)
@@ -98,14 +98,14 @@ def _print_states(host: Host) -> None:
 
 def _watch_states(host: Host) -> None:
     from amd_ctk.gpus.listing import tracker_with_rules
-    from amd_gpu_tracker.state_table import watch_states
+    from amd_gpu_tracker.face.state_table import watch_states
 
     watch_states(tracker_with_rules(host))
 
 
 def _print_status(host: Host) -> None:
     from amd_gpu_tracker import Tracker
-    from amd_gpu_tracker.show.screen import print_status
+    from amd_gpu_tracker.watch.show.screen import print_status
 
     print_status(Tracker(host).status, as_json=False, wide=False, no_trunc=False)
 

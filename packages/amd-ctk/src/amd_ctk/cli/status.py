@@ -31,7 +31,7 @@ def status(
     """
     from amd_gpu_tracker import CommandLock, Tracker
     from amd_gpu_tracker.errors import OptionLacks
-    from amd_gpu_tracker.show.screen import print_refusals, require_compatible
+    from amd_gpu_tracker.watch.show.screen import print_refusals, require_compatible
 
     chosen = {"--json": as_json, "--usage": usage, "--peak": peak, "--refusals": refusals, "--prometheus": prometheus}
     chosen |= {"--watch": watch, "--no-trunc": no_trunc, "--html": html}
@@ -54,7 +54,7 @@ def status(
     else:
         from amd_ctk.companions import warn_of_rules
         from amd_ctk.gpus.listing import tracker_with_rules
-        from amd_gpu_tracker.state_table import print_states, print_states_json
+        from amd_gpu_tracker.face.state_table import print_states, print_states_json
 
         (print_states_json if as_json else print_states)(tracker_with_rules(host_of(context)))
         warn_of_rules(host_of(context))

@@ -385,7 +385,7 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
     from amd_ctk.swarm.status import format_advertisement, format_pools, list_advertisement
-    from amd_gpu_tracker.show.screen import print_list
+    from amd_gpu_tracker.watch.show.screen import print_list
     from amdgpu_discovery.standard_output import is_terminal
 
     if not is_terminal() and not no_trunc:

@@ -15,6 +15,6 @@ def top(context: typer.Context) -> None:
     Prints it once in a file or a pipe. Keys: q quits, s sorts, ? shows help.
     """
     from amd_ctk.gpus.listing import tracker_with_rules
-    from amd_gpu_tracker.state_table import watch_states
+    from amd_gpu_tracker.face.state_table import watch_states
 
     watch_states(tracker_with_rules(host_of(context)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from amd_ctk.gpus.listing import count_gpus, find_gpu_states
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.show.listing import ID_LENGTH, Column, Listing
-from amd_gpu_tracker.show.screen import print_list
-from amd_gpu_tracker.state_table import state_column
+from amd_gpu_tracker.face.state_table import state_column
+from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing
+from amd_gpu_tracker.watch.show.screen import print_list
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import find_product_names, model_of, short_name
 

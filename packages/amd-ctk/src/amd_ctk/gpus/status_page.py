@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from amd_ctk.companions import SHARING, is_installed
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.show.jobs import EMPTY_QUEUE, running_rows
-from amd_gpu_tracker.show.listing import Listing, Page
-from amd_gpu_tracker.state_table import find_page
+from amd_gpu_tracker.face.state_table import find_page
+from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, running_rows
+from amd_gpu_tracker.watch.show.listing import Listing, Page
 from amdgpu_discovery.command_line.web_page import format_web_page, text
 
 TYPE_CHECKING = False

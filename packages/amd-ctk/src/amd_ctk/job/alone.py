@@ -11,7 +11,7 @@ from amd_ctk.job.start import GivenGpus, PlannedJob
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import rules_in_job, with_gpus_of_job
 from amd_gpu_tracker import CommandLock, GpusRefused, Reservation, Tracker
-from amd_gpu_tracker.records.job_ids import require_name
+from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.times import parse_duration
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError

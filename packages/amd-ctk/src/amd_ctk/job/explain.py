@@ -12,9 +12,9 @@ from amd_ctk.job.service import preview
 from amd_ctk.job.start import GivenGpus, PlannedJob
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation
-from amd_gpu_tracker.records.job_ids import require_name
-from amd_gpu_tracker.show.jobs import describe_grant
+from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.times import format_seconds, parse_duration
+from amd_gpu_tracker.watch.show.jobs import describe_grant
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

@@ -24,8 +24,8 @@ from amd_ctk.job.start import (
 )
 from amd_gpu_tracker import NotPermitted, Reservation, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
-from amd_gpu_tracker.show.jobs import describe_grant
 from amd_gpu_tracker.times import format_seconds
+from amd_gpu_tracker.watch.show.jobs import describe_grant
 from amdgpu_discovery.command_line.process import end_by, require_program
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.numbering import locate_gpus

@@ -8,7 +8,7 @@ from amd_ctk.swarm.docker import TaskName
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker import Status
-from amd_gpu_tracker.show.listing import Column, Listing, cut_id, pad_columns
+from amd_gpu_tracker.watch.show.listing import Column, Listing, cut_id, pad_columns
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.models import model_of

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from amd_ctk.doctor.facts.users import find_departed, find_session_groups, find_user
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.lease import BY_API, Lease, boot_offset
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_ctk.doctor.facts.inside import read_variables
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from amd_ctk.doctor.inside.child import NoAnswer, ask_inside, held, open_own_files, reopen
 from amd_ctk.doctor.inside.process import read_process
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root enters other processes")
 
@@ -51,7 +51,7 @@ import sys, time
 from pathlib import Path
 from amd_ctk.doctor.inside.child import ask_inside
 from amd_ctk.doctor.inside.process import read_process
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 
 def look(_):
     Path(sys.argv[1]).touch()

@@ -15,7 +15,7 @@ from amd_ctk.doctor.inside.process import (
     read_process,
     translate_id,
 )
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 
 VERSION_1 = """\
 29 23 0:26 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

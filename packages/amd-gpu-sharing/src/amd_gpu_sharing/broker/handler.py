@@ -26,10 +26,10 @@ from amd_gpu_sharing.broker.requests.demand import Demand, require_within, resol
 from amd_gpu_sharing.broker.requests.job_names import JobNames
 from amd_gpu_sharing.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_sharing.node_access.users import NodeUsers
+from amd_gpu_tracker.book.job_ids import ENDING, job_id, name_of, owner_of, require_name
 from amd_gpu_tracker.claims.by_name import jobs_wait
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
-from amd_gpu_tracker.records.job_ids import ENDING, job_id, name_of, owner_of, require_name
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 

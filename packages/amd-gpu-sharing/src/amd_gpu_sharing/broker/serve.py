@@ -16,11 +16,11 @@ from amd_gpu_sharing.broker.requests.client import BACKLOG_PAUSE_SECONDS, connec
 from amd_gpu_sharing.broker.requests.people import FIFO, FindTerms, Terms
 from amd_gpu_sharing.broker.requests.protocol import SOCKET
 from amd_gpu_sharing.broker.server import IDLE_SECONDS, Server
+from amd_gpu_tracker.book.lock import KernelLock
+from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import needs_root
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.state import State, open_state
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
 

@@ -19,9 +19,9 @@ from amd_gpu_sharing.broker.requests.peer import Subordinates, find_peer, find_u
 from amd_gpu_sharing.broker.requests.protocol import Answer, format_answer, refusal
 from amd_gpu_sharing.broker.wakes import Wakes
 from amd_gpu_sharing.tickets import Tickets
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.errors import WaitRefused
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.errors import ToolkitError
 
 SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"

@@ -16,6 +16,7 @@ from functools import partial
 from amd_gpu_sharing.broker.requests.client import Refused, is_listening, send_request
 from amd_gpu_sharing.broker.requests.protocol import RUN, Answer, Request, find_socket, format_rules
 from amd_gpu_sharing.tickets import Tickets
+from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.claims.by_name import find_wanted, hold_by_name, is_contested
 from amd_gpu_tracker.claims.choice import only_for_root
 from amd_gpu_tracker.claims.decision import LET_USERS, rootless_refusal
@@ -29,8 +30,7 @@ from amd_gpu_tracker.errors import (
     WaitRefused,
     needs_root,
 )
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.job_ids import require_name
+from amd_gpu_tracker.leases.liveness import judge
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.people import behind_sudo
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
 

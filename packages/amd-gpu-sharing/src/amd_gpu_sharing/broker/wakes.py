@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker.book.lease import ProcessId
 
 # From sys/inotify.h.
 IN_ATTRIB, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x4, 0x80, 0x100, 0x200

@@ -29,8 +29,8 @@ def reserve(
     from amd_gpu_sharing.listing import ended_by_restart
     from amd_gpu_sharing.requests import reserve as reserve_gpus
     from amd_gpu_sharing.service import Service
-    from amd_gpu_tracker.show.jobs import describe_grant
     from amd_gpu_tracker.times import format_seconds, parse_at_most
+    from amd_gpu_tracker.watch.show.jobs import describe_grant
     from amdgpu_discovery.command_line.stderr import print_note
 
     chosen = name or f"reservation-{os.getpid()}"

@@ -9,11 +9,11 @@ from contextlib import suppress
 
 from amd_gpu_sharing.node_access import nodes, scope
 from amd_gpu_sharing.node_access.nodes import read_users, set_users
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.job_ids import owner_of
-from amd_gpu_tracker.records.lease import BY_API, Lease
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.job_ids import owner_of
+from amd_gpu_tracker.book.lease import BY_API, Lease
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.leases.lease_scan import scan_leases
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.numbering import locate_gpus

@@ -11,7 +11,7 @@ import pytest
 
 from amd_gpu_sharing.broker.queue.order import choose_preempted
 from amd_gpu_sharing.broker.requests.protocol import KEEP, RESERVE, Request
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
 from support.shared_host import ALICE, BOB, make_demand, run, users, wait_until
 

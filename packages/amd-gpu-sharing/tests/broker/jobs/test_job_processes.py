@@ -8,8 +8,8 @@ import os
 import pytest
 
 from amd_gpu_sharing.broker.jobs.job_processes import belongs_to, find_processes
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import Lease
+from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.leases.processes import Processes
 from support.other_user import become
 from support.shared_host import ALICE, BOB
 

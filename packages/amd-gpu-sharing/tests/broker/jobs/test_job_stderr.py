@@ -9,7 +9,7 @@ import time
 import pytest
 
 from amd_gpu_sharing.broker.jobs.child import print_to_process
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 
 SLEEP = ("sleep", "600")
 

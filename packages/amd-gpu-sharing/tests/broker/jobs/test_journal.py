@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from amd_gpu_sharing.broker.jobs import journal
-from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId
+from amd_gpu_tracker.book.lease import BY_API, Lease, ProcessId
 from amdgpu_discovery.numbering import locate_gpus
 
 

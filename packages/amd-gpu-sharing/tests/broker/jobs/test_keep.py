@@ -10,7 +10,7 @@ import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import END, KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import END, KEEP, RELEASE, RESERVE, Request
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, run, users, wait_until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from amd_gpu_sharing.broker.jobs.journal import Unrecorded
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import HISTORY, METRICS, clear_failure, note_failure, read_failures
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.book.unrecorded import HISTORY, METRICS, clear_failure, note_failure, read_failures
 from amdgpu_discovery.host import Host
 
 FULL = "/var/lib/amd-container-toolkit/history cannot be written: No space left on device"

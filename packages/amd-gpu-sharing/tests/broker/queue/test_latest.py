@@ -10,7 +10,7 @@ import pytest
 from amd_gpu_sharing.broker.queue.order import MOST_BEFORE, latest_start
 from amd_gpu_sharing.broker.requests.demand import numbers_in
 from amd_gpu_sharing.broker.requests.protocol import PREVIEW, RESERVE, Request
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from support.shared_host import ALICE, BOB, CAROL, make_demand, run, wait_until
 
 ALL = 0b1111

@@ -6,7 +6,7 @@ import pytest
 
 from amd_gpu_sharing.broker.queue.place import format_holders, format_waiting
 from amd_gpu_sharing.tickets import Ticket
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker.book.lease import ProcessId
 
 
 def ticket(name, count):

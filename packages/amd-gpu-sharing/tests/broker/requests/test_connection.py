@@ -10,7 +10,7 @@ from pathlib import Path
 from amd_gpu_sharing.broker.requests.connection import Connection, FairTurns
 from amd_gpu_sharing.broker.requests.peer import Peer, Subordinates
 from amd_gpu_sharing.broker.requests.protocol import WAITING, Answer
-from amd_gpu_tracker.life.processes import Processes
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.host import Host
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from amd_gpu_sharing.broker.requests.job_names import JobNames
 from amd_gpu_sharing.broker.requests.protocol import CANCEL, END, KEEP, RELEASE, RESERVE, RUN, Request
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
 from support.shared_host import ALICE, BOB, run, users, wait_until
 
 WORD = r"job-[0-9a-f]{10}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from amd_gpu_tracker.book.matching import match_gpus
+from amd_gpu_tracker.book.numbers import require_same_numbers
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.lease_scan import LeaseScan, preview_leases, prune_leases
-from amd_gpu_tracker.life.user_leases import UserLeases, read_user_leases
-from amd_gpu_tracker.records.matching import match_gpus
-from amd_gpu_tracker.records.numbers import require_same_numbers
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases, prune_leases
+from amd_gpu_tracker.leases.user_leases import UserLeases, read_user_leases
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.verdicts import Verdict
-    from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
 

@@ -10,11 +10,11 @@ import os
 import time
 from contextlib import suppress
 
+from amd_gpu_tracker.book.history_directory import begin_history
+from amd_gpu_tracker.book.lease import BY_ADOPTION, Holder, boot_offset
 from amd_gpu_tracker.claims.claim import Claim, in_pod, new_lease
-from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.life.running import count_untracked, find_creations, find_running_containers, read_own_file
-from amd_gpu_tracker.records.history_directory import begin_history
-from amd_gpu_tracker.records.lease import BY_ADOPTION, Holder, boot_offset
+from amd_gpu_tracker.leases.lease_scan import prune_leases
+from amd_gpu_tracker.leases.running import count_untracked, find_creations, find_running_containers, read_own_file
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec, is_privileged, joined_ipc, read_spec, shared_cgroup
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from amd_gpu_tracker.book.lease import Lease
+    from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.life.running import Creation, RunningContainer
-    from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.leases.processes import Processes
+    from amd_gpu_tracker.leases.running import Creation, RunningContainer
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
+from amd_gpu_tracker.book.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import find_users, in_use, people_of
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
+from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.people import behind_sudo, person_behind
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.book.policy import Policy
+    from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.choices.rules import ChoiceRules
     from amdgpu_discovery.gpu import GpuLocation
@@ -209,7 +209,7 @@ def _find_named(host: Host, request: str, rules: ChoiceRules) -> Sequence[GpuLoc
     try:
         return select_gpus(rules.permitted(locate_gpus(host)), request, unnumbered=find_unnumbered)
     except RequestError:
-        from amd_gpu_tracker.records.numbers import refuse_old_numbers
+        from amd_gpu_tracker.book.numbers import refuse_old_numbers
 
         refuse_old_numbers(host, [request])
         raise

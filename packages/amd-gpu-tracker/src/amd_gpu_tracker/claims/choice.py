@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from amd_gpu_tracker.book.drains import read_drains
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.choosing import (
     IN_USE,
     Candidate,
@@ -16,11 +18,9 @@ from amd_gpu_tracker.claims.choosing import (
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of
 from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
-from amd_gpu_tracker.life.container_names import find_container_name
-from amd_gpu_tracker.life.lease_scan import LeaseScan, count_once, scan_leases
-from amd_gpu_tracker.life.user_leases import UserLease, read_user_leases
-from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.container_names import find_container_name
+from amd_gpu_tracker.leases.lease_scan import LeaseScan, count_once, scan_leases
+from amd_gpu_tracker.leases.user_leases import UserLease, read_user_leases
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
@@ -29,11 +29,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.book.lease import Lease
+    from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.decision import Refused
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease
-    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.limits import HealthLimits

@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from amd_gpu_tracker.life.user_leases import UserLease
-    from amd_gpu_tracker.records.lease import Lease
+    from amd_gpu_tracker.book.lease import Lease
+    from amd_gpu_tracker.leases.user_leases import UserLease
     from amdgpu_discovery.gpu import Gpu
 
 IN_USE = "exclusive and in use"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.identity import match_wanted, require_tracked_gpus
+from amd_gpu_tracker.book.state import STARTS, State
 from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import refuse_unreserved
 from amd_gpu_tracker.claims.reservation import find_other_leases, read_current_policy, recorded, withdraw_if_exclusive
-from amd_gpu_tracker.life.lease_scan import LeaseScan, preview_leases
-from amd_gpu_tracker.records.identity import match_wanted, require_tracked_gpus
-from amd_gpu_tracker.records.state import STARTS, State
+from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.oci_spec import gpus_in_spec
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol
 
+    from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.errors import GpusRefused
-    from amd_gpu_tracker.records.policy import Policy
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits

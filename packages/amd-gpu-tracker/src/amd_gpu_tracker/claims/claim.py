@@ -5,8 +5,8 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId, boot_offset
-from amd_gpu_tracker.records.lock import KernelLock
+from amd_gpu_tracker.book.lease import BY_API, Holder, Lease, ProcessId, boot_offset
+from amd_gpu_tracker.book.lock import KernelLock
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lock import Lock
-    from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.book.lock import Lock
+    from amd_gpu_tracker.book.policy import Policy
+    from amd_gpu_tracker.book.state import State
+    from amd_gpu_tracker.leases.lease_scan import LeaseScan
+    from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.gpu import GpuLocation
 
 # The IPC namespace of this process, which is the host's: a container that joins it is in no pod.
@@ -97,7 +97,7 @@ def read_own_lease(book: Book, claim: Claim) -> Lease | None:
     if lease is None or lease.will_restart:
         return None
     # Imported here, because most starts have nothing to judge.
-    from amd_gpu_tracker.life.liveness import judge
+    from amd_gpu_tracker.leases.liveness import judge
 
     verdict = judge(lease, book.processes)
     is_over = not verdict.is_alive or (not verdict.is_proved and _is_left_over(lease, claim))
@@ -106,12 +106,12 @@ def read_own_lease(book: Book, claim: Claim) -> Lease | None:
 
 def prune_others(book: Book, paths: Iterable[str]) -> LeaseScan:
     """Return other leases as `prune_leases` does, without those kept for the restart of the service that claims."""
-    from amd_gpu_tracker.life.lease_scan import prune_leases
+    from amd_gpu_tracker.leases.lease_scan import prune_leases
 
     scan = prune_leases(book.state, book.processes, paths)
     if not any(lease.unit for lease in scan.living):
         return scan
-    from amd_gpu_tracker.life.restarts import drop_restart_leases
+    from amd_gpu_tracker.leases.restarts import drop_restart_leases
 
     return scan.replace(living=drop_restart_leases(book.state, scan.living))
 
@@ -126,7 +126,7 @@ def _is_left_over(lease: Lease, claim: Claim) -> bool:
         return False
     if claim.creators:
         return True
-    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+    from amd_gpu_tracker.leases.liveness import is_known_to_runtime
 
     return not is_known_to_runtime(lease.root, lease.container_id)
 

@@ -5,13 +5,13 @@ The runtime and the hook of CDI specs pass values: the container, its spec, and 
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder, ProcessId
+from amd_gpu_tracker.book.lock import KernelLock
+from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, preview, reserve, withdraw
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import BY_CDI, BY_DEVICE, BY_ENVIRONMENT, BY_SWARM, Holder, ProcessId
-from amd_gpu_tracker.records.lock import KernelLock
-from amd_gpu_tracker.records.state import State, open_state
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, GpuLocation
@@ -260,7 +260,7 @@ def holder_of(container: StartingContainer, processes: Processes) -> Holder:
 def _require_known_container(holder: Holder) -> None:
     """Raise ContainerRunning if the runtime does not know the container: it would start it, without GPUs."""
     from amd_gpu_tracker.errors import ContainerRunning
-    from amd_gpu_tracker.life.liveness import is_known_to_runtime
+    from amd_gpu_tracker.leases.liveness import is_known_to_runtime
 
     if not is_known_to_runtime(holder.root, holder.container_id):
         raise ContainerRunning(

@@ -5,8 +5,8 @@ Nothing here reads or writes: callers pass what they have read. The texts of ref
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.lease import BY_API, Lease
 from amd_gpu_tracker.errors import GpusRefused, StateError
-from amd_gpu_tracker.records.lease import BY_API, Lease
 from amdgpu_discovery.selection import resolve, split_items
 from amdgpu_discovery.value import Value
 
@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.claim import Claim
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.leases.lease_scan import LeaseScan
     from amdgpu_discovery.gpu import GpuLocation
 
     # The title of a container or job, and the numbers of the GPUs that it uses.

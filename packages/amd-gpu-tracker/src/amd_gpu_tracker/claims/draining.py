@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.book.drains import LONGEST_REASON, Drain, by_key, read_drains, write_drains
+from amd_gpu_tracker.book.lease import NEVER
+from amd_gpu_tracker.book.numbers import refuse_old_numbers
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.drains import LONGEST_REASON, Drain, by_key, read_drains, write_drains
-from amd_gpu_tracker.records.lease import NEVER
-from amd_gpu_tracker.records.numbers import refuse_old_numbers
 from amdgpu_discovery.choices.grammar import parse_choice
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.drains import read_drains, write_drains
+from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.book.matching import Match, match_gpus
 from amd_gpu_tracker.errors import NotDone, StateError
-from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.life.status import title_with_name
-from amd_gpu_tracker.records.drains import read_drains, write_drains
-from amd_gpu_tracker.records.lease import Lease
-from amd_gpu_tracker.records.matching import Match, match_gpus
+from amd_gpu_tracker.leases.lease_scan import prune_leases
+from amd_gpu_tracker.leases.liveness import judge
+from amd_gpu_tracker.leases.status import title_with_name
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.selection import ALL, find_numbers
@@ -19,10 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from amd_gpu_tracker.book.policy import Policy, TrackedGpu
+    from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.policy import Policy, TrackedGpu
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.gpu import GpuLocation
 
 

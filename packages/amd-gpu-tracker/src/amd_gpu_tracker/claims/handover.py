@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 
+from amd_gpu_tracker.book.lease import TOKEN, Lease
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.lease import TOKEN, Lease
+from amd_gpu_tracker.leases.liveness import judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.book.state import State
+    from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -106,8 +106,8 @@ def find_handed_on(state: State, token: str, processes: Processes) -> Lease | No
 
 def find_handed_on_to_user(host: Host, token: str, processes: Processes) -> Lease | None:
     """Return the reservation of root's service for a token, if this user owns it; else None."""
-    from amd_gpu_tracker.records.rootless import find_user
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.book.rootless import find_user
+    from amd_gpu_tracker.book.state import State
 
     found = find_handed_on(State(host), token, processes)
     return found if found is not None and found.person == find_user() else None
@@ -117,7 +117,7 @@ def _find_given(state: State, digest: str, processes: Processes) -> Lease | None
     """Return a living container of root that got the reservation of this token. Users could forge theirs."""
     if state.is_rootless:
         return None
-    from amd_gpu_tracker.life.lease_scan import preview_leases
+    from amd_gpu_tracker.leases.lease_scan import preview_leases
 
     living = preview_leases(state, processes, state.lease_paths()).living
     given = next((each for each in living if each.reservation_digest == digest), None)

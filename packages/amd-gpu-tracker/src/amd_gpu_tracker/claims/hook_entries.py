@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import amdgpu_discovery
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
 from amdgpu_discovery.files import absolute
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.history import HOOK, PROGRAM
+from amd_gpu_tracker.book.state import LONGEST_ID_IN_NAME, State
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.records.history import HOOK, PROGRAM
-from amd_gpu_tracker.records.state import LONGEST_ID_IN_NAME, State
+from amd_gpu_tracker.leases.liveness import judge
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from amd_gpu_tracker.book.lease import Lease, ProcessId
     from amd_gpu_tracker.claims.claim import Book
-    from amd_gpu_tracker.life.processes import Processes
-    from amd_gpu_tracker.records.lease import Lease, ProcessId
+    from amd_gpu_tracker.leases.processes import Processes
 
 
 class Released(Value):
@@ -60,7 +60,7 @@ def _keep_for_restart(state: State, path: str, lease: Lease, processes: Processe
     if how != HOOK:
         state.remove_lease(path, how)
         return False
-    from amd_gpu_tracker.life.restarts import end_lease
+    from amd_gpu_tracker.leases.restarts import end_lease
 
     return end_lease(state, path, lease, processes, how) is not None
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import posix
 
+from amd_gpu_tracker.book.identity import require_tracked_gpus, take_stamp
+from amd_gpu_tracker.book.lease import TOKEN, Holder, Lease
+from amd_gpu_tracker.book.state import STARTS, State
 from amd_gpu_tracker.claims.claim import Book, Claim, extended_lease, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.enabled import may_be_tracking
-from amd_gpu_tracker.records.identity import require_tracked_gpus, take_stamp
-from amd_gpu_tracker.records.lease import TOKEN, Holder, Lease
-from amd_gpu_tracker.records.state import STARTS, State
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.decision import Refused, Situation
     from amd_gpu_tracker.errors import GpusRefused
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.records.policy import Policy
+    from amd_gpu_tracker.leases.lease_scan import LeaseScan
 
 # A claim on shared GPUs needs no other leases, but ended ones must not accumulate. Each claim reads up to SWEEP_ALWAYS
 # leases. If there are more, one claim in SWEEP_INTERVAL reads SWEEP_BATCH, twice as many as are added meanwhile.
@@ -55,9 +55,9 @@ def preview(book: Book, claim: Claim) -> None:
     if not policy.enabled:
         return
     # Imported here, because no start needs them.
+    from amd_gpu_tracker.book.identity import match_wanted
     from amd_gpu_tracker.claims.decision import decide
-    from amd_gpu_tracker.life.lease_scan import preview_leases
-    from amd_gpu_tracker.records.identity import match_wanted
+    from amd_gpu_tracker.leases.lease_scan import preview_leases
     from amdgpu_discovery.numbering import locate_gpus
 
     handed_on = read_handed_on(book, claim)
@@ -91,7 +91,7 @@ def withdraw(state: State, holder: Holder) -> None:
     if lease is not None and lease.creator == holder.creator:
         posix.unlink(path)
         if state.records_history:
-            from amd_gpu_tracker.records.history import discard
+            from amd_gpu_tracker.book.history import discard
 
             discard(state.history_directory, path)
 
@@ -176,7 +176,7 @@ def _read_drained(state: State, claim: Claim) -> GpusRefused | None:
 
 def _find_name(lease: Lease) -> str:
     # Imported here, because only refusals need names.
-    from amd_gpu_tracker.life.container_names import find_container_name
+    from amd_gpu_tracker.leases.container_names import find_container_name
 
     return find_container_name(lease)
 
@@ -203,7 +203,7 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
         claim = met
     elif swept:
         # Imported here, because most claims do not sweep.
-        from amd_gpu_tracker.life.lease_scan import prune_leases
+        from amd_gpu_tracker.leases.lease_scan import prune_leases
 
         prune_leases(state, book.processes, swept)
     state.write_lease(extended_lease(own, claim) if own else new_lease(claim, book.processes))
@@ -224,7 +224,7 @@ def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
     from amd_gpu_tracker.errors import GpusRefused
 
     if isinstance(refusal, GpusRefused) and not claim.is_waiting:
-        from amd_gpu_tracker.records.refusals import record_refusal
+        from amd_gpu_tracker.book.refusals import record_refusal
 
         record_refusal(
             state,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.records.drains import Drain, by_key, read_drains, this_boot, write_drains
-from amd_gpu_tracker.records.unrecorded import DRAINS, clear_failure, note_failure
-from amd_gpu_tracker.states.use import (
+from amd_gpu_tracker.book.drains import Drain, by_key, read_drains, this_boot, write_drains
+from amd_gpu_tracker.book.unrecorded import DRAINS, clear_failure, note_failure
+from amd_gpu_tracker.leases.use import (
     GpuLoad,
     find_gpu_processes,
     format_use,
@@ -23,9 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.claims.choosing import Candidate
     from amd_gpu_tracker.claims.claim import Book, Claim
-    from amd_gpu_tracker.records.state import State
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 

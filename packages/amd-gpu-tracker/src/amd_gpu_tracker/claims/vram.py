@@ -11,11 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from amd_gpu_tracker.book.policy import Policy
+    from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused
-    from amd_gpu_tracker.life.lease_scan import LeaseScan
-    from amd_gpu_tracker.records.policy import Policy
-    from amd_gpu_tracker.records.state import State
+    from amd_gpu_tracker.leases.lease_scan import LeaseScan
 
 
 class MemoryChooser:

@@ -22,7 +22,7 @@ from amd_device_spec.memory_limit import OFF, REQUIRED, RUNC, find_obstacle
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_device_spec.settings_file import is_compiled, read_settings_file
 from amd_gpu_tracker import ContainerUse, Tracker
-from amd_gpu_tracker.show.listing import cut_id
+from amd_gpu_tracker.watch.show.listing import cut_id
 from amdgpu_discovery.command_line.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from amd_gpu_sharing.broker.jobs.job_processes import open_process
-from amd_gpu_tracker.life.processes import FIRST_PROCESS, Processes
-from amd_gpu_tracker.records.job_ids import owner_of
-from amd_gpu_tracker.records.lease import Lease, ProcessId
+from amd_gpu_tracker.book.job_ids import owner_of
+from amd_gpu_tracker.book.lease import Lease, ProcessId
+from amd_gpu_tracker.leases.processes import FIRST_PROCESS, Processes
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_files import mount_of
 from amdgpu_discovery.plain_text import one_line

@@ -14,14 +14,14 @@ from contextlib import suppress
 
 from amd_gpu_sharing.broker.jobs.job_processes import belongs_to, find_processes, open_process
 from amd_gpu_sharing.broker.jobs.journal import Journal
+from amd_gpu_tracker.book.job_ids import owner_of
+from amd_gpu_tracker.book.lease import Lease, ProcessId, format_lease, parse_lease
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.life.container_names import docker_directory, read_of_root
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.restarts import own_unit
-from amd_gpu_tracker.records.job_ids import owner_of
-from amd_gpu_tracker.records.lease import Lease, ProcessId, format_lease, parse_lease
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.container_names import docker_directory, read_of_root
+from amd_gpu_tracker.leases.liveness import judge
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.leases.restarts import own_unit
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, read_file, replace_file
 from amdgpu_discovery.plain_json import dumps, loads

@@ -13,10 +13,10 @@ from functools import partial
 from amd_gpu_sharing.broker.jobs.child import Children, print_to_job
 from amd_gpu_sharing.broker.jobs.job_time import inside
 from amd_gpu_sharing.broker.jobs.journal import Journal, log_of
+from amd_gpu_tracker.book.job_ids import name_of
+from amd_gpu_tracker.book.lease import BY_API, Lease
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.records.job_ids import name_of
-from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -211,7 +211,7 @@ class IdleCheck:
 def _write_unused(host: Host, writer: int) -> None:
     """Write the keys of the idle GPUs. A GPU whose driver does not answer counts as used."""
     # Imported here, because only the child needs them.
-    from amd_gpu_tracker.states.use import read_gpu_uses
+    from amd_gpu_tracker.leases.use import read_gpu_uses
     from amdgpu_discovery.discover import find_gpus
     from amdgpu_discovery.health.reading import read_health
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Collection, Iterable
 
 from amd_gpu_sharing.node_access.scope import is_in
+from amd_gpu_tracker.book.job_ids import name_of, owner_of
+from amd_gpu_tracker.book.lease import TOKEN, Lease, ProcessId
 from amd_gpu_tracker.claims.handover import digest_of
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.job_ids import name_of, owner_of
-from amd_gpu_tracker.records.lease import TOKEN, Lease, ProcessId
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from amd_gpu_tracker.book.job_ids import job_id, name_of, owner_of
+from amd_gpu_tracker.book.lease import BY_API, Lease, since_boot
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import NotDone, NotPermitted, StateError
-from amd_gpu_tracker.history.ended import read_ended
-from amd_gpu_tracker.life.lease_scan import find_holders, scan_leases
-from amd_gpu_tracker.records.job_ids import job_id, name_of, owner_of
-from amd_gpu_tracker.records.lease import BY_API, Lease, since_boot
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.lease_scan import find_holders, scan_leases
 from amd_gpu_tracker.times import format_seconds
+from amd_gpu_tracker.watch.history.ended import read_ended
 from amdgpu_discovery.errors import ToolkitError
 
 MINUTE = 60

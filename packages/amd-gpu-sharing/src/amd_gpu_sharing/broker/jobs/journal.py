@@ -11,10 +11,10 @@ from functools import partial
 from typing import Protocol
 
 from amd_gpu_sharing.broker.jobs.job_processes import gpus_of
-from amd_gpu_tracker.records.job_ids import name_of
-from amd_gpu_tracker.records.lease import Lease
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.records.unrecorded import read_failures
+from amd_gpu_tracker.book.job_ids import name_of
+from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.book.unrecorded import read_failures
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
 

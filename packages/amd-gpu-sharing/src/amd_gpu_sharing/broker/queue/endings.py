@@ -16,12 +16,12 @@ from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_co
 from amd_gpu_sharing.broker.jobs.job_processes import gpus_of
 from amd_gpu_sharing.broker.jobs.job_time import end_now
 from amd_gpu_sharing.broker.jobs.journal import Journal, log_of
+from amd_gpu_tracker.book.job_ids import ENDING, name_of
+from amd_gpu_tracker.book.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
-from amd_gpu_tracker.life.processes import FIRST_PROCESS
-from amd_gpu_tracker.records.job_ids import ENDING, name_of
-from amd_gpu_tracker.records.lease import BY_API, Holder, Lease
+from amd_gpu_tracker.leases.processes import FIRST_PROCESS
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 

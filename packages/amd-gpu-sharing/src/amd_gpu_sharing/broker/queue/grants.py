@@ -9,6 +9,8 @@ from amd_gpu_sharing.broker.jobs.job_time import no_reservation
 from amd_gpu_sharing.broker.requests.demand import Demand, numbers_in
 from amd_gpu_sharing.broker.requests.protocol import GRANTED, Answer
 from amd_gpu_sharing.node_access.users import NodeUsers
+from amd_gpu_tracker.book.job_ids import name_of, owner_of
+from amd_gpu_tracker.book.lease import BY_API, Holder, Lease, ProcessId
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import find_rivals
@@ -16,10 +18,8 @@ from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_r
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.errors import ContainerRunning, NotDone
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.processes import FIRST_PROCESS
-from amd_gpu_tracker.records.job_ids import name_of, owner_of
-from amd_gpu_tracker.records.lease import BY_API, Holder, Lease, ProcessId
+from amd_gpu_tracker.leases.lease_scan import scan_leases
+from amd_gpu_tracker.leases.processes import FIRST_PROCESS
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus

@@ -8,16 +8,16 @@ from math import inf
 from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_sharing.broker.queue.order import Outlook
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
+from amd_gpu_tracker.book.drains import read_drains
+from amd_gpu_tracker.book.lease import BY_API, Lease, ProcessId
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.claims.decision import find_users
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.life.lease_scan import scan_leases
-from amd_gpu_tracker.life.liveness import judge
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.life.user_leases import UserLease
-from amd_gpu_tracker.records.drains import read_drains
-from amd_gpu_tracker.records.lease import BY_API, Lease, ProcessId
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.leases.lease_scan import scan_leases
+from amd_gpu_tracker.leases.liveness import judge
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.leases.user_leases import UserLease
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 

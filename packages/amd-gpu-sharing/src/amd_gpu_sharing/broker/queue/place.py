@@ -12,8 +12,8 @@ from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_sharing.broker.requests.people import format_held
 from amd_gpu_sharing.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
 from amd_gpu_sharing.tickets import KEPT_FIELDS, Ticket
+from amd_gpu_tracker.book.job_ids import name_of
 from amd_gpu_tracker.errors import GpusRefused
-from amd_gpu_tracker.records.job_ids import name_of
 from amd_gpu_tracker.times import format_past, format_seconds
 from amdgpu_discovery.errors import ToolkitError
 

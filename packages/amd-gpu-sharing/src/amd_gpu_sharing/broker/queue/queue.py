@@ -16,9 +16,9 @@ from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits
 from amd_gpu_sharing.broker.requests.protocol import Answer, refusal
 from amd_gpu_sharing.tickets import Tickets
+from amd_gpu_tracker.book.lease import boot_offset
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
-from amd_gpu_tracker.records.lease import boot_offset
 from amdgpu_discovery.errors import FileError, ToolkitError
 
 MOST_WAITING = 20_000

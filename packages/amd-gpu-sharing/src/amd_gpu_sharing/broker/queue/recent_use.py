@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from amd_gpu_tracker.records.lease import NEVER
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.lease import NEVER
+from amd_gpu_tracker.book.state import State
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.plain_files import read_plain_file

@@ -17,7 +17,7 @@ from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.protocol import Answer, format_answer, refusal
 from amd_gpu_sharing.node_access.scope import allowed_devices, read_devices, start_scope
 from amd_gpu_sharing.node_access.users import NodeUsers
-from amd_gpu_tracker.records.job_ids import name_of
+from amd_gpu_tracker.book.job_ids import name_of
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus

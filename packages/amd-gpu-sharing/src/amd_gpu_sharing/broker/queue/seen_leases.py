@@ -11,13 +11,13 @@ from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView, read_view
 from amd_gpu_sharing.broker.queue.recent_use import RecentUse
 from amd_gpu_sharing.node_access.users import NodeUsers
+from amd_gpu_tracker.book.history import FOUND, PROGRAM
+from amd_gpu_tracker.book.job_ids import name_of, owner_of
+from amd_gpu_tracker.book.lease import BY_API, Lease
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
-from amd_gpu_tracker.history.files import settle
-from amd_gpu_tracker.life.lease_scan import prune_leases
-from amd_gpu_tracker.records.history import FOUND, PROGRAM
-from amd_gpu_tracker.records.job_ids import name_of, owner_of
-from amd_gpu_tracker.records.lease import BY_API, Lease
+from amd_gpu_tracker.leases.lease_scan import prune_leases
+from amd_gpu_tracker.watch.history.files import settle
 from amdgpu_discovery.errors import ToolkitError
 
 

@@ -10,10 +10,10 @@ from amd_gpu_sharing.broker.requests.peer import Peer
 from amd_gpu_sharing.broker.requests.people import NO_LIMIT, ROOT, NotAllowed, Permission, Terms
 from amd_gpu_sharing.broker.requests.protocol import Request, parse_rules
 from amd_gpu_sharing.tickets import Ticket
+from amd_gpu_tracker.book.job_ids import job_id
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import TrackerDisabled
-from amd_gpu_tracker.records.job_ids import job_id
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.host import Host

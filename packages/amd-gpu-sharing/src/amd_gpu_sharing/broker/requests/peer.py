@@ -7,8 +7,8 @@ import select
 import socket
 import struct
 
-from amd_gpu_tracker.life.processes import NO_USERS, Processes
-from amd_gpu_tracker.records.lease import ProcessId
+from amd_gpu_tracker.book.lease import ProcessId
+from amd_gpu_tracker.leases.processes import NO_USERS, Processes
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import person_behind

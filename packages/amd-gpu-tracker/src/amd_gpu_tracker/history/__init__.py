@@ -1,1 +1,0 @@
-"""Past use of GPUs: reading the lines of `records.history`, and sampling how busy GPUs are."""

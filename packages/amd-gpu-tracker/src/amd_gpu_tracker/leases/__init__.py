@@ -1,0 +1,1 @@
+"""Which leases are alive, and the processes and containers that prove it."""

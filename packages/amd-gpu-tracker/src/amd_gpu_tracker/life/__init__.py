@@ -1,1 +1,0 @@
-"""Which processes and containers are alive."""

@@ -1,0 +1,140 @@
+"""Formats status: the guide's table, a wider one, a list for terminals, JSON."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.leases.status import ContainerUse, GpuUse, LostGpu, Status
+from amd_gpu_tracker.times import format_age, format_time
+from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing, pad_columns
+from amdgpu_discovery.people import name_of_person, title_of_person
+from amdgpu_discovery.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from amd_gpu_tracker.book.refusals import Refusal
+
+RULE = "-" * 120
+# The columns of the guide, then those of `--wide`.
+HEADER = ("GPU Id", "UUID", "Accessibility", "Container Ids")
+MORE_HEADER = ("Name", "Since", "By")
+WIDTHS = (10, 25, 20, 66, 30, 22, 10)
+WIDE_RULE = "-" * sum(WIDTHS)
+# The same on a terminal, which shortens ids before names.
+COLUMNS = (
+    *(Column(header=HEADER[0]), Column(header=HEADER[1]), Column(header=HEADER[2])),
+    Column(header=HEADER[3], least=ID_LENGTH, is_id=True),
+    Column(header=MORE_HEADER[0], least=ID_LENGTH),
+)
+MORE_COLUMNS = (Column(header=MORE_HEADER[1], yields=2), Column(header=MORE_HEADER[2], yields=1))
+# The first columns in the lines after a GPU's first container.
+BLANK = ("", "", "")
+
+
+def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> str:
+    """Return the guide's table; with the `names` of containers, the wider one."""
+    wide = names is not None
+    rows = [row for gpu in status.tracked for row in _rows(gpu, names)]
+    rule = WIDE_RULE if wide else RULE
+    return "\n".join([rule, _line(HEADER + (MORE_HEADER if wide else ())), rule, *map(_line, rows)])
+
+
+def list_status(status: Status, names: Mapping[str, str], *, wide: bool, now: float | None = None) -> Listing:
+    """Return status as a list for a terminal: the guide's columns and names; if `wide`, also what `--wide` adds.
+
+    With the time `now`, the list shows how long ago containers got their GPUs, otherwise when.
+    """
+    columns = COLUMNS + (MORE_COLUMNS if wide else ())
+    rows = [row[: len(columns)] for gpu in status.tracked for row in _rows(gpu, names, now)]
+    return Listing(columns=columns, rows=tuple((*row, *[""] * (len(columns) - len(row))) for row in rows))
+
+
+def format_json(status: Status, names: Mapping[str, str]) -> str:
+    """Return everything as JSON; times are seconds since 1970, and an id that the hardware does not have is null."""
+    import json
+
+    privileged = [_container_fields(use, names) for use in status.privileged]
+    document = {
+        "enabled": status.enabled,
+        "gpus": [_gpu_fields(gpu, names) for gpu in status.gpus],
+        "lost": [_gpu_fields(gpu, names) for gpu in status.lost],
+        "privileged": privileged,
+        "problems": list(status.problems),
+    }
+    return json.dumps(document, indent=2)
+
+
+def format_refusals(refusals: Sequence[Refusal]) -> str:
+    """Return the refusals, oldest first, each with its container and the message that it got; people by name."""
+    blocks = []
+    for refusal in refusals:
+        indented = "\n    ".join(map(printable, refusal.told(title_of_person).split("\n")))
+        container, by = printable(refusal.container_id) or "-", printable(", ".join(refusal.ways))
+        blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
+    return "\n".join(blocks) or "No container was refused since the last boot"
+
+
+def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
+    """Return the refusals as JSON, with people by name."""
+    import json
+
+    fields = [
+        {
+            "time": refusal.time,
+            "container_id": refusal.container_id,
+            "ways": list(refusal.ways),
+            "message": refusal.told(title_of_person),
+        }
+        for refusal in refusals
+    ]
+    return json.dumps(fields, indent=2)
+
+
+def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:
+    first = _first_columns(gpu)
+    uses = [_columns(use, names, now) for use in gpu.containers]
+    uses += [("?",)] if gpu.has_unreadable else [] if uses else [("-",)]
+    return [(*(first if position == 0 else BLANK), *columns) for position, columns in enumerate(uses)]
+
+
+def _first_columns(gpu: GpuUse) -> tuple[str, ...]:
+    number = str(gpu.number) if gpu.tracked_number is None else f"{gpu.number} was {gpu.tracked_number}"
+    is_lost = isinstance(gpu, LostGpu)
+    return number, gpu.uuid, f"Lost ({gpu.accessibility})" if is_lost else gpu.accessibility.capitalize()
+
+
+def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | None) -> tuple[str, ...]:
+    if names is None:
+        return (use.container_id,)
+    return (
+        use.container_id,
+        _name_cell(use, names),
+        format_time(use.since) if now is None else format_age(now - use.since),
+        ", ".join([*use.ways, *([f"{use.vram_mb} MiB"] if use.vram_mb else [])]),
+    )
+
+
+def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
+    """Return the engine's name of a container, and the person to whom it belongs, if known."""
+    name = names.get(use.container_id) or ""
+    if not use.person:
+        return name or "-"
+    person = name_of_person(use.person)
+    return f"{name} ({person})" if name else person
+
+
+def _line(columns: Sequence[str]) -> str:
+    # The width stays the same: one character stands for each that is not printable.
+    return printable(pad_columns(columns, WIDTHS)).rstrip()
+
+
+def _gpu_fields(gpu: GpuUse, names: Mapping[str, str]) -> dict[str, object]:
+    return {
+        **gpu.as_dict(),
+        "uuid": None if gpu.uuid == "N/A" else gpu.uuid,
+        "containers": [_container_fields(use, names) for use in gpu.containers],
+    }
+
+
+def _container_fields(use: ContainerUse, names: Mapping[str, str]) -> dict[str, object]:
+    return {**use.as_dict(), "name": names.get(use.container_id) or None}

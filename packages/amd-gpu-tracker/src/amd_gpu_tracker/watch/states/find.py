@@ -1,0 +1,145 @@
+"""Finds the state of every GPU, from discovery, health, the tracker's policy and reservations, and current use."""
+
+from __future__ import annotations
+
+import os
+
+from amd_gpu_tracker.book.drains import read_drains
+from amd_gpu_tracker.book.state import State, open_state
+from amd_gpu_tracker.leases.container_names import find_container_names
+from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status
+from amd_gpu_tracker.leases.use import GpuProcess, find_gpu_processes, format_use, read_gpu_uses, sees_all_processes
+from amd_gpu_tracker.watch.show.listing import cut_id
+from amd_gpu_tracker.watch.states.state import LOST, GpuState, decide_state
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
+from amdgpu_discovery.health.reading import Health, read_health
+from amdgpu_discovery.models import model_of
+from amdgpu_discovery.people import read_user_names
+from amdgpu_discovery.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from amdgpu_discovery.gpu import Gpu
+    from amdgpu_discovery.host import Host
+
+
+def find_states(
+    host: Host,
+    *,
+    processes: Processes | None = None,
+    with_errors: bool = True,
+    earlier: Iterable[GpuState] = (),
+    limits: HealthLimits = NO_LIMITS,
+    note: Callable[[Mapping[str, Health]], object] | None = None,
+) -> tuple[GpuState, ...]:
+    """Return the state of each GPU, including lost ones, in the order in which GPUs are tracked; nothing is changed.
+
+    `processes` finds out which processes are running, by default on this machine. `with_errors` also reads error
+    counters, which accesses the hardware: a screen that looks every second sets it only for its first page, and passes
+    its `earlier` findings. `limits` define when a GPU is suspect or sick. `note` is called with the health of GPUs by
+    their keys, without those that were not asked; notes about sick ones are read after that. Errors as `locate_gpus`;
+    StateError if the tracker's files cannot be understood.
+    """
+    known = {gpu.pci_address: gpu.health for gpu in earlier}
+    return _States(
+        open_state(host, os.environ),
+        processes or Processes(),
+        lambda addresses: read_health(host, addresses, with_errors=with_errors, earlier=known, limits=limits),
+        note,
+    ).find()
+
+
+class _States:
+    """The facts to join."""
+
+    def __init__(
+        self,
+        state: State,
+        processes: Processes,
+        read: Callable[[list[str]], dict[str, Health]],
+        note: Callable[[Mapping[str, Health]], object] | None,
+    ) -> None:
+        host = state.host
+        self._gpus = find_gpus(host)
+        status = read_status(state, processes)
+        self._tracked = {use.number: use for use in status.gpus}
+        self._lost = status.lost
+        self._processes = find_gpu_processes(host, self._gpus)
+        self._sees_all = sees_all_processes(host)
+        addresses = [str(gpu.pci_address) for gpu in self._gpus]
+        self._health = read(addresses)
+        if note:
+            note({gpu.key: health for gpu in self._gpus if (health := self._health[str(gpu.pci_address)]).is_known})
+        drains = read_drains(host)
+        self._drains = {each.key: each for each in drains if not each.is_sick}
+        self._sick = {each.key: each for each in drains if each.is_sick}
+        self._uses = read_gpu_uses(host, self._gpus, self._health)
+        containers = [use for tracked in status.tracked for use in tracked.containers]
+        self._names: Mapping[str, str] = find_container_names(containers)
+        self._people = read_user_names(host)
+        self._is_this_machine = host.is_this_machine
+
+    def find(self) -> tuple[GpuState, ...]:
+        states = [*map(self._state_of, self._gpus), *map(self._state_of_lost, self._lost)]
+        return tuple(sorted(states, key=lambda each: each.tracked_number))
+
+    def _state_of(self, gpu: Gpu) -> GpuState:
+        tracked, use = self._tracked.get(gpu.number) or _untracked(gpu), self._uses[gpu.number]
+        processes, drain, sick = self._processes[gpu.number], self._drains.get(gpu.key), self._sick.get(gpu.key)
+        health = self._health.get(str(gpu.pci_address), Health())
+        containers = tracked.containers
+        number = gpu.number if tracked.tracked_number is None else tracked.tracked_number
+        state, reason = decide_state(
+            health,
+            drain,
+            sick,
+            is_reserved=bool(containers) or tracked.has_unreadable,
+            is_used=use.is_used,
+            use=format_use(use, processes, sees_all=self._sees_all),
+        )
+        person, what = self._holder(tracked, processes)
+        return GpuState(
+            **{**tracked.as_dict(), "tracked_number": number},
+            model=model_of(gpu),
+            state=state,
+            reason=reason,
+            since=noted.since if (noted := drain or sick) else containers[0].since if containers else None,
+            processes=processes,
+            person=person,
+            what=what,
+            vram_used=use.vram_used,
+            vram_total=gpu.vram_bytes or use.totals.vram_total,
+            busy_percent=use.totals.busy_percent,
+            health=health,
+        )
+
+    def _state_of_lost(self, gpu: LostGpu) -> GpuState:
+        person, what = self._holder(gpu, ())
+        return GpuState(**{**gpu.as_dict(), "tracked_number": gpu.number}, state=LOST, person=person, what=what)
+
+    def _name_of(self, person: int) -> str:
+        if person in self._people or not self._is_this_machine:
+            return self._people.get(person, str(person))
+        from amdgpu_discovery.people import name_of_person
+
+        return printable(name_of_person(person))
+
+    def _holder(self, tracked: GpuUse, processes: tuple[GpuProcess, ...]) -> tuple[str, str]:
+        """Return who has a GPU, and the container, job or program."""
+        person = processes[0].person if processes else ""
+        if tracked.containers:
+            use = tracked.containers[0]
+            owner = person if use.person is None else self._name_of(use.person)
+            # The job's name in the queue, also if the job goes on in a detached container.
+            return owner, printable(use.job or self._names.get(use.container_id) or cut_id(use.container_id))
+        return person, printable(processes[0].program) if processes else ""
+
+
+def _untracked(gpu: Gpu) -> GpuUse:
+    return GpuUse(
+        number=gpu.number, uuid=gpu.uuid, pci_address=str(gpu.pci_address), key=gpu.key, accessibility="", containers=()
+    )

@@ -1,0 +1,97 @@
+"""The state of one GPU as a value, and the decision about it."""
+
+from __future__ import annotations
+
+from amd_gpu_tracker.book.drains import Drain
+from amd_gpu_tracker.leases.status import GpuUse
+from amd_gpu_tracker.leases.use import GpuProcess
+from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
+from amdgpu_discovery.plain_text import printable
+
+FREE = "free"
+RESERVED = "reserved"
+IN_USE = "in use"
+DRAINING = "draining"
+DRAINED = "drained"
+LOST = "lost"
+# In these states, lists show who and what has the GPU.
+USUAL = (FREE, RESERVED, IN_USE)
+STATES = (FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST)
+
+
+class GpuState(GpuUse):
+    """A GPU of the host, or one that was tracked and is lost.
+
+    Attributes:
+        tracked_number: The number that it had when GPUs were tracked; differs while another GPU is lost.
+        model: Name of the model; "" for a lost GPU.
+        state: One of FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST.
+        reason: The reason for this state as a clause; "" if there is none to give.
+        since: When it was drained, found sick or reserved, in seconds since 1970 (UTC); None if unknown.
+        processes: The processes that use it, those with most memory first.
+        person: The person who has it; "" if it is free, or if that is unknown.
+        what: The container, job or program that has it; "" if there is none.
+        vram_used: Bytes of its memory in use.
+        vram_total: Bytes of its memory.
+        busy_percent: How busy it was in the last moments, in percent.
+        health: What the driver reports about it, with temperature, power and errors.
+    """
+
+    FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
+    SUSPECT, SICK = SUSPECT, SICK
+
+    tracked_number: int
+    model: str = ""
+    state: str
+    reason: str
+    since: float | None
+    processes: tuple[GpuProcess, ...] = ()
+    person: str
+    what: str
+    vram_used: int | None = None
+    vram_total: int | None = None
+    busy_percent: int | None = None
+    health: Health = Health()
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether it was tracked and is missing now."""
+        return self.state == LOST
+
+    @property
+    def trouble(self) -> str:
+        """Return a sentence about why it is not given out, or only as the last; "" for any other."""
+        if self.state in USUAL:
+            return ""
+        return printable(f"{self.name} is {self.state}{f': {self.reason}' if self.reason else ''}")
+
+    @property
+    def temperature(self) -> float | None:
+        """Return the temperature of its hottest place, in degrees Celsius."""
+        return self.health.measured.temperature
+
+    @property
+    def watts(self) -> float | None:
+        """Return the power it draws."""
+        return self.health.measured.watts
+
+
+def decide_state(
+    health: Health, drain: Drain | None, sick: Drain | None, *, is_reserved: bool, is_used: bool, use: str
+) -> tuple[str, str]:
+    """Return the state of a GPU that exists, and the reason; `use` says who uses it.
+
+    `sick` is root's note about it, which counts until root finds it healthy. A GPU that is drained and sick counts as
+    drained everywhere, and the reason has both.
+    """
+    trouble = "; ".join(health.reasons) if health.verdict == SICK else sick.reason if sick else ""
+    if drain:
+        reason = "; ".join(filter(None, (drain.reason, trouble and f"sick: {trouble}")))
+        return (DRAINING if is_reserved or is_used else DRAINED), reason
+    if trouble:
+        return SICK, trouble
+    if health.verdict == SUSPECT:
+        return SUSPECT, "; ".join(health.reasons)
+    if is_reserved:
+        return RESERVED, ""
+    return (IN_USE, use) if is_used else (FREE, "")

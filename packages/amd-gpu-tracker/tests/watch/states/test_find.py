@@ -1,0 +1,153 @@
+"""One value says how every GPU is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from amd_gpu_tracker import Tracker, find_states
+from amd_gpu_tracker.book.drains import Drain, write_drains
+from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.leases.use import GpuProcess
+
+GIBIBYTE = 1 << 30
+ERRORS = {"ras/umc_err_count": "ue: 3\nce: 0"}
+HOT = {
+    "hwmon/hwmon0/temp2_label": "junction",
+    "hwmon/hwmon0/temp2_input": "94000",
+    "hwmon/hwmon0/power1_average": "700000000",
+}
+
+
+def states(host):
+    return [each.state for each in find_states(host)]
+
+
+def test_a_host_where_nothing_happens_has_free_gpus(host_of):
+    assert states(host_of()) == ["free"] * 8
+
+
+def test_each_gpu_has_the_state_that_matters_most(host_of):
+    host = host_of(vram={0: 40 * GIBIBYTE, 5: 2 * GIBIBYTE}, health={2: ERRORS, 3: ERRORS}, busy={0: 97})
+    Tracker(host).enable()
+    Tracker(host).reserve("nightly", "1,3")
+    keys = [each.key for each in find_states(host)]
+    write_drains(host, [Drain(key=keys[number], reason="fan swap", since=1000.0) for number in (4, 5)])
+
+    assert states(host) == ["in use", "reserved", "suspect", "suspect", "drained", "draining", "free", "free"]
+
+
+def test_a_gpu_in_use_without_a_reservation_says_by_whom(host_of):
+    host = host_of(vram={0: 40 * GIBIBYTE}, busy={0: 97})
+
+    first = find_states(host)[0]
+
+    assert (first.state, first.person, first.what, first.busy_percent) == ("in use", "carol", "python3", 97)
+    assert first.reason == "used by process 4000 (python3 of carol) without a reservation"
+    assert first.processes == (GpuProcess(pid=4000, program="python3", person="carol", vram_bytes=40 * GIBIBYTE),)
+    assert first.vram_used == 40 * GIBIBYTE
+
+
+def leave_memory(host, address="0000:05:00.0"):
+    """Put 181,198 MiB of a GPU in use, as a driver does that did not free them when their process ended."""
+    Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/mem_info_vram_used")).write_text(
+        f"{181198 * 2**20}\n"
+    )
+
+
+def test_memory_that_no_process_holds_has_leaked(host_of):
+    host = host_of()
+    leave_memory(host)
+
+    first = find_states(host)[0]
+
+    assert (first.state, first.person, first.what) == ("in use", "", "")
+    assert first.reason == "leaked: 181,198 MiB that no process holds; a reset of the GPU or a reboot frees it"
+
+
+def test_a_refusal_says_that_memory_has_leaked(host_of):
+    host = host_of()
+    leave_memory(host)
+    Tracker(host).enable()
+
+    with pytest.raises(GpusRefused) as refusal:
+        Tracker(host).reserve("train", "free:8")
+
+    assert "0 leaked: 181,198 MiB that no process holds" in refusal.value.message
+
+
+def test_a_user_does_not_say_that_memory_has_leaked_because_others_may_hold_it(host_of, monkeypatch):
+    host = host_of()
+    leave_memory(host)
+    monkeypatch.setattr("posix.geteuid", lambda: 40001)
+
+    assert find_states(host)[0].reason == "used without a reservation: 181198 MiB of its memory, busy 0 %"
+
+
+def test_memory_of_a_gpu_on_which_something_computes_has_not_leaked(host_of):
+    host = host_of(busy={0: 40})
+    leave_memory(host)
+
+    assert find_states(host)[0].reason == "used without a reservation: 181198 MiB of its memory, busy 40 %"
+
+
+def test_a_gpu_has_the_memory_that_kfd_lets_programs_use(host_of):
+    host = host_of()
+    Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/mem_info_vram_total")).write_text("1048576\n")
+
+    assert find_states(host)[0].vram_total == 206141652992
+
+
+def test_a_reserved_gpu_says_what_has_it_and_since_when(host_of):
+    host = host_of(vram={1: 3 * GIBIBYTE})
+    Tracker(host).enable()
+    Tracker(host).reserve("nightly", "1")
+
+    second = find_states(host)[1]
+
+    assert (second.state, second.what, second.person) == ("reserved", "nightly", "carol")
+    assert second.since == second.containers[0].since
+
+
+def test_temperature_and_power_are_those_of_the_driver(host_of):
+    host = host_of(health={6: HOT})
+
+    seventh = find_states(host)[6]
+
+    assert (seventh.temperature, seventh.watts, seventh.state) == (94.0, 700.0, "free")
+
+
+def test_what_drivers_keep_and_a_glance_are_no_use(host_of):
+    assert states(host_of(vram={0: 200 << 20, 1: 0}, busy={0: 4, 1: 9}))[:2] == ["free", "free"]
+
+
+def test_a_drain_that_is_over_is_none(host_of):
+    host = host_of()
+    key = find_states(host)[0].key
+    write_drains(host, [Drain(key=key, reason="", since=1000.0, until=2000.0)])
+
+    assert states(host)[0] == "free"
+
+
+def test_a_driver_that_hangs_stops_neither_the_states_nor_a_choice(host_of):
+    host = host_of()
+    busy = Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/gpu_busy_percent"))
+    busy.unlink(missing_ok=True)
+    os.mkfifo(busy)
+    Tracker(host).enable()
+
+    assert states(host) == ["sick"] + ["free"] * 7
+    assert Tracker(host).reserve("nightly", "free:1") == (1,)
+
+
+def test_a_second_look_asks_for_no_errors_and_keeps_those_of_the_first(host_of):
+    host = host_of(health={2: ERRORS})
+    first = find_states(host)
+    Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{first[2].pci_address}/ras/umc_err_count")).unlink()
+
+    again = find_states(host, with_errors=False, earlier=first)
+
+    assert (again[2].state, again[2].reason) == ("suspect", "3 uncorrectable errors since the driver was loaded")
+    assert find_states(host, with_errors=False)[2].state == "free"
