@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker import tracker
 from amd_gpu_tracker.book.lease import TOKEN
 from amd_gpu_tracker.book.lock import LibraryLock
 from amd_gpu_tracker.book.state import State
@@ -16,6 +15,7 @@ from amd_gpu_tracker.claims import accessibility, choice
 from amd_gpu_tracker.claims.claim import Claim
 from amd_gpu_tracker.claims.reservation import reserve
 from amd_gpu_tracker.errors import GpusRefused, StateError, WaitOver
+from amd_gpu_tracker.face import tracker
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from support.line import require_line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.book.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
-from amd_gpu_tracker.book.refusals import Refusal, read_refusals
 from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.companion import find_sharing, require_sharing
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar, overload
 
+    from amd_gpu_tracker.book.refusals import Refusal
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Notify
     from amd_gpu_tracker.claims.handover import Reservation
@@ -238,6 +238,8 @@ class Tracker:
 
     def refusals(self) -> list[Refusal]:
         """Return the latest refusals, oldest first: those of root's containers and those of the caller's own."""
+        from amd_gpu_tracker.book.refusals import read_refusals
+
         states = {each.run_directory: each for each in (State(self._state.host), self._state)}
         found = [refusal for each in states.values() for refusal in read_refusals(each)]
         return sorted(found, key=lambda refusal: refusal.time)

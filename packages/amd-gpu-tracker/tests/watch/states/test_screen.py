@@ -26,7 +26,7 @@ HOUR = 3600.0
 SHOW = """
 import os, sys
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker import state_table
+from amd_gpu_tracker.face import state_table
 from amdgpu_discovery.host import host_from_environment
 host = host_from_environment(os.environ)
 getattr(state_table, sys.argv[1])(Tracker(host))
@@ -34,7 +34,7 @@ getattr(state_table, sys.argv[1])(Tracker(host))
 ONCE = [sys.executable, "-c", SHOW, "print_states"]
 TOP = [sys.executable, "-c", SHOW, "watch_states"]
 # For what one look shows and the next does not.
-HASTY = f"from amd_gpu_tracker import state_table; state_table.REFRESH_SECONDS = 0.1\n{SHOW}"
+HASTY = f"from amd_gpu_tracker.face import state_table; state_table.REFRESH_SECONDS = 0.1\n{SHOW}"
 HASTY_TOP = [sys.executable, "-c", HASTY, "watch_states"]
 NOTES = """\
 GPU 3 is suspect: 3 uncorrectable errors since the driver was loaded

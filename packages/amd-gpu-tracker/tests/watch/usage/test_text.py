@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_tracker.watch.show.listing import format_listing
-from amd_gpu_tracker.watch.usage.text import format_amount, list_usage, usage_notes
+from amd_gpu_tracker.watch.show.listing import format_amount, format_listing
+from amd_gpu_tracker.watch.usage.text import list_usage, usage_notes
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 
 GIB = 1 << 30

@@ -5,6 +5,7 @@ Width on a terminal is counted in cells as rich counts them: characters of East 
 
 from __future__ import annotations
 
+from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.value import Value
 
@@ -23,6 +24,11 @@ WHOLE_ID_LENGTH = 64
 HEXADECIMAL = "0123456789abcdef"
 # A word at the end, such as a pid or the engine, is kept whole if this many cells are left for the text before it.
 LEAST_BEFORE_WORD = 4
+GIB = 1024 * MEBIBYTE
+# Smaller amounts are shown in MiB, because 0.0 GiB would look like nothing.
+LEAST_GIB = GIB // 20
+# Below lists that would show reservations.
+DISABLED = "GPU Tracker is disabled, so reservations are not known"
 
 
 class Column(Value):
@@ -194,3 +200,17 @@ def _count_fitting(characters: Iterable[str], room: int) -> int:
             break
         count += 1
     return count
+
+
+def format_amount(amount: int | None) -> str:
+    """Return bytes as GiB, or small amounts as MiB."""
+    if amount is None:
+        return "-"
+    return f"{amount / GIB:.1f} GiB" if amount >= LEAST_GIB or amount == 0 else f"{-(-amount // MEBIBYTE)} MiB"
+
+
+def format_share(used: int | None, total: int | None) -> str:
+    """Return how much of a memory is in use."""
+    if used is None or total is None:
+        return f"{format_amount(used)} of {format_amount(total)}"
+    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.times import format_minutes, format_short_age
-from amd_gpu_tracker.watch.show.listing import Column, Listing, format_listing
+from amd_gpu_tracker.watch.show.listing import DISABLED, Column, Listing, format_listing, format_share
 from amd_gpu_tracker.watch.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES, GpuState
-from amd_gpu_tracker.watch.usage.text import DISABLED, format_share
 from amdgpu_discovery.health.reading import SICK, SUSPECT
 
 TYPE_CHECKING = False

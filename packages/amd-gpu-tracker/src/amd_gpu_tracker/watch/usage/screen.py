@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from amd_gpu_tracker.errors import GpusChanged
-from amd_gpu_tracker.watch.show.listing import Page, format_listing
+from amd_gpu_tracker.watch.show.listing import DISABLED, Page, format_listing
 from amd_gpu_tracker.watch.show.screen import print_list, watch_text
 from amd_gpu_tracker.watch.usage.documents import format_prometheus, format_usage_json
 from amd_gpu_tracker.watch.usage.reader import UsageReader
-from amd_gpu_tracker.watch.usage.text import DISABLED, list_usage, usage_notes
+from amd_gpu_tracker.watch.usage.text import list_usage, usage_notes
 from amd_gpu_tracker.watch.usage.users import Usage
 from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
 

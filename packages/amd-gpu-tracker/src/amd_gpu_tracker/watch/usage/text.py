@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.times import format_minutes
-from amd_gpu_tracker.watch.show.listing import Column, Listing, shorten
-from amdgpu_discovery.gpu import MEBIBYTE
+from amd_gpu_tracker.watch.show.listing import Column, Listing, format_amount, format_share, shorten
 from amdgpu_discovery.models import short_name
 from amdgpu_discovery.plain_text import printable
 
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.watch.usage.peaks import Peak
     from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage, UserProcess
 
-GIB = 1024 * MEBIBYTE
-# Smaller amounts are shown in MiB, because 0.0 GiB would look like nothing.
-LEAST_GIB = GIB // 20
 MOST_PIDS = 6
 # A container may give each of its processes another name.
 MOST_NAMES = 6
@@ -30,7 +26,6 @@ PARTS_OF_LIST = frozenset(' ;,()"')
 # Characters that are letters and symbols in Unicode and blank on a screen: fillers of Hangul and Braille.
 BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 NOT_TRACKED = "(not tracked)"
-DISABLED = "GPU Tracker is disabled, so reservations are not known"
 # The column that a narrow terminal can best do without yields first.
 COLUMNS = (
     Column(header="GPU", is_whole=True),
@@ -63,20 +58,6 @@ def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
 def usage_notes(usage: Usage, *, now: float, peaks: bool) -> list[str]:
     """Return sentences about what the list cannot show."""
     return [*(_ended(usage, now) if peaks else ()), *_not_shown(usage.not_shown)]
-
-
-def format_amount(amount: int | None) -> str:
-    """Return bytes as GiB, or small amounts as MiB."""
-    if amount is None:
-        return "-"
-    return f"{amount / GIB:.1f} GiB" if amount >= LEAST_GIB or amount == 0 else f"{-(-amount // MEBIBYTE)} MiB"
-
-
-def format_share(used: int | None, total: int | None) -> str:
-    """Return how much of a memory is in use."""
-    if used is None or total is None:
-        return f"{format_amount(used)} of {format_amount(total)}"
-    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB"
 
 
 def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str]]:
