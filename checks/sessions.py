@@ -21,14 +21,14 @@ EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
 WITH_ENGINES = ("e2e",)
 # Seconds that they took on two idle cores, without what they install. The time of a session's last run replaces these.
 SECONDS = {
-    "lint": 5,
-    "types": 30,
-    "tests": 400,
-    "alone": 400,
-    "integration": 120,
-    "docs": 75,
-    "e2e": 600,
-    "fresh-e2e": 600,
+    "lint": 10,
+    "types": 40,
+    "tests": 340,
+    "alone": 380,
+    "integration": 200,
+    "docs": 85,
+    "e2e": 870,
+    "fresh-e2e": 580,
 }
 # Tests and the engines that they start leave these outside this directory, whatever their options.
 OUTSIDE = (

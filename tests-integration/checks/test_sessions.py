@@ -92,7 +92,7 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
 
     assert status == 0
     assert printed == (
-        "check: 2 sessions, about 7 minutes on two idle cores; logs in .nox/logs\n"
+        "check: 2 sessions, about 6 minutes on two idle cores; logs in .nox/logs\n"
         "lint: passed in N s\n"
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
         "skipped 2: no fish\n"
@@ -142,7 +142,7 @@ def test_what_failed_is_named_at_the_end_and_other_sessions_run_all_the_same(che
 
     assert status == 1
     assert printed == (
-        "check: 3 sessions, about 9 minutes on two idle cores; logs in .nox/logs\n"
+        "check: 3 sessions, about 10 minutes on two idle cores; logs in .nox/logs\n"
         "types: FAILED in N s\n"
         "integration: 4 passed, 1 failed, 0 skipped in N s\n"
         "tests: 7 passed, 0 failed, 2 skipped in N s\n"
@@ -171,7 +171,7 @@ def test_where_no_engine_can_start_its_session_is_left_out_and_that_is_said(chec
 
     assert status == 0
     assert printed == (
-        "check: 6 sessions, about 17 minutes on two idle cores; logs in .nox/logs\n"
+        "check: 6 sessions, about 18 minutes on two idle cores; logs in .nox/logs\n"
         f"e2e: left out, because {why}\n"
         "lint: passed in N s\ntypes: passed in N s\ntests: passed in N s\nalone: passed in N s\n"
         "integration: passed in N s\ndocs: passed in N s\n"
