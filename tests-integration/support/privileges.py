@@ -16,6 +16,10 @@ CAP_SYS_PTRACE = 19
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
 def _may_make_namespaces() -> bool:
     command = ["unshare", "--mount", "--pid", "--fork", "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -33,6 +37,7 @@ def _may_make_cgroups() -> bool:
 
 
 OBSTACLES: dict[str, tuple[Callable[[], bool], str]] = {
+    "root": (_is_root, "only root's simulated hosts belong to root, and only root's name is left out of messages"),
     "namespaces": (_may_make_namespaces, "root may make no namespaces here: CAP_SYS_ADMIN is missing"),
     "users' processes": (_may_look_at_users, "root may not look at users' processes here: CAP_SYS_PTRACE is missing"),
     "cgroups": (_may_make_cgroups, "root may make no cgroups here: they are read-only"),
@@ -41,6 +46,9 @@ OBSTACLES: dict[str, tuple[Callable[[], bool], str]] = {
 
 @cache
 def find_obstacle(privilege: str) -> str:
-    """Return why a test that needs this privilege cannot run here, "" if it can. Tests skip other users themselves."""
+    """Return why a test that needs this privilege cannot run here, "" if it can.
+
+    What other users lack of the rest, tests find out themselves.
+    """
     has, why = OBSTACLES[privilege]
-    return "" if os.geteuid() or has() else why
+    return "" if has() or (os.geteuid() and privilege != "root") else why

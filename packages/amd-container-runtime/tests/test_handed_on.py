@@ -33,6 +33,7 @@ def test_a_container_with_the_token_has_the_gpus_of_its_program(exclusive):
         ]
 
 
+@pytest.mark.needs("root")
 def test_a_container_without_the_token_is_refused_in_the_guides_words(exclusive):
     with Tracker(exclusive.host).hold("train", "1"):
         exclusive.write_config("AMD_VISIBLE_DEVICES=1", "AMD_CTK_RESERVATION=train.0")

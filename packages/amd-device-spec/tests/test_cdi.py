@@ -51,6 +51,7 @@ def node(path, minor, gid):
     return {**KFD, "path": path, "major": 226, "minor": minor, "gid": gid}
 
 
+@pytest.mark.needs("root")
 def test_a_device_has_its_card_its_render_node_and_kfd(spec_of):
     spec = spec_of("mi210-4", name_strategy="index")
 
@@ -103,6 +104,7 @@ def test_annotations_say_what_one_gpu_is_and_raise_the_version(spec_of):
     assert "annotations" not in by_name["all"]
 
 
+@pytest.mark.needs("root")
 def test_groups_are_the_nodes_own_and_raise_the_version(spec_of):
     spec = spec_of("one-gpu", additional_gids=True, name_strategy="index", with_all=False)
 

@@ -332,6 +332,7 @@ def test_what_is_no_number_is_not_forgotten(eight):
         eight.tracker.gpus.forget("fan")
 
 
+@pytest.mark.needs("root")
 def test_a_board_that_has_another_address_keeps_its_policy_and_drain(eight):
     eight.tracker.drain("7", reason="fan swap")
     policy = eight.state.read_policy()

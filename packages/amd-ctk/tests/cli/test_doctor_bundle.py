@@ -60,7 +60,8 @@ def test_a_fault_of_the_host_is_in_its_bundle(host, amd_ctk, bundle):
     os.chmod(root.path("/dev/kfd"), 0o600)
     amd_ctk("doctor", f"--bundle={bundle}", **ALONE)
 
-    found = states(amd_ctk("doctor", "--json", f"--replay={bundle}", **ALONE))
+    # A runc of this machine is found without PATH, if there is one.
+    found = states(amd_ctk("doctor", "--json", "--skip=low-level-runtime", f"--replay={bundle}", **ALONE))
 
     assert sorted(name for name, (state, _) in found.items() if state == "bad") == ["node-access", "nodes"]
 

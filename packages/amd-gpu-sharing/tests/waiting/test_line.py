@@ -339,6 +339,7 @@ def test_a_queue_whose_process_is_killed_keeps_its_order(host, job):
         waiter.end()
 
 
+@pytest.mark.needs("root")
 def test_who_waits_goes_to_the_service_once_there_is_one(host, job):
     first = job("first", "0")
     first.line()

@@ -242,12 +242,12 @@ class TestEnginesThatSayWhereTheirContainersAre:
         (use,) = untracked.tracker.status().gpus[0].containers
         assert use.root == f"{untracked.directory}/link/moby"
 
-    @pytest.mark.parametrize("uids", ["1000\t1000\t1000\t1000", "1000\t{me}\t{me}\t{me}"])
+    @pytest.mark.parametrize("uids", ["40001\t40001\t40001\t40001", "40001\t{me}\t{me}\t{me}"])
     def test_nobody_else_is_believed(self, untracked, shim_bundle, uids):
         untracked.start_program(*self.SHIM, cwd=shim_bundle, uids=uids.format(me=os.geteuid()))
 
         assert enabled(untracked) == [
-            "the running containers of user 1000 (1) are not tracked; restart those with GPUs"
+            "the running containers of user 40001 (1) are not tracked; restart those with GPUs"
         ]
 
     def test_a_process_that_only_has_the_name_is_not_believed(self, untracked, shim_bundle):

@@ -20,6 +20,7 @@ def tracker(machine, monkeypatch):
     return machine.tracker
 
 
+@pytest.mark.needs("root")
 def test_a_drained_gpu_is_refused_with_the_reason(machine, tracker):
     assert tracker.drain("1", reason="fan swap") == (1,)
 
@@ -30,6 +31,7 @@ def test_a_drained_gpu_is_refused_with_the_reason(machine, tracker):
     assert tracker.reserve("b", "0,2-3") == (0, 2, 3)
 
 
+@pytest.mark.needs("root")
 def test_who_has_a_drained_gpu_keeps_it_and_nobody_gets_it_after(machine, tracker):
     tracker.reserve("a", "1")
     tracker.drain("1")
@@ -40,6 +42,7 @@ def test_who_has_a_drained_gpu_keeps_it_and_nobody_gets_it_after(machine, tracke
         tracker.reserve("b", "1")
 
 
+@pytest.mark.needs("root")
 def test_a_drain_outlives_boot_and_reset_and_ends_with_undrain(machine, tracker):
     tracker.drain("1-2", reason="fan swap")
 
@@ -68,6 +71,7 @@ def test_all_is_refused_where_the_administrator_says_so(machine, tracker):
         strict.reserve("a", "all")
 
 
+@pytest.mark.needs("root")
 def test_all_of_gpus_that_are_all_drained_is_refused(tracker):
     tracker.drain("all", reason="move")
 
@@ -75,6 +79,7 @@ def test_all_of_gpus_that_are_all_drained_is_refused(tracker):
         tracker.reserve("a", "all")
 
 
+@pytest.mark.needs("root")
 def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
     monkeypatch.setenv("SUDO_UID", "4242")
     tracker.drain("1", reason="fan swap")
@@ -85,6 +90,7 @@ def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
     assert refused.value.message == "GPU 1 is drained by 4242: fan swap"
 
 
+@pytest.mark.needs("root")
 def test_who_drained_it_is_named_also_where_root_logged_in_as_somebody(machine, tracker):
     (machine.proc / "self" / "loginuid").write_text("4343")
     tracker.drain("1")

@@ -127,6 +127,7 @@ def test_a_container_with_the_token_gets_the_gpus_of_the_reservation(host):
     assert users(host)[1] == ["web"]
 
 
+@pytest.mark.needs("root")
 def test_a_container_without_the_token_is_refused(host):
     with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
         start(host, "web", 1)
@@ -149,6 +150,7 @@ def test_a_container_without_the_token_is_refused(host):
         "." * 512,
     ],
 )
+@pytest.mark.needs("root")
 def test_a_token_that_was_made_up_opens_nothing(host, token):
     with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
         start(host, "web", 1, AMD_CTK_RESERVATION=token)
@@ -226,6 +228,7 @@ def test_without_a_gpu_there_is_nothing_to_hand_on(host):
     }
 
 
+@pytest.mark.needs("root")
 def test_a_job_is_told_of_jobs_and_of_no_gpus_that_it_never_had(host):
     with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
         Tracker(host).hold("late", "0-2")

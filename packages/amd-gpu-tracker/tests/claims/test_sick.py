@@ -123,6 +123,7 @@ def test_a_reboot_ends_it_and_a_reset_does_not(machine, tracker, sicken):
     assert tracker.reserve("a", "1") == (1,)
 
 
+@pytest.mark.needs("root")
 def test_sick_and_drained_are_kept_apart(machine, tracker, sicken):
     tracker.drain("1-2", reason="fan swap")
     sicken(1)
@@ -142,6 +143,7 @@ def test_sick_and_drained_are_kept_apart(machine, tracker, sicken):
     ]
 
 
+@pytest.mark.needs("root")
 def test_a_gpu_that_is_drained_and_sick_is_drained_for_all(machine, tracker, sicken):
     tracker.drain("1", reason="fan swap")
     sicken(1)

@@ -21,6 +21,7 @@ def myself():
     return read_process(Processes().myself())
 
 
+@pytest.mark.needs("users' processes")
 def test_another_process_with_its_id_is_not_entered(myself):
     process = myself.replace(identity=myself.identity.replace(start=myself.identity.start - 1))
 
@@ -30,6 +31,7 @@ def test_another_process_with_its_id_is_not_entered(myself):
     assert failure.value.message == "it cannot be entered: its first process has ended"
 
 
+@pytest.mark.needs("users' processes")
 def test_without_its_device_cgroup_nothing_is_tried(myself):
     with pytest.raises(NoAnswer) as failure:
         ask_inside(myself.replace(cgroups=()), lambda _: {}, time.monotonic() + 60)
@@ -73,11 +75,11 @@ def test_the_child_ends_with_the_command_that_asks(tmp_path):
 
 
 def wait_until(happened):
-    for _ in range(500):
+    for _ in range(6000):
         if happened():
             return
         time.sleep(0.01)
-    raise AssertionError("it did not happen within 5 seconds")
+    raise AssertionError("it did not happen within a minute")
 
 
 @pytest.fixture

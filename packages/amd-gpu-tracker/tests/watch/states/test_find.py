@@ -57,6 +57,7 @@ def leave_memory(host, address="0000:05:00.0"):
     )
 
 
+@pytest.mark.needs("root")
 def test_memory_that_no_process_holds_has_leaked(host_of):
     host = host_of()
     leave_memory(host)
@@ -67,6 +68,7 @@ def test_memory_that_no_process_holds_has_leaked(host_of):
     assert first.reason == "leaked: 181,198 MiB that no process holds; a reset of the GPU or a reboot frees it"
 
 
+@pytest.mark.needs("root")
 def test_a_refusal_says_that_memory_has_leaked(host_of):
     host = host_of()
     leave_memory(host)

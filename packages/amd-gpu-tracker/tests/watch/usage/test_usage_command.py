@@ -161,6 +161,7 @@ def on_gpu_0(gib, pid, cgroup, **fields):
     return SimulatedProcess(pid=pid, cgroup=cgroup, uses=(use,), **fields)
 
 
+@pytest.mark.needs("root")
 def test_what_a_user_names_after_containers_and_jobs_of_others_is_shown_as_that_users(used_host):
     host = used_host(
         WEB_SERVER,
@@ -201,6 +202,7 @@ def test_processes_in_no_container_are_told_apart_by_their_users(used_host):
     assert [process["uid"] for process in users[0]["processes"]] == [100007, 1000, 1000]
 
 
+@pytest.mark.needs("root")
 def test_names_of_cgroups_cannot_hide_the_usage_from_root(used_host):
     forgers = [on_gpu_0(1, 5000 + number, f"{SERVICE}/docker-{number:064x}.scope") for number in range(40)]
     host = used_host(WEB_SERVER, *forgers)
