@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -45,6 +46,17 @@ driver = "vfs"
 runroot = "/run/containers/storage"
 graphroot = "/var/lib/containers/storage"
 """
+SERVICE = """#!/bin/sh
+[ ! -e /run/docker.pid ] || kill "$(cat /run/docker.pid)"
+while [ -e /run/docker.pid ]; do sleep 0.1; done
+setsid dockerd --pidfile=/run/docker.pid </dev/null >>/box/dockerd.log 2>&1 &
+until docker version >/dev/null 2>&1; do sleep 0.2; done
+"""
+DAEMON_JSON = {"storage-driver": "vfs", "bridge": "none", "iptables": False, "ip6tables": False}
+# What a removal says if the runtime was Docker's default.
+READ_AGAIN = (
+    "Docker has read /etc/docker/daemon.json again, with other changes in it, because amd was its default runtime\n"
+)
 COMMANDS = [step.command for section in parse_page(read_page("docs/how-to/install.md")) for step in section.steps]
 RUN_PODMAN = f"sudo podman run --rm --device amd.com/gpu=all {IMAGE} rocm-smi"
 # Of all four GPUs of mi210-4.
@@ -96,6 +108,30 @@ def prepare_podman(box: Box) -> None:
     box.write("/etc/containers/containers.conf", PODMAN.encode())
     box.write("/etc/containers/storage.conf", STORAGE.encode())
     box("podman", "import", "--quiet", "/box/image.tar", IMAGE)
+
+
+def start_docker(box: Box) -> None:
+    """Start Docker in a box, with the image; a script of the name `service` restarts it."""
+    box.write("/etc/docker/daemon.json", json.dumps(DAEMON_JSON).encode())
+    box.write("/usr/local/sbin/service", SERVICE.encode())
+    box("chmod", "755", "/usr/local/sbin/service")
+    box("service", "docker", "start")
+    box("docker", "import", "/box/image.tar", IMAGE)
+
+
+def remove_while_docker_runs(box: Box, command: str) -> str:
+    """Remove the packages; return what is printed. Docker's containers keep running, and it starts others as before."""
+    run = ("docker", "run", "--network=none", "--detach", IMAGE, "sleep", "600")
+    find_process = ("docker", "inspect", "--format={{.State.Pid}}", box(*run).stdout.strip())
+    before = box(*find_process).stdout
+    removed = box("sh", "-c", f"{command} 2>&1").stdout
+    assert box("docker", "info", "--format={{.DefaultRuntime}}").stdout == "runc\n"
+    assert box(*find_process).stdout == before
+    box(*run)
+    # An administrator lets Docker read its file again.
+    box("sh", "-c", "kill -HUP $(cat /run/docker.pid); sleep 1")
+    box(*run)
+    return removed
 
 
 def type_lines(box: Box, lines: list[str], name: str) -> str:

@@ -14,8 +14,10 @@ import pytest
 from amdgpu_simulator import build_host
 from install.first_page import (
     COMMANDS,
+    DAEMON_JSON,
     EVERY_NODE,
     IMAGE,
+    READ_AGAIN,
     RUN_PODMAN,
     machine_over,
     make_image,
@@ -23,6 +25,8 @@ from install.first_page import (
     nodes_in,
     prepare_podman,
     put_in,
+    remove_while_docker_runs,
+    start_docker,
     type_lines,
 )
 from support.debian_root import debian_root
@@ -32,13 +36,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800)]
 
 # Nobody is there to answer apt, and what it would ask of the archive is there already.
 APT = 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n'
-SERVICE = """#!/bin/sh
-[ ! -e /run/docker.pid ] || kill "$(cat /run/docker.pid)"
-while [ -e /run/docker.pid ]; do sleep 0.1; done
-setsid dockerd --pidfile=/run/docker.pid </dev/null >>/box/dockerd.log 2>&1 &
-until docker version >/dev/null 2>&1; do sleep 0.2; done
-"""
-DAEMON_JSON = {"storage-driver": "vfs", "bridge": "none", "iptables": False, "ip6tables": False}
 FIND = "cd /srv/amd-container-toolkit && sudo cp *.asc /etc/apt/keyrings/ && sudo cp *.sources /etc/apt/sources.list.d/"
 INSTALL = "sudo apt update && sudo apt install amd-container-toolkit && sudo amd-ctk cdi generate"
 CONFIGURE = "sudo amd-ctk runtime configure --restart"
@@ -80,14 +77,6 @@ def machine(suite, engine, repository, image, tmp_path):
         yield box
 
 
-def start_docker(box):
-    box.write("/etc/docker/daemon.json", json.dumps(DAEMON_JSON).encode())
-    box.write("/usr/local/sbin/service", SERVICE.encode())
-    box("chmod", "755", "/usr/local/sbin/service")
-    box("service", "docker", "start")
-    box("docker", "import", "/box/image.tar", IMAGE)
-
-
 @pytest.mark.parametrize(("suite", "engine"), [
     ("bookworm", "podman"), ("trixie", "podman"), ("bookworm", "docker without CDI"), ("trixie", "docker"),
 ])  # fmt: skip
@@ -100,22 +89,14 @@ def test_the_lines_of_the_readme_lead_to_a_container_with_gpus(machine, suite, e
     assert nodes_in(printed) == EVERY_NODE
 
 
-@pytest.mark.parametrize(("suite", "engine"), [("bookworm", "docker without CDI"), ("trixie", "docker")])
-def test_containers_start_after_the_removal_though_the_runtime_was_dockers_default(machine, suite, engine):
+@pytest.mark.parametrize(("suite", "engine", "verb"), [
+    ("bookworm", "docker without CDI", "remove"), ("trixie", "docker", "purge"), ("forky", "docker", "remove"),
+])  # fmt: skip
+def test_containers_start_after_the_removal_though_the_runtime_was_dockers_default(machine, suite, engine, verb):
     type_lines(machine, [FIND, INSTALL, f"{CONFIGURE} --set-as-default"], f"{suite} {engine}")
-    run = ("docker", "run", "--network=none", "--detach", IMAGE, "sleep", "600")
-    running = machine(*run).stdout.strip()
-    process = machine("docker", "inspect", "--format={{.State.Pid}}", running).stdout
-
     packages = "amd-container-toolkit amd-ctk amd-container-runtime"
-    removed = machine("sh", "-c", f"apt remove --autoremove {packages} 2>&1").stdout
 
-    assert (
-        "Docker has read /etc/docker/daemon.json again, with other changes in it, because amd was its default runtime\n"
-    ) in removed
-    assert machine("docker", "info", "--format={{.DefaultRuntime}}").stdout == "runc\n"
-    assert machine("docker", "inspect", "--format={{.State.Pid}}", running).stdout == process
-    machine(*run)
-    machine("sh", "-c", "kill -HUP $(cat /run/docker.pid); sleep 1")
-    machine(*run)
+    removed = remove_while_docker_runs(machine, f"apt {verb} --autoremove {packages}")
+
+    assert READ_AGAIN in removed
     assert json.loads(machine("cat", "/etc/docker/daemon.json").stdout) == DAEMON_JSON
