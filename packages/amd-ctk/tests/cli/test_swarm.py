@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.cli.swarm import NodeSetup
 from amd_ctk.configuration import runtime_program
 from amd_ctk.swarm.resources import ResourcePlan
+from amd_ctk.swarm.setup import NodeSetup
 from amd_device_spec.settings import Settings, read_settings
 from amd_gpu_tracker.face.tracker import Tracker
 
@@ -223,7 +223,7 @@ def test_without_our_runtime_the_hint_is_a_command_that_takes_its_path(host, tmp
     monkeypatch.setattr(sys, "prefix", f"{tmp_path}")
     monkeypatch.setattr(runtime_program, "USUAL_DIRECTORIES", ())
     monkeypatch.setenv("PATH", f"{tmp_path}")
-    node = NodeSetup(host(), "", dry_run=True, show_diff=False, validate=False)
+    node = NodeSetup(host(), "", lambda: None, dry_run=True, show_diff=False, validate=False)
 
     with pytest.raises(runtime_program.NoRuntimeProgram) as refusal:
         node.advertise([], ResourcePlan(), [], set_as_default=True)

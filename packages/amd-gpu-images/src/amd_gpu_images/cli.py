@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amdgpu_discovery.command_line.context import command_group, host_of
+from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.plain_text import printable
 from amdgpu_discovery.standard_output import print_notes
@@ -31,7 +31,6 @@ Gpus = Annotated[str, typer.Option(metavar="GPUS", help="Which GPUs the containe
 INDEXES = "A name in a registry, oci:DIR[:TAG], or the file of an index."
 # Replaces naming schemes.
 JOIN_THEM = "join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE"
-Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 # The files that notes name.
 MOST_PATHS = 8
 DEEP_HINT = "--deep looks into programs and libraries"
@@ -45,7 +44,7 @@ def targets(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help=FORMS)],
     *,
     deep: Deep = False,
-    as_json: Json = False,
+    as_json: PrintJson = False,
 ) -> None:
     """Show the GPU targets that images have code for."""
     from amd_gpu_images.contents import targets_of, unreadable_in
@@ -72,7 +71,7 @@ def check(
     *,
     gpus: Gpus = "all",
     deep: Deep = False,
-    as_json: Json = False,
+    as_json: PrintJson = False,
 ) -> None:
     """Check whether an image fits this host.
 
@@ -105,7 +104,7 @@ def pick(
     index: Annotated[str, typer.Argument(metavar="INDEX", help=INDEXES)] = "",
     *,
     gpus: Gpus = "all",
-    as_json: Json = False,
+    as_json: PrintJson = False,
     tags: Annotated[str, typer.Option(hidden=True)] = "",
     template: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:

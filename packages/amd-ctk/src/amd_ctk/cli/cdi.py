@@ -22,7 +22,7 @@ from amd_device_spec import cdi_names
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_text import format_spec, language_of
 from amd_device_spec.cdi_version import engines_without
-from amdgpu_discovery.command_line.context import announce, command_group, host_of, host_to_change, seconds
+from amdgpu_discovery.command_line.context import PrintJson, announce, command_group, host_of, host_to_change, seconds
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, DryRun, examples
 from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
@@ -174,7 +174,7 @@ def list_devices(
     context: typer.Context,
     *,
     specs: Annotated[bool, typer.Option("--specs", help="List the devices of the spec files on this host.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: PrintJson = False,
 ) -> None:
     """List the available AMD GPU devices."""
     host = host_of(context)

@@ -11,7 +11,7 @@ from amd_ctk.cli import offers
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.wrapped import print_wrapped
-from amdgpu_discovery.command_line.context import host_of
+from amdgpu_discovery.command_line.context import PrintJson, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.host import Host
 
@@ -63,7 +63,7 @@ def explain(
     bundle: Annotated[
         str, typer.Option(metavar="DIRECTORY", help="Explain the container of the OCI bundle in this directory.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: PrintJson = False,
 ) -> None:
     """Show which GPUs a container would get, and why.
 

@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
-from amd_ctk.configuration.engine import ask_for_restart
-from amd_ctk.swarm.resources import Resource, ResourcePlan, SwarmError, build_resources
+from amd_ctk.swarm.resources import ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
-from amdgpu_discovery.command_line.context import announce, command_group, host_of, whole_number
-from amdgpu_discovery.command_line.edited import print_difference, print_preview, print_written
-from amdgpu_discovery.command_line.plain_help import PlainCommand, examples
+from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of, whole_number
+from amdgpu_discovery.command_line.plain_help import DryRun, PlainCommand, examples
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.selection import BY_PCI, BY_UUID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from amd_ctk.configuration.edit import Edit, EngineEdit
-    from amd_ctk.configuration.ledger import Record
     from amd_ctk.swarm.status import Advertisement
     from amdgpu_discovery.gpu import Gpu
 
 IMAGES = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
-
-RUNTIME_HINT = (
-    "install it, or name it in 'sudo amd-ctk runtime configure --set-as-default"
-    " --runtime-path=/opt/bin/amd-container-runtime'"
-)
-# Swarm counts generic resources in signed 64-bit numbers (swarmkit, api/types.proto: DiscreteGenericResource).
-LARGEST_AMOUNT = 2**63 - 1
 
 app = command_group("Give GPUs to tasks of Docker Swarm")
 
 ConfigPath = Annotated[
     str, typer.Option("--config-path", metavar="FILE", help="Docker's configuration file. Default: its own.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def _amount(metavar: str, help_text: str) -> Any:
@@ -113,16 +97,23 @@ def setup(
     config_path: ConfigPath = "",
 ) -> None:
     """Advertise the GPUs of this node to a swarm."""
-    host = host_of(context)
-    node = NodeSetup(host, config_path, dry_run=dry_run, show_diff=show_diff, validate=validate)
-    if remove:
-        node_id = _require_manager() if with_labels else ""
-        node.withdraw_all()
-        if not dry_run:
-            _unlabel(host, node_id=node_id)
-        return
+    from functools import partial
+
+    from amd_ctk.cli.gpu_tracker import follow_switch
+    from amd_ctk.swarm.labels import remove_labels, require_manager, set_labels
+    from amd_ctk.swarm.setup import NodeSetup
+    from amd_gpu_tracker.cli import enable_tracker
     from amdgpu_discovery.numbering import require_all_gpus
 
+    host = host_of(context)
+    switch_on = partial(enable_tracker, host, follow_switch)
+    node = NodeSetup(host, config_path, switch_on, dry_run=dry_run, show_diff=show_diff, validate=validate)
+    if remove:
+        node_id = require_manager() if with_labels else ""
+        node.withdraw_all()
+        if not dry_run:
+            remove_labels(host, node_id=node_id)
+        return
     plan = ResourcePlan(
         kind=kind,
         by=named_by.value,
@@ -135,10 +126,10 @@ def setup(
     # The advertisement stands for the whole node.
     require_all_gpus(gpus)
     gpus = _without_drained(host, gpus)
-    node_id = _require_manager() if with_labels else ""
+    node_id = require_manager() if with_labels else ""
     node.advertise(gpus, plan, build_resources(gpus, plan), set_as_default=set_as_default)
     if not dry_run:
-        _label(host, gpus, node_id=node_id)
+        set_labels(host, gpus, node_id=node_id)
 
 
 @app.command("status")
@@ -146,7 +137,7 @@ def setup(
 def status(
     context: typer.Context,
     *,
-    as_json: Json = False,
+    as_json: PrintJson = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Show whole names and ids.")] = False,
     config_path: ConfigPath = "",
 ) -> None:
@@ -228,7 +219,7 @@ def submit(
     from amdgpu_discovery.plain_text import printable
 
     template = jobs.Template(
-        resources=_resources_of_job(host_of(context), vram_mib=vram, gpus=gpus),
+        resources=jobs.resources_of_job(host_of(context), vram_mib=vram, gpus=gpus),
         constraints=tuple(constraint or ()),
         image=image,
         command=tuple(command or ()),
@@ -259,105 +250,6 @@ def constraint(
     from amd_gpu_images import read_targets
 
     print(f"--constraint {constraint_for(read_targets(image, deep=deep), gfx)}")
-
-
-class NodeSetup:
-    """One run of `swarm setup` on a node."""
-
-    def __init__(self, host: Host, config_path: str, *, dry_run: bool, show_diff: bool, validate: bool) -> None:
-        from amd_ctk.configuration.apply import find_target
-        from amd_ctk.engines.docker import DOCKER
-
-        self._host = host
-        self._target = find_target(host, DOCKER, config_path)
-        self._dry_run = dry_run
-        self._show_diff = show_diff
-        self._validate = validate
-
-    def advertise(
-        self, gpus: Sequence[Gpu], plan: ResourcePlan, resources: list[Resource], *, set_as_default: bool
-    ) -> None:
-        """Advertise these resources, and prepare the runtime and the tracker for them."""
-        from amd_ctk.cli.gpu_tracker import follow_switch
-        from amd_ctk.configuration.runtime_program import find_runtime_program
-        from amd_ctk.swarm.advertisement import declare
-        from amd_ctk.swarm.node_settings import find_obstacles, plan_setup, read_node_settings
-        from amd_gpu_tracker.cli import enable_tracker
-
-        program = ""
-        if set_as_default:
-            program = find_runtime_program(sys.argv[0], os.environ.get("PATH", ""), usual_hint=RUNTIME_HINT)
-        budget = self._find_given_budget(gpus, plan)
-        edit = plan_setup([] if budget else resources, gpus, default_program=program)
-
-        def prepare_host() -> None:
-            # Without the tracker, Swarm would give these GPUs and this memory out twice.
-            if plan.vram_kind or plan.also_by_model:
-                enable_tracker(self._host, follow_switch)
-            _report_settings(changed=declare(self._host, budget or resources, plan))
-
-        edited = self._edit(edit, adds=True, before_saving=prepare_host)
-        for obstacle in find_obstacles(read_node_settings(self._target, edited.new)):
-            print(obstacle, file=sys.stderr)
-
-    def _find_given_budget(self, gpus: Sequence[Gpu], plan: ResourcePlan) -> list[Resource]:
-        """Return the GPU resources on the daemon's command line if GPU memory is among them, and print that memory."""
-        from amd_ctk.swarm.node_settings import read_given_budget
-        from amd_ctk.swarm.resources import gpus_named_by
-
-        if not plan.vram_kind or plan.vram_mib:
-            return []
-        given, unit = read_given_budget(self._target, plan.vram_kind)
-        for resource in given:
-            if resource.kind == plan.vram_kind:
-                print(f"{unit} advertises {resource}, which is the budget of this node", file=sys.stderr)
-        return [each for each in given if each.kind == plan.vram_kind or gpus_named_by(each, gpus)]
-
-    def withdraw_all(self) -> None:
-        """Stop advertising what `swarm setup` advertised, and remove the runtime that it added."""
-        from amd_ctk.swarm.advertisement import undeclare
-        from amd_ctk.swarm.node_settings import read_added_resources, read_given_budget, take_setup_back
-
-        kinds: set[str] = set()
-
-        def edit(document: Any, changes: Any) -> Any:
-            kinds.update(resource.kind for resource in read_added_resources(changes))
-            if not kinds:
-                kinds.update(resource.kind for resource in read_given_budget(self._target, VRAM_KIND)[0])
-            return take_setup_back(document, changes)
-
-        edited = self._edit(
-            edit, adds=False, before_saving=lambda: _report_settings(changed=undeclare(self._host, kinds))
-        )
-        if not self._dry_run and self._has_default(edited):
-            print("amd is still the default runtime; to remove it as well:\nsudo amd-ctk runtime configure --remove")
-
-    def _has_default(self, edited: EngineEdit) -> bool:
-        """Return whether amd is the default runtime because `runtime configure` made it so."""
-        from amd_ctk.engines.docker import LAYOUT
-
-        change = edited.record.changes.find(LAYOUT.default_runtime)
-        engine = self._target.engine
-        return change is not None and engine.read(edited.new or engine.new_text).get(change.path) == change.value
-
-    def _edit(self, edit: Edit, *, adds: bool, before_saving: Callable[[], None]) -> EngineEdit:
-        """Edit Docker's configuration, or show the change; return the edit."""
-        from amd_ctk.configuration.apply import apply, prepare, preview
-
-        def prepare_change(record: Record) -> EngineEdit:
-            return prepare(self._target, edit, record, validate=self._validate, adds=adds)
-
-        if self._dry_run:
-            edited = preview(self._target, prepare_change, os.environ)
-            print_preview(edited, show_diff=self._show_diff)
-            return edited
-        announce(self._host)
-        edited = apply(self._target, prepare_change, os.environ, before_saving=before_saving)
-        if self._show_diff:
-            print_difference(edited)
-        print_written(edited)
-        ask_for_restart(self._target.engine, is_changed=edited.changed)
-        return edited
 
 
 def _find_gpus(host: Host) -> list[Gpu]:
@@ -394,73 +286,3 @@ def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> Non
     print_list(list_advertisement(advertisement, no_trunc=no_trunc), no_trunc=no_trunc)
     for line in format_pools(advertisement):
         print(line)
-
-
-def _resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource, ...]:
-    """Return what a job reserves (either memory or whole GPUs, or SwarmError), by the kinds of this node's settings."""
-    from amd_device_spec.settings import read_settings
-
-    if bool(vram_mib) == bool(gpus):
-        raise SwarmError("a job reserves either memory or whole GPUs", hint="use --vram=MIB or --gpus=N")
-    if max(vram_mib, gpus) > LARGEST_AMOUNT:
-        raise SwarmError(
-            f"{max(vram_mib, gpus)} is more than Docker accepts", hint=f"the largest amount is {LARGEST_AMOUNT}"
-        )
-    settings = read_settings(host)
-    kinds = settings.swarm_vram_resources or (VRAM_KIND,) if vram_mib else settings.swarm_resources
-    return (Resource(kind=kinds[0] if kinds else "AMD_GPU", value=str(vram_mib or gpus)),)
-
-
-def _report_settings(*, changed: bool) -> None:
-    from amd_device_spec.settings import CONFIG_FILE
-
-    if changed:
-        print(f"Updated the config file: {CONFIG_FILE}", flush=True)
-
-
-def _require_manager() -> str:
-    """Return the id of this node, which must be a manager to label nodes; SwarmError if it is none."""
-    from amd_ctk.swarm.docker import read_docker_info
-
-    docker_info = read_docker_info()
-    if not docker_info.is_manager:
-        raise SwarmError(
-            "this node is not a swarm manager, so it cannot label itself",
-            hint="run without --labels, and run the printed command on a manager",
-        )
-    return docker_info.node_id
-
-
-def _unlabel(host: Host, *, node_id: str) -> None:
-    """Remove the labels of this node, or print the command for that if the id of the node is unknown."""
-    import shlex
-
-    from amd_ctk.swarm.docker import docker, read_labels
-    from amd_ctk.swarm.resources import NAMES, PREFIX, read_node_name, unlabel_command
-
-    if not node_id:
-        command = shlex.join(unlabel_command(read_node_name(host)))
-        print(f"To remove the labels of this node, run on a manager:\n{command}")
-    elif {f"{PREFIX}{name}" for name in NAMES}.isdisjoint(read_labels(node_id)):
-        print("This node has no labels of amd-ctk")
-    else:
-        docker(*unlabel_command(node_id)[1:])
-        print("Removed the labels of this node")
-
-
-def _label(host: Host, gpus: Sequence[Gpu], *, node_id: str) -> None:
-    """Label this node, or print the command for that if the id of the node is unknown."""
-    import shlex
-
-    from amd_ctk.swarm.docker import docker, read_labels
-    from amd_ctk.swarm.resources import build_labels, label_command, read_driver, read_node_name
-
-    labels = build_labels(gpus, read_driver(host))
-    if not node_id:
-        print(f"To label this node, run on a manager:\n{shlex.join(label_command(labels, read_node_name(host)))}")
-    # When a node is updated, Swarm restarts tasks that hold GPUs, even if the labels stay the same.
-    elif labels.items() <= read_labels(node_id).items():
-        print("The labels of this node are up to date")
-    else:
-        docker(*label_command(labels, node_id)[1:])
-        print(f"Labelled this node: {' '.join(f'{name}={value}' for name, value in labels.items())}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from amd_ctk.build import print_build, read_build
+from amdgpu_discovery.command_line.context import PrintJson
 from amdgpu_discovery.command_line.plain_help import examples
 
 
 @examples("amd-ctk version", "amd-ctk version --json")
-def version(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
+def version(as_json: PrintJson = False) -> None:
     """Show the version."""
     import json
 

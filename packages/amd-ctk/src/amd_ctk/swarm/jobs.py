@@ -8,7 +8,10 @@ from typing import Any
 
 from amd_ctk.swarm.docker import docker
 from amd_ctk.swarm.resources import Resource, SwarmError
+from amd_device_spec.request import VRAM_KIND
+from amd_device_spec.settings import read_settings
 from amdgpu_discovery.command_line.parameters import lines_from, parse_lines
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 # By setting this label on a service, a user agrees to its removal.
@@ -22,6 +25,8 @@ TASKS_BY_ID = ("--no-trunc", "--no-resolve", "--format", "{{.Name}} {{.CurrentSt
 MOST_JOBS = 1000
 # A service's name is a host name on its networks (moby, daemon/cluster/controllers/plugin and swarmkit's validateName).
 LONGEST_NAME = 63
+# Swarm counts generic resources in signed 64-bit numbers (swarmkit, api/types.proto: DiscreteGenericResource).
+LARGEST_AMOUNT = 2**63 - 1
 
 
 class OneShot(Value):
@@ -173,3 +178,18 @@ def _format_submitted(jobs: Sequence[SwarmJob]) -> str:
         return "nothing was submitted"
     names = jobs[0].name if len(jobs) == 1 else f"{jobs[0].name} to {jobs[-1].name}"
     return f"{names} {'was' if len(jobs) == 1 else 'were'} submitted"
+
+
+def resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource, ...]:
+    """Return what a job reserves (either memory or whole GPUs, or SwarmError), by the kinds of this node's settings."""
+    if bool(vram_mib) == bool(gpus):
+        raise SwarmError("a job reserves either memory or whole GPUs", hint="use --vram=MIB or --gpus=N")
+    amount = vram_mib or gpus
+    if amount > LARGEST_AMOUNT:
+        raise SwarmError(f"{amount} is more than Docker accepts", hint=f"the largest amount is {LARGEST_AMOUNT}")
+    settings = read_settings(host)
+    if vram_mib:
+        kinds, usual_kind = settings.swarm_vram_resources, VRAM_KIND
+    else:
+        kinds, usual_kind = settings.swarm_resources, "AMD_GPU"
+    return (Resource(kind=kinds[0] if kinds else usual_kind, value=str(amount)),)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from amd_gpu_tracker.errors import OptionsExcluded
-from amdgpu_discovery.command_line.context import host_of
+from amdgpu_discovery.command_line.context import PrintJson, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 
 
@@ -21,7 +21,7 @@ def report(
         str, typer.Option(metavar="TIME", help="Start of the report: 12h, 7d or 2w ago, or a date.")
     ] = "7d",
     by: Annotated[str, typer.Option(metavar="WHAT", help="Sum by person, gpu, image or day.")] = "person",
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: PrintJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print it as CSV.")] = False,
     html: Annotated[str, typer.Option(metavar="FILE", help="Write a page with a timeline to this file.")] = "",
 ) -> None:
