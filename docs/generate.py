@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,11 @@ import typer
 
 from amd_ctk.cli.root import app
 from amd_ctk.doctor.run import CHECKS, check_names
+from amd_device_spec.settings import SETTINGS, Settings
 from amdgpu_discovery.errors import DriverUnavailable, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host, load_profile, profile_names
+from field_texts import about_fields
 
 DOCS = Path(__file__).parent
 # The meaning of each exit code; an error with a new code needs a line here.
@@ -40,6 +43,9 @@ CODE_MEANINGS = {
     126: "The command cannot be run.",
     127: "The command does not exist.",
 }
+# The table of settings stands between these.
+SETTINGS_BEGIN = "<!-- table written by docs/generate.py -->\n\n"
+SETTINGS_END = "\n<!-- end of the table -->\n"
 NOTE = "<!-- written by docs/generate.py; change the code and run it again -->\n"
 
 PACKAGES = (
@@ -66,6 +72,7 @@ def main(arguments: list[str]) -> int:
     pages = {
         "decisions/index.md": decisions_page(),
         "reference/cli.md": cli_page(),
+        "reference/config.md": config_page(),
         "reference/doctor.md": doctor_page(),
         "reference/exit-codes.md": exit_codes_page(),
         "reference/profiles.md": profiles_page(),
@@ -121,6 +128,27 @@ def cli_page() -> str:
             *_command_lines(typer.main.get_command(app), "amd-ctk"),
         ]
     )
+
+
+def config_page() -> str:
+    """Return the page of settings with its table; people write the rest of the page."""
+    page = (DOCS / "reference/config.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(SETTINGS_BEGIN)
+    _, _, after = rest.partition(SETTINGS_END)
+    about = about_fields(Settings)
+    rows = [f"| [`{key}`](#{key}) | {_values(key)} | {about[key.replace('-', '_')]} |" for key in SETTINGS]
+    table = "\n".join(["| key | values; the first is the default | what it sets |", "|---|---|---|", *rows])
+    return f"{before}{SETTINGS_BEGIN}{table}\n{SETTINGS_END}{after}"
+
+
+def _values(key: str) -> str:
+    """Return the values that a setting takes, beginning with its default."""
+    setting = SETTINGS[key]
+    if setting.choices:
+        return ", ".join(f"`{word}`" for word in setting.choices)
+    default = f"`{json.dumps(setting.default)}`"
+    kind = f"{setting.kind} of {setting.unit}" if setting.unit else setting.kind
+    return f"{default}; {kind}, such as `{setting.example}`"
 
 
 def doctor_page() -> str:

@@ -1,7 +1,7 @@
-"""Find exports of a package that `help()` does not describe.
+"""Find exports of a package that their docstrings do not describe.
 
 Functions name their parameters in backticks. Classes describe their fields in a section `Attributes:`, which the site
-renders as a table.
+renders as a table, or each field in a text below it, which the site shows with the field.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
+
+from field_texts import about_fields
 
 FIELD = re.compile(r"^ {4,8}(\w+): \S", re.MULTILINE)
 # The name of a parameter suffices if its type is one of these described values.
@@ -57,7 +59,7 @@ def _fields(offered: type) -> tuple[str, ...]:
 
 def _described_fields(offered: type) -> set[str]:
     texts = [inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")[2] for cls in offered.__mro__]
-    return {field for text in texts for field in FIELD.findall(text)}
+    return {field for text in texts for field in FIELD.findall(text)} | about_fields(offered).keys()
 
 
 def _names_of_fields(offered: type) -> str:

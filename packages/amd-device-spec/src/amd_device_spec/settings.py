@@ -25,27 +25,6 @@ if TYPE_CHECKING:
 CONFIG_FILE = "/etc/amd-container-toolkit/config.toml"
 COMPILED_FILE = "/etc/amd-container-toolkit/config.compiled"
 HEADER = "# Compiled from config.toml by amd-ctk; edit that file, or use 'amd-ctk config set'."
-# Keys that take one of a few words; the first is the default.
-CHOICES = {
-    "unknown-gpus": ("error", "ignore"),
-    "device-mode": ("open", "host"),
-    "vram-limit": ("asked", "off", "required"),
-    "swarm-resource-names": ("uuid", "pci"),
-    "visible-devices-env": ("always", "privileged", "never"),
-    "privileged-claims": ("requested", "all"),
-    "slurm-filters": ("remove", "keep"),
-    "image-requirements": ("enforce", "warn", "ignore"),
-    "integrated-gpus": ("include", "exclude"),
-    "drained-in-all": ("skip", "refuse"),
-    "allow-sick-gpus": ("no", "yes"),
-    "queue-order": ("fair", "fifo"),
-    "job-names": ("public", "private"),
-    "gpu-access": ("group", "reserved"),
-    "history-names": ("names", "numbers"),
-    "log-level": ("info", "debug", "warn", "error"),
-}
-# Keys that take resource kinds of Swarm, each with an example.
-KINDS = {"swarm-resources": "AMD_GPU", "swarm-vram-resources": "VRAM"}
 GROUPS = "gpu-groups"
 # Users who may reserve GPUs. `amd-ctk users` writes it, and programs that give out GPUs read it; starts do not.
 USERS = "users"
@@ -57,29 +36,23 @@ DEVICE_MODE = "device-mode"
 HOST_MODE = "host"
 # A value of `job-names`.
 PRIVATE = "private"
-# Keys that take a list, each with an example.
-LISTS = {**KINDS, GROUPS: "notebooks=0-1", USERS: "alice=1001:gpus=2"}
-# Keys that take a number, each with an example, and their units.
-AMOUNTS = {
-    "swarm-vram-headroom": 300,
-    "vram-maximum": 16384,
-    "history-days": 90,
-    "bad-page-limit": 64,
-    "temperature-limit": 95,
-}
-UNITS = {
-    "swarm-vram-headroom": "MiB",
-    "vram-maximum": "MiB",
-    "history-days": "days",
-    "bad-page-limit": "pages",
-    "temperature-limit": "degrees Celsius",
-}
-LONGEST_AMOUNT = 7
-# The key that takes a length of time.
 IDLE = "idle"
-UNITS_OF_TIME = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LOW_LEVEL_RUNTIME = "low-level-runtime"
 # Keys that define which GPUs are sick.
 SICKNESS = ("allow-sick-gpus", "bad-page-limit")
+LONGEST_AMOUNT = 7
+UNITS_OF_TIME = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+# Kinds of settings.
+WORD = "one of a few words"
+PROGRAM = "the name or path of a program"
+PATH = "a path"
+TIME = "a length of time"
+AMOUNT = "a number"
+SWARM_KINDS = "resource kinds of Swarm"
+GROUP_LIST = "groups of GPUs"
+USER_LIST = "users"
+LISTS = (SWARM_KINDS, GROUP_LIST, USER_LIST)
 
 
 class SettingsError(ToolkitError):
@@ -88,70 +61,94 @@ class SettingsError(ToolkitError):
     exit_code = 8
 
 
-class Settings(Value):
-    """The settings in config.toml; docs/reference/config.md describes them.
+class Setting:
+    """A setting: its kind, its default, the words that it takes or the unit of its number, and an example."""
 
-    Attributes:
-        unknown_gpus: What happens to a request for GPUs that do not exist: `error` or `ignore`.
-        device_mode: Mode of GPU nodes in containers: `open` (0666) or `host`.
-        low_level_runtime: Name or path of the program that creates containers; "" for runc, then crun.
-        swarm_resources: Resource kinds of Swarm that name GPUs.
-        swarm_resource_names: How these name GPUs: `uuid` or `pci`.
-        swarm_vram_resources: Resource kinds of Swarm that count memory, in MiB.
-        swarm_vram_headroom: The part of a task's memory that its fraction leaves to ROCm itself, in MiB.
-        vram_limit: Whether the kernel enforces limits on GPU memory: if a container `asked`, never (`off`), or in every
-            case (`required`): a container is refused if its limit cannot be enforced.
-        vram_maximum: The most memory of each GPU for any container, in MiB; 0 for no limit.
-        visible_devices_env: Which containers may request GPUs in their environment: `always`, `privileged` or `never`.
-        privileged_claims: Which GPUs privileged containers claim from the GPU Tracker: `requested` or `all`.
-        slurm_filters: What happens to ROCR_VISIBLE_DEVICES and the like of Slurm in containers: `remove` or `keep`.
-        image_requirements: What happens to containers that do not meet the `AMD_REQUIRE_*` of their image: `enforce`,
-            `warn` or `ignore`.
-        gpu_groups: Groups of GPUs, each as `NAME=REQUEST`, for choices and CDI devices.
-        integrated_gpus: Whether `all` and choices include an APU beside discrete GPUs: `include` or `exclude`.
-        drained_in_all: Whether `all` leaves out drained and sick GPUs or is refused: `skip` or `refuse`.
-        allow_sick_gpus: Whether requests that name sick GPUs get them: `no` or `yes`.
-        bad_page_limit: How many pages of its memory may be retired before a GPU is sick; 0 for the driver's limit.
-        temperature_limit: The temperature in degrees Celsius from which a GPU is suspect; 0 for the driver's limit.
-        users: Users who may reserve GPUs without root, as `amd-ctk users` writes it.
-        queue_order: Who is served first: `fair`, the user who used least lately, or `fifo`, who came first.
-        job_names: Whether all users see the names of jobs: `public` or `private`.
-        gpu_access: Who may open the nodes of GPUs on the host: their `group`, or users who have them `reserved`.
-        idle: Idle time of reserved GPUs after which their owner gets a warning, as in `60m`; "" for never.
-        history_days: How many days the history of reservations is kept; 0 means that there is none.
-        history_names: Whether reports show people by `names` or `numbers`.
-        log_level: `debug`, `info`, `warn` or `error`.
-        log_file: Absolute path of the runtime's log; "" for the default.
+    def __init__(
+        self, kind: str, default: Any, *, choices: tuple[str, ...] = (), unit: str = "", example: str | int = ""
+    ) -> None:
+        self.kind = kind
+        self.default = default
+        self.choices = choices
+        self.unit = unit
+        self.example = example
+
+    def __get__(self, _: object, owner: type) -> Any:
+        # A value without this field asks its class for the default.
+        return self.default
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether the setting takes several values."""
+        return self.kind in LISTS
+
+
+# The type of a field is that of its value.
+setting: Any = Setting
+
+
+class Settings(Value):
+    """The settings in config.toml. docs/reference/config.md describes them, and begins with this table.
+
+    Python drops the text below each field, so container starts do not load it.
     """
 
-    unknown_gpus: str = "error"
-    device_mode: str = "open"
-    low_level_runtime: str = ""
-    swarm_resources: tuple[str, ...] = ("AMD_GPU", "GPU", "GPU_COMPUTE")
-    swarm_resource_names: str = "uuid"
-    swarm_vram_resources: tuple[str, ...] = ()
-    swarm_vram_headroom: int = 0
-    vram_limit: str = "asked"
-    vram_maximum: int = 0
-    visible_devices_env: str = "always"
-    privileged_claims: str = "requested"
-    slurm_filters: str = "remove"
-    image_requirements: str = "enforce"
-    gpu_groups: tuple[str, ...] = ()
-    integrated_gpus: str = "include"
-    drained_in_all: str = "skip"
-    allow_sick_gpus: str = "no"
-    bad_page_limit: int = 0
-    temperature_limit: int = 0
-    users: tuple[str, ...] = ()
-    queue_order: str = "fair"
-    job_names: str = "public"
-    gpu_access: str = "group"
-    idle: str = ""
-    history_days: int = 400
-    history_names: str = "names"
-    log_level: str = "info"
-    log_file: str = ""
+    unknown_gpus: str = setting(WORD, "error", choices=("error", "ignore"))
+    """What happens to a request for GPUs that do not exist."""
+    device_mode: str = setting(WORD, "open", choices=("open", "host"))
+    """Mode of GPU nodes in containers: 0666, or that of the host."""
+    low_level_runtime: str = setting(PROGRAM, "", example="/usr/bin/crun")
+    """Name or path of the program that creates containers. Empty for runc, then crun."""
+    swarm_resources: tuple[str, ...] = setting(SWARM_KINDS, ("AMD_GPU", "GPU", "GPU_COMPUTE"), example="AMD_GPU")
+    """Resource kinds of Swarm that name GPUs."""
+    swarm_resource_names: str = setting(WORD, "uuid", choices=("uuid", "pci"))
+    """How Swarm's resources name GPUs: by their unique ids or their PCI addresses."""
+    swarm_vram_resources: tuple[str, ...] = setting(SWARM_KINDS, (), example="VRAM")
+    """Resource kinds of Swarm that count memory, in MiB."""
+    swarm_vram_headroom: int = setting(AMOUNT, 0, unit="MiB", example=300)
+    """The part of a task's memory that its fraction leaves to ROCm itself."""
+    vram_limit: str = setting(WORD, "asked", choices=("asked", "off", "required"))
+    """Whether the kernel enforces limits on GPU memory: if a container asks for one, never, or in every case."""
+    vram_maximum: int = setting(AMOUNT, 0, unit="MiB", example=16384)
+    """The most memory of each GPU for any container; 0 for no limit."""
+    visible_devices_env: str = setting(WORD, "always", choices=("always", "privileged", "never"))
+    """Which containers may request GPUs in their environment."""
+    privileged_claims: str = setting(WORD, "requested", choices=("requested", "all"))
+    """Which GPUs privileged containers claim from the GPU Tracker."""
+    slurm_filters: str = setting(WORD, "remove", choices=("remove", "keep"))
+    """What happens to ROCR_VISIBLE_DEVICES and the like of Slurm in containers."""
+    image_requirements: str = setting(WORD, "enforce", choices=("enforce", "warn", "ignore"))
+    """What happens to containers that do not meet the `AMD_REQUIRE_*` of their image."""
+    gpu_groups: tuple[str, ...] = setting(GROUP_LIST, (), example="notebooks=0-1")
+    """Groups of GPUs, each as `NAME=REQUEST`, for choices and CDI devices."""
+    integrated_gpus: str = setting(WORD, "include", choices=("include", "exclude"))
+    """Whether `all` and choices include an APU beside discrete GPUs."""
+    drained_in_all: str = setting(WORD, "skip", choices=("skip", "refuse"))
+    """Whether `all` leaves out drained and sick GPUs, or is refused."""
+    allow_sick_gpus: str = setting(WORD, "no", choices=("no", "yes"))
+    """Whether requests that name sick GPUs get them."""
+    bad_page_limit: int = setting(AMOUNT, 0, unit="pages", example=64)
+    """How many pages of its memory may be retired before a GPU is sick; 0 for the driver's limit."""
+    temperature_limit: int = setting(AMOUNT, 0, unit="degrees Celsius", example=95)
+    """The temperature from which a GPU is suspect; 0 for the driver's limit."""
+    users: tuple[str, ...] = setting(USER_LIST, (), example="alice=1001:gpus=2")
+    """Users who may reserve GPUs without root, as `amd-ctk users` writes it."""
+    queue_order: str = setting(WORD, "fair", choices=("fair", "fifo"))
+    """Who is served first: the user who used least lately, or who came first."""
+    job_names: str = setting(WORD, "public", choices=("public", "private"))
+    """Whether all users see the names of jobs."""
+    gpu_access: str = setting(WORD, "group", choices=("group", "reserved"))
+    """Who may open the nodes of GPUs on the host: their group, or users who have them reserved."""
+    idle: str = setting(TIME, "", example="60m")
+    """Idle time of reserved GPUs after which their owner gets a warning. Empty for never."""
+    history_days: int = setting(AMOUNT, 400, unit="days", example=90)
+    """How long the history of reservations is kept; 0 means that there is none."""
+    history_names: str = setting(WORD, "names", choices=("names", "numbers"))
+    """How reports show people: by their names or their numbers."""
+    log_level: str = setting(WORD, "info", choices=("info", "debug", "warn", "error"))
+    """The lowest level in the runtime's log."""
+    log_file: str = setting(PATH, "", example="/var/log/amd-container-runtime.log")
+    """Absolute path of the runtime's log. Empty for the default."""
 
     @property
     def limits_memory(self) -> bool:
@@ -171,6 +168,10 @@ class Settings(Value):
             gives_sick=self.allow_sick_gpus == "yes",
             limits=HealthLimits(bad_pages=self.bad_page_limit, temperature=self.temperature_limit),
         )
+
+
+# The settings by their keys in config.toml.
+SETTINGS = {name.replace("_", "-"): row for name, row in vars(Settings).items() if isinstance(row, Setting)}
 
 
 def read_settings(host: Host) -> Settings:
@@ -209,7 +210,7 @@ def parse_compiled(content: bytes, source: str) -> dict[str, Any] | None:
     if f"source={source}" not in lines[1:2]:
         return None
     values: dict[str, Any] = dict(line.partition("=")[::2] for line in lines[2:])
-    return {key: value.split() if key in LISTS else value for key, value in values.items()}
+    return {key: value.split() if key in SETTINGS and SETTINGS[key].is_list else value for key, value in values.items()}
 
 
 def check_settings(values: Mapping[str, Any], where: str) -> Settings:
@@ -221,56 +222,58 @@ def check_settings(values: Mapping[str, Any], where: str) -> Settings:
     settings = Settings(**fields)
     if both := sorted(set(settings.swarm_resources) & set(settings.swarm_vram_resources)):
         raise SettingsError(
-            f"{where}: {both[0]} cannot name GPUs and count VRAM at once", hint=f"see {' and '.join(KINDS)}"
+            f"{where}: {both[0]} cannot name GPUs and count VRAM at once",
+            hint="see swarm-resources and swarm-vram-resources",
         )
     return settings
 
 
 def problem(key: str, value: object) -> tuple[str, str] | None:
     """Return what is wrong with a key or its value, and a hint; None if both are valid."""
-    if not is_setting(key):
-        return unknown_setting(key)
-    if key in (GROUPS, USERS):
-        return _problem_of_groups(value) if key == GROUPS else _problem_of_users(value)
-    if key in KINDS or key in AMOUNTS:
-        return _problem_of_kinds(key, value) if key in KINDS else _problem_of_amount(key, value)
-    if not isinstance(value, str) or not value.isprintable():
-        return f"{key} is not a line of text", f'as in {key} = "{default(key)}"'
-    if key in CHOICES and value not in CHOICES[key]:
-        return f'{key} cannot be "{value}"', f"it is one of {', '.join(CHOICES[key])}"
-    return _problem_of_time(value) if key == IDLE else _problem_of_path(key, value)
+    row = SETTINGS.get(key)
+    return PROBLEM_BY_KIND[row.kind](key, row, value) if row else unknown_setting(key)
 
 
 def _typed(key: str, value: Any) -> Any:
     """Convert a value that `problem` accepted; the compiled form has text where config.toml has a number."""
-    if key in LISTS:
+    row = SETTINGS[key]
+    if row.is_list:
         return tuple(value)
-    return int(value) if key in AMOUNTS else value
+    return int(value) if row.kind == AMOUNT else value
 
 
 def is_setting(key: str) -> bool:
     """Return whether a setting with this name exists."""
-    return "_" not in key and key.replace("-", "_") in Settings._fields
+    return key in SETTINGS
 
 
 def unknown_setting(key: str) -> tuple[str, str]:
     """Return the problem of a key that is no setting, and a hint: the most similar setting, if there is one."""
     from difflib import get_close_matches
 
-    keys = [field.replace("_", "-") for field in Settings._fields]
-    near = get_close_matches(key.replace("_", "-").lower(), keys, n=1, cutoff=0.5)
+    near = get_close_matches(key.replace("_", "-").lower(), SETTINGS, n=1, cutoff=0.5)
     return f"there is no setting {key}", f"did you mean {near[0]}?" if near else "'amd-ctk config show' lists them"
 
 
-def default(key: str) -> Any:
-    """Return the default of a setting."""
-    return getattr(Settings(), key.replace("-", "_"))
+def _problem_of_text(key: str, row: Setting, value: object) -> tuple[str, str] | None:
+    if isinstance(value, str) and value.isprintable():
+        return None
+    return f"{key} is not a line of text", f'as in {key} = "{row.default}"'
 
 
-def _problem_of_time(value: str) -> tuple[str, str] | None:
+def _problem_of_word(key: str, row: Setting, value: object) -> tuple[str, str] | None:
+    if value in row.choices:
+        return None
+    not_text = _problem_of_text(key, row, value)
+    return not_text or (f'{key} cannot be "{value}"', f"it is one of {', '.join(row.choices)}")
+
+
+def _problem_of_time(key: str, row: Setting, value: Any) -> tuple[str, str] | None:
+    if not_text := _problem_of_text(key, row, value):
+        return not_text
     if not value or parse_time(value):
         return None
-    return f'{IDLE} is not a length of time: "{value}"', f'as in {IDLE} = "60m", or "" for never'
+    return f'{key} is not a length of time: "{value}"', f'as in {key} = "{row.example}", or "" for never'
 
 
 def parse_time(text: str) -> int:
@@ -280,20 +283,27 @@ def parse_time(text: str) -> int:
     return int(number) * UNITS_OF_TIME[unit] if is_number and unit in UNITS_OF_TIME else 0
 
 
-def _problem_of_path(key: str, value: str) -> tuple[str, str] | None:
+def _problem_of_program(key: str, row: Setting, value: Any) -> tuple[str, str] | None:
+    if not_text := _problem_of_text(key, row, value):
+        return not_text
+    # The runtime would look for a relative path in the bundle, which is its working directory.
+    if value.startswith("/") or "/" not in value:
+        return None
+    return f"{key} is neither a name nor an absolute path: {value}", f"as in crun, or {row.example}"
+
+
+def _problem_of_path(key: str, row: Setting, value: Any) -> tuple[str, str] | None:
+    if not_text := _problem_of_text(key, row, value):
+        return not_text
     if not value or value.startswith("/"):
         return None
-    if key == "low-level-runtime" and "/" in value:
-        # The runtime would look for it in the bundle, which is its working directory.
-        return f"{key} is neither a name nor an absolute path: {value}", "as in crun, or /usr/bin/crun"
-    if key == "log-file":
-        return f"{key} is not an absolute path: {value}", "as in /var/log/amd-container-runtime.log"
-    return None
+    return f"{key} is not an absolute path: {value}", f"as in {row.example}"
 
 
-def _problem_of_groups(value: object) -> tuple[str, str] | None:
+def _problem_of_groups(key: str, row: Setting, value: object) -> tuple[str, str] | None:
+    example = f'as in {key} = ["{row.example}"]'
     if not isinstance(value, (list, tuple)) or not all(isinstance(group, str) for group in value):
-        return f"{GROUPS} is not a list of groups", f'as in {GROUPS} = ["{LISTS[GROUPS]}"]'
+        return f"{key} is not a list of groups", example
     # Most hosts have no groups.
     from amdgpu_discovery.selection import is_group_name, may_be_choice
 
@@ -301,34 +311,46 @@ def _problem_of_groups(value: object) -> tuple[str, str] | None:
         name, _, request = group.partition("=")
         # The compiled form has all groups in one line, separated by spaces.
         if not is_group_name(name) or not request or may_be_choice(request) or len(group.split()) != 1:
-            return f'{GROUPS} has "{group}", which is not NAME=GPUS', f'as in {GROUPS} = ["{LISTS[GROUPS]}"]'
+            return f'{key} has "{group}", which is not NAME=GPUS', example
     names = [group.partition("=")[0] for group in value]
     twice = next((name for name in names if names.count(name) > 1), None)
-    return (f"{GROUPS} has two groups {twice}", "give each a name of its own") if twice else None
+    return (f"{key} has two groups {twice}", "give each a name of its own") if twice else None
 
 
-def _problem_of_users(value: object) -> tuple[str, str] | None:
+def _problem_of_users(key: str, _: Setting, value: object) -> tuple[str, str] | None:
     # The compiled form has all users in one line, separated by spaces.
     if isinstance(value, (list, tuple)) and all(isinstance(who, str) and len(who.split()) == 1 for who in value):
         return None
-    return f"{USERS} is not a list of words", "let 'sudo amd-ctk users' write it"
+    return f"{key} is not a list of words", "let 'sudo amd-ctk users' write it"
 
 
-def _problem_of_kinds(key: str, value: object) -> tuple[str, str] | None:
+def _problem_of_kinds(key: str, row: Setting, value: object) -> tuple[str, str] | None:
     if isinstance(value, (list, tuple)) and all(
         isinstance(kind, str) and kind.isascii() and kind.replace("_", "").replace("-", "").replace(".", "").isalnum()
         for kind in value
     ):
         return None
-    return f"{key} is not a list of resource kinds", f'as in {key} = ["{KINDS[key]}"]'
+    return f"{key} is not a list of resource kinds", f'as in {key} = ["{row.example}"]'
 
 
-def _problem_of_amount(key: str, value: object) -> tuple[str, str] | None:
+def _problem_of_amount(key: str, row: Setting, value: object) -> tuple[str, str] | None:
     # True is an int, too.
     text = str(value) if type(value) is int else value
     if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= LONGEST_AMOUNT:
         return None
-    return f"{key} is not a number of {UNITS[key]}", f"as in {key} = {AMOUNTS[key]}"
+    return f"{key} is not a number of {row.unit}", f"as in {key} = {row.example}"
+
+
+PROBLEM_BY_KIND = {
+    WORD: _problem_of_word,
+    PROGRAM: _problem_of_program,
+    PATH: _problem_of_path,
+    TIME: _problem_of_time,
+    AMOUNT: _problem_of_amount,
+    SWARM_KINDS: _problem_of_kinds,
+    GROUP_LIST: _problem_of_groups,
+    USER_LIST: _problem_of_users,
+}
 
 
 def read_toml(host: Host) -> dict[str, Any]:

@@ -12,14 +12,15 @@ from amd_ctk.cli import offers
 from amd_ctk.companions import SHARING, is_installed, require
 from amd_device_spec.settings import (
     ACCESS,
-    AMOUNTS,
+    AMOUNT,
     CONFIG_FILE,
     DEVICE_MODE,
     GROUPS,
     HOST_MODE,
-    KINDS,
-    LISTS,
+    LOW_LEVEL_RUNTIME,
+    SETTINGS,
     SICKNESS,
+    SWARM_KINDS,
     USERS,
     Settings,
     SettingsError,
@@ -86,9 +87,11 @@ def set_(
     """Change a setting."""
     from amd_ctk.configuration.runtime_program import check_low_level_runtime
 
-    is_list = key in LISTS
-    value: Any = values if is_list else values[0]
-    if key in KINDS:
+    if key not in SETTINGS:
+        _check(key, values[0])
+    setting = SETTINGS[key]
+    value: Any = values if setting.is_list else values[0]
+    if setting.kind == SWARM_KINDS:
         value = [word for words in values for word in words.split(",") if word]
     _check(key, value)
     if key == GROUPS:
@@ -98,11 +101,11 @@ def set_(
         from amd_gpu_sharing import parse_users
 
         parse_users(values)
-    if len(values) > 1 and not is_list:
+    if len(values) > 1 and not setting.is_list:
         raise typer.BadParameter(f"{key} takes one value")
-    if key in AMOUNTS:
+    if setting.kind == AMOUNT:
         value = int(value)
-    if key == "low-level-runtime":
+    if key == LOW_LEVEL_RUNTIME:
         check_low_level_runtime(values[0])
     _save(host_of(context), key, value, dry_run=dry_run)
 
@@ -173,7 +176,9 @@ def _check_groups(groups: list[str]) -> None:
     for group in groups:
         name, _, request = group.partition("=")
         if mistake := find_mistake(request):
-            raise SettingsError(f"the group {name}: {mistake.message}", hint=f"as in {GROUPS} {LISTS[GROUPS]}")
+            raise SettingsError(
+                f"the group {name}: {mistake.message}", hint=f"as in {GROUPS} {SETTINGS[GROUPS].example}"
+            )
 
 
 def _by_key(settings: Settings) -> dict[str, Any]:

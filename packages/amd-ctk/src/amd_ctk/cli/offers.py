@@ -18,16 +18,17 @@ def engines(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """Complete the name of a setting."""
-    from amd_device_spec.settings import Settings
+    from amd_device_spec.settings import SETTINGS
 
-    return _beginning((field.replace("_", "-") for field in Settings._fields), incomplete)
+    return _beginning(SETTINGS, incomplete)
 
 
 def setting_values(ctx: Any, incomplete: str) -> list[str]:
     """Complete the value of the setting before it, if its values are fixed words."""
-    from amd_device_spec.settings import CHOICES
+    from amd_device_spec.settings import SETTINGS
 
-    return _beginning(CHOICES.get(ctx.params.get("key") or "", ()), incomplete)
+    setting = SETTINGS.get(ctx.params.get("key") or "")
+    return _beginning(setting.choices if setting else (), incomplete)
 
 
 def checks(incomplete: str) -> list[str]:
