@@ -24,7 +24,7 @@ def wait_in_line(book: Book, *words: Any, **options: Any) -> Reservation:
 
 
 def find_waiting(book: Book) -> list[Ticket]:
-    """Return the tickets of waiting jobs, in the order in which they came."""
+    """Return the tickets of waiting jobs, in the order in which they came; before them, those that root put first."""
     return [ticket for each in _tickets(book) for ticket in each.with_starts()]
 
 

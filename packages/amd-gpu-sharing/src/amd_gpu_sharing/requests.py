@@ -54,6 +54,11 @@ def cancel_job(host: Host, name: str, owner: int | None) -> None:
         raise missing
 
 
+def put_first(host: Host, name: str, owner: int | None) -> None:
+    """Put a waiting job before all others, that of `owner` if one is named; NotDone, NotPermitted, ServiceMissing."""
+    Service(host).change("first", name, owner)
+
+
 def numbers_of_job(host: Host, request: str) -> tuple[int, ...] | None:
     """Return the GPUs of the batch job in which this process runs, None outside of a job."""
     if not any(name.startswith(SLURM_PREFIX) for name in os.environ):

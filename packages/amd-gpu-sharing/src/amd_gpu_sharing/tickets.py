@@ -35,7 +35,7 @@ STARTS = "starts"
 LARGEST_STARTS = 1 << 20
 DIRECTORY = "waiting"
 # What a job keeps if it asks again after it lost its connection; the rest is in its new request.
-KEPT_FIELDS = ("number", "since")
+KEPT_FIELDS = ("number", "since", "put_first")
 # The file is missing, or this toolkit did not write it. Any other error, such as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 
@@ -56,6 +56,7 @@ class Ticket(Value):
         owner: The user whose process waits; names belong to a user.
         person: The user whose job it is: the owner, or the user who became root by sudo.
         is_spare: Whether it wants GPUs only as long as no other job does.
+        put_first: When root put it first, in nanoseconds since boot; 0 for never. The last one goes before all others.
         latest: When it gets its GPUs at the latest, by the last estimate, in seconds since 1970; None if unknown. It is
             not in the ticket's file.
     """
@@ -72,6 +73,7 @@ class Ticket(Value):
     owner: int = 0
     person: int = 0
     is_spare: bool = False
+    put_first: int = 0
     latest: float | None = None
 
     @property
@@ -94,7 +96,9 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
 
 def format_ticket(ticket: Ticket) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
-    left_out = ("number", "name", "latest", *(() if ticket.is_spare else ("is_spare",)))
+    # A service of an earlier version knows only the others.
+    unset = [name for name in ("is_spare", "put_first") if not getattr(ticket, name)]
+    left_out = ("number", "name", "latest", *unset)
     fields = {name: getattr(ticket, name) for name in Ticket._fields if name not in left_out}
     cut = {"request": ticket.request[:LONGEST_REQUEST_SHOWN], "waiter": ticket.waiter.as_dict()}
     return dumps({"version": VERSION, **fields, **cut}) + b"\n"
@@ -110,6 +114,7 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     is_sound = ticket.waiter.is_possible and all(0 <= number < MOST_GPUS for number in ticket.among)
+    is_sound = is_sound and ticket.put_first >= 0
     return ticket if is_sound and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER else None
 
 
@@ -121,8 +126,9 @@ class Tickets:
         self._processes = processes
 
     def waiting(self) -> list[Ticket]:
-        """Return the tickets of waiting jobs, by number."""
-        return [ticket for stem in self.stems() if (ticket := self._read(stem))]
+        """Return the tickets of waiting jobs, by number; before them, those that root put first."""
+        tickets = [ticket for stem in self.stems() if (ticket := self._read(stem))]
+        return sorted(tickets, key=lambda ticket: -ticket.put_first)
 
     def with_starts(self) -> list[Ticket]:
         """Return the tickets of waiting jobs, with the latest times at which they get their GPUs."""

@@ -143,6 +143,7 @@ class Handler:
             protocol.CANCEL: self._cancel,
             protocol.KEEP: self._keep,
             protocol.END: self._end,
+            protocol.FIRST: self._put_first,
         }
         return acts[request.verb](client, self._with_written_names(client, request))
 
@@ -245,14 +246,26 @@ class Handler:
         return Answer(kind=DONE)
 
     def _cancel(self, client: Connection, request: Request) -> Answer:
-        name = request.name
-        places = self.queue.find(_owner(client, request), name)
-        if not places:
-            raise NotDone(f"no job {name} waits for GPUs", hint="see 'amd-ctk queue'")
-        if len(places) > 1:
-            raise NotDone(f"{len(places)} users have a waiting job {name}", hint="name the owner with --user")
-        self.queue.cancel(places[0])
+        self.queue.cancel(self._place_of(client, request))
         return Answer(kind=DONE)
+
+    def _put_first(self, client: Connection, request: Request) -> Answer:
+        if client.peer.uid:
+            raise NotPermitted("only root may put a job first", hint="run the command with sudo")
+        place = self._place_of(client, request)
+        if place.demand.is_spare:
+            raise NotDone(f"{request.name} is a spare job, which comes after all others", hint="see 'amd-ctk queue'")
+        self.queue.put_first(place)
+        return Answer(kind=DONE)
+
+    def _place_of(self, client: Connection, request: Request) -> Place:
+        """Return the place of a waiting job; NotDone if there is none of this name, or more than one."""
+        places = self.queue.find(_owner(client, request), request.name)
+        if not places:
+            raise NotDone(f"no job {request.name} waits for GPUs", hint="see 'amd-ctk queue'")
+        if len(places) > 1:
+            raise NotDone(f"{len(places)} users have a waiting job {request.name}", hint="name the owner with --user")
+        return places[0]
 
     def _job_of(self, client: Connection, request: Request, name: str, hint: str) -> str:
         """Return the id of the job or reservation with this name; NotPermitted, or NotDone for root."""

@@ -18,7 +18,8 @@ app = PlainTyper(help="Jobs that have GPUs, and jobs that wait", invoke_without_
 def queue(context: typer.Context, *, as_json: PrintJson = False) -> None:
     """Show who has GPUs, and who waits.
 
-    Shows the jobs of all users, in the order in which they came. 'amd-ctk end NAME' ends one of them.
+    Shows the jobs of all users, in the order in which they came. 'amd-ctk end NAME' ends one of them, and
+    'sudo amd-ctk queue first OWNER/NAME' puts a waiting one before all others.
     """
     if context.invoked_subcommand is None:
         _print(context, as_json=as_json)
@@ -73,6 +74,24 @@ def end(
     change(host_to_change(context), "end", name, find_user(user))
     print(f"Ending {name}", file=sys.stderr)
     note_new_word("queue end", name)
+
+
+@app.command("first")
+@examples("sudo amd-ctk queue first alice/paper")
+def first(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="Owner and name of the waiting job.", metavar="OWNER/NAME")],
+) -> None:
+    """Put a waiting job before all others, once.
+
+    Only root can. The job still waits for GPUs that are in use, and its person gets no GPU beyond a limit.
+    """
+    from amd_gpu_sharing.requests import put_first
+    from amdgpu_discovery.people import find_user
+
+    owner, _, name = job.rpartition("/")
+    put_first(host_to_change(context), name, find_user(owner))
+    print(f"Job {name} is now the first in the queue", file=sys.stderr)
 
 
 def _print(context: typer.Context, *, as_json: bool) -> None:

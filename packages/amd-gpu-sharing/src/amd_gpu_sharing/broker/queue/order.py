@@ -96,11 +96,11 @@ def sort_waiters(waiters: Iterable[Demand], used: Mapping[int, float], order: st
     """Return waiting jobs in the order in which they are served.
 
     With `fair`, jobs of the person who used the fewest GPU-seconds lately go first. For one person, and with `fifo` for
-    all, the order is first come, first served. Spare jobs come after all others.
+    all, the order is first come, first served. Before them come jobs that root put first, the last one foremost. Spare
+    jobs come after all others.
     """
-    if order == FIFO:
-        return sorted(waiters, key=lambda waiter: (waiter.is_spare, waiter.number))
-    return sorted(waiters, key=lambda waiter: (waiter.is_spare, used.get(waiter.person, 0.0), waiter.number))
+    shares = {} if order == FIFO else used
+    return sorted(waiters, key=lambda each: (each.is_spare, -each.put_first, shares.get(each.person, 0.0), each.number))
 
 
 def serve(

@@ -87,6 +87,16 @@ class Queue:
         """Remove a job from the queue, and tell its client."""
         self._end("cancelled", place, _removed(place))
 
+    def put_first(self, place: Place) -> None:
+        """Put a job before all others, once, also for a broker that comes after this one."""
+        if not self._tickets.has(place.demand):
+            raise _removed(place)
+        place.demand = place.demand.replace(put_first=round(self._now() * 1e9))
+        self._tickets.add(place.demand)
+        place.last_message = ""
+        self._changed_at = self._now()
+        self._log_verdict("put first", place)
+
     def connected(self) -> list[tuple[Place, Connection]]:
         """Return the places whose clients are connected, with their clients."""
         return [(place, place.client) for place in self._places.values() if place.client]

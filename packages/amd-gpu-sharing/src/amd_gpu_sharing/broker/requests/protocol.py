@@ -41,9 +41,10 @@ RELEASE = "release"
 CANCEL = "cancel"
 KEEP = "keep"
 END = "end"
+FIRST = "first"
 # Verbs that ask for GPUs.
 FOR_GPUS = (RUN, PREVIEW, RESERVE)
-VERBS = (*FOR_GPUS, RELEASE, CANCEL, KEEP, END)
+VERBS = (*FOR_GPUS, RELEASE, CANCEL, KEEP, END, FIRST)
 
 WAITING = "waiting"
 GRANTED = "granted"
@@ -64,7 +65,7 @@ class Request(Value):
 
     Attributes:
         verb: `run` (GPUs for the asking process), `preview` (what it would get now), `reserve` (for later), `release`,
-            `cancel`, `keep` (for longer), `end`.
+            `cancel`, `keep` (for longer), `end`, `first` (put a waiting job before all others).
         name: Name of the job or reservation.
         gpus: Which GPUs, as in AMD_VISIBLE_DEVICES.
         wait: Whether to wait in line.
