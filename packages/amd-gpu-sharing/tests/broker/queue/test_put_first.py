@@ -7,8 +7,8 @@ import pytest
 from amd_gpu_sharing.broker.requests.client import Refused, send_request
 from amd_gpu_sharing.broker.requests.protocol import Request
 from amd_gpu_sharing.tickets import Tickets
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.state import State
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.leases.processes import Processes
 from support.shared_host import ALICE, BOB, CAROL, finish_poll, run
 
 SPARE = {"spare": True}
