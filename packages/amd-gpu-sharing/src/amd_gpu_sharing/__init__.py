@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amd_gpu_sharing.rules.access import preview_access as preview_access
     from amd_gpu_sharing.rules.access import require_open_containers as require_open_containers
     from amd_gpu_sharing.rules.access import set_access as set_access
+    from amd_gpu_sharing.rules.departed import find_departed as find_departed
     from amd_gpu_sharing.rules.permissions import parse_users as parse_users
     from amd_gpu_sharing.rules.permissions import read_permissions as read_permissions
     from amd_gpu_sharing.rules.units import SERVE_HINT as SERVE_HINT
@@ -51,6 +52,7 @@ _MODULE_BY_NAME = {
     "preview_access": "rules.access",
     "require_open_containers": "rules.access",
     "set_access": "rules.access",
+    "find_departed": "rules.departed",
     "parse_users": "rules.permissions",
     "read_permissions": "rules.permissions",
     "SERVE_HINT": "rules.units",

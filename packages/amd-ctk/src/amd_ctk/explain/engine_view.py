@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
-from amd_ctk.configuration.engine import Engine, is_amd_runtime
+from amd_ctk.configuration.engine import is_amd_runtime
+from amd_ctk.configuration.engine_files import LARGEST_OF_DOCKER, EngineFiles
 from amd_ctk.engines import docker
 from amd_ctk.engines.engine_address import is_elsewhere
 from amd_ctk.engines.engine_answers import SECONDS, ask_info
@@ -131,11 +132,22 @@ def _docker_file(own_settings: str, host: Host) -> str:
     return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else find_path(host, docker.DOCKER)
 
 
-def _daemon_options(host: Host) -> CommandLine:
-    """Return the command line of root's dockerd, which says the same as daemon.json."""
-    from amd_ctk.configuration.unit_files import read_command_line
+def _read_files(container: Container, host: Host) -> EngineFiles:
+    own = container.own_settings
+    if container.engine == PODMAN or container.is_podman_api:
+        # The library for Podman's configuration takes as long to load as everything else here.
+        from amd_ctk.engines import podman
 
-    return read_command_line(host, f"{docker.DOCKER.service}.service")
+        return EngineFiles(host, podman.PODMAN, podman_files(host, own))
+    return EngineFiles(host, docker.DOCKER, [_docker_file(own, host)], largest=LARGEST_OF_DOCKER)
+
+
+def _daemon_options(container: Container, host: Host) -> CommandLine:
+    """Return the command line of root's dockerd, which says the same as daemon.json; an empty one of other engines."""
+    from amd_ctk.configuration.unit_files import CommandLine, read_command_line
+
+    is_of_root = not (container.engine == PODMAN or container.is_podman_api or container.is_rootless)
+    return read_command_line(host, f"{docker.DOCKER.service}.service") if is_of_root else CommandLine()
 
 
 def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
@@ -147,38 +159,13 @@ def _may_be_runtime(engine: str, name: str, host: Host) -> bool:
 
 def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[str], str]:
     """Return the names of an engine's runtimes, those of the AMD runtime, and the default one."""
-    # The library for Podman's configuration takes as long to load as everything else here.
-    from amd_ctk.engines import podman
-
-    if container.info.runtimes:
-        found = container.info.runtimes
-        ours = [name for name, program in found.items() if is_amd_runtime(program)]
-        return [*found], ours, container.info.default_runtime
-    is_podman = container.engine == PODMAN or container.is_podman_api
-    known = podman.PODMAN if is_podman else docker.DOCKER
-    paths = podman_files(host, container.own_settings) if is_podman else [_docker_file(container.own_settings, host)]
-    programs: dict[str, str] = {}
-    default = ""
-    for path in paths:
-        named, chosen = _read_file(known, path, host)
-        programs |= named
-        default = chosen or default
-    if not (is_podman or container.is_rootless):
-        options = _daemon_options(host)
+    programs, default = container.info.runtimes, container.info.default_runtime
+    if not programs:
+        programs, default = _read_files(container, host).read_runtimes()
+        options = _daemon_options(container, host)
         programs |= dict(value.partition("=")[::2] for value in options.values_of("--add-runtime"))
         default = [default, *options.values_of("--default-runtime")][-1]
-    amd_names = [name for name, program in programs.items() if is_amd_runtime(program)]
-    return [*programs], amd_names, default
-
-
-def _read_file(engine: Engine, path: str, host: Host) -> tuple[dict[str, str], str]:
-    """Return the program of each runtime by name, and the default runtime."""
-    try:
-        document = engine.read(host.read(path).decode())
-        layout = engine.find_layout(document)
-        return layout.programs_in(document), layout.default_in(document)
-    except (OSError, ValueError, ToolkitError):
-        return {}, ""
+    return [*programs], [name for name, program in programs.items() if is_amd_runtime(program)], default
 
 
 def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host) -> ToolkitError | None:
@@ -187,7 +174,7 @@ def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host)
         return None
     own = container.own_settings
     # An unknown engine counts as a new one.
-    setting = _read_setting(_docker_file(own, host), docker.LAYOUT.cdi or (), host)
+    setting = _read_files(container, host).last(docker.LAYOUT.cdi or ())
     if docker.has_cdi_on(version or docker.FIRST_GPUS_BY_CDI, setting if isinstance(setting, bool) else None):
         return None
     if () < version < docker.FIRST_WITH_CDI:
@@ -202,16 +189,10 @@ def maps_users(container: Container, host: Host) -> bool:
         return False
     if container.info.version:
         return container.info.maps_users
-    setting = _read_setting(_docker_file("", host), ("userns-remap",), host)
-    return (isinstance(setting, str) and bool(setting)) or any(_daemon_options(host).values_of("--userns-remap"))
-
-
-def _read_setting(path: str, keys: tuple[str, ...], host: Host) -> object:
-    try:
-        found: object = docker.DOCKER.read(host.read(path).decode()).get(keys)
-    except (OSError, ValueError, ToolkitError):
-        return None
-    return found
+    setting = _read_files(container, host).last(("userns-remap",))
+    return (isinstance(setting, str) and bool(setting)) or any(
+        _daemon_options(container, host).values_of("--userns-remap")
+    )
 
 
 def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:
@@ -220,12 +201,8 @@ def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:
     from amd_ctk.cdi.engine_directories import find_directories, normalized
 
     if container.engine == DOCKER:
-        told = container.info.cdi_directories
-        return (
-            normalized(told)
-            if told
-            else find_directories(host, docker.DOCKER, [_docker_file(container.own_settings, host)])
-        )
+        told = normalized(container.info.cdi_directories or ())
+        return told or find_directories(host, docker.DOCKER, [_docker_file(container.own_settings, host)])
     if container.engine != PODMAN:
         return SPEC_DIRECTORIES
     # The library for Podman's configuration takes as long to load as everything else here.

@@ -1,20 +1,13 @@
-"""Whose rootless containers are looked at: the caller's, behind sudo too; and what is left of deleted users."""
+"""Whose rootless containers are looked at: the caller's, behind sudo too."""
 
 from __future__ import annotations
 
 import os
 import pwd
-import time
 
 import pytest
 
-from amd_ctk.doctor.facts.users import find_departed, find_session_groups, find_user
-from amd_gpu_tracker.book.lease import BY_API, Lease, boot_offset
-from amd_gpu_tracker.book.state import State
-from amd_gpu_tracker.face.tracker import Tracker
-from amd_gpu_tracker.leases.processes import Processes
-from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_simulator import build_host
+from amd_ctk.doctor.facts.users import find_session_groups, find_user
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -95,46 +88,3 @@ def test_a_user_who_calls_has_settings_of_choice(called_by, monkeypatch):
 
 def test_a_user_without_a_name_is_nobody(called_by):
     assert called_by(123456789) is None
-
-
-# No account has this number.
-GONE = 2_000_040_001
-
-
-@pytest.fixture
-def host(tmp_path):
-    """Return four MI210 with the tracker enabled."""
-    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
-    Tracker(built).enable()
-    return built
-
-
-def put_job(host, job, **fields):
-    processes = Processes()
-    lease = Lease(
-        container_id=job,
-        creator=processes.myself(),
-        gpus=(locate_gpus(host)[0].key,),
-        ways=(BY_API,),
-        since=time.time(),
-        boot_offset=boot_offset(),
-        boot_id=processes.boot_id,
-        namespace=processes.namespace,
-        person=GONE,
-    )
-    State(host).write_lease(lease.replace(**fields))
-
-
-def test_a_job_is_named_once_and_not_what_ends_it(host):
-    put_job(host, f"{GONE}/train")
-    put_job(host, f"{GONE}/train.ending", reservation=f"{GONE}/train")
-    put_job(host, f"{GONE}/eval.ending", reservation=f"{GONE}/eval")
-
-    assert find_departed(host) == (f"queue end train --user={GONE}",)
-
-
-def test_a_job_that_root_runs_is_of_an_account(host):
-    put_job(host, "train", person=0)
-    put_job(host, "of-a-program", person=None)
-
-    assert find_departed(host) == ()

@@ -8,10 +8,16 @@ from collections.abc import Callable
 from amd_ctk.cdi.engine_directories import find_directories, normalized, without_gpus
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
+from amd_ctk.configuration.engine_files import (
+    LARGEST,
+    LARGEST_OF_DOCKER,
+    describe_error,
+    find_missing,
+    read_document,
+)
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
-from amd_ctk.doctor.facts.engine_files import LARGEST, describe_error, find_missing, read_document
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, ROOTLESS_FILE, has_cdi_on
 from amd_ctk.engines.engine_address import EngineAddress, find_context, parse_address, read_context
@@ -23,8 +29,6 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 LONGEST = 200
-# dockerd sets no limit, and a list of registries may be long.
-LARGEST_OF_ROOT = 4 * 1024 * 1024
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 CONFIGURE = "sudo amd-ctk runtime configure"
@@ -210,7 +214,7 @@ def _read_file(host: Host) -> DockerFacts:
             undefined_runtime=_find_undefined(document, options),
         )
 
-    facts = _read(host, own.path, judge, largest=LARGEST_OF_ROOT)
+    facts = _read(host, own.path, judge, largest=LARGEST_OF_DOCKER)
     return facts.replace(by_hand=own.refusal.hint) if own.refusal else facts
 
 

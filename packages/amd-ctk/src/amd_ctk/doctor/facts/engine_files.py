@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 from amd_ctk.cdi.engine_directories import find_directories, without_gpus
-from amd_ctk.configuration.engine import Engine, is_amd_runtime
+from amd_ctk.configuration.engine import is_amd_runtime
+from amd_ctk.configuration.engine_files import EngineFiles, find_missing
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE
 from amd_ctk.engines.podman import PODMAN
 from amd_ctk.engines.podman_files import podman_files
-from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath
 from amdgpu_discovery.command_line.programs import ask, parse_version
-from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
-# The longest files that come with an engine have 30 KiB, most of it comments.
-LARGEST = 128 * 1024
 RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"
 STORAGE = "containers"
@@ -42,72 +37,26 @@ class EngineFileFacts(Value):
     refusal: ToolkitError | None = None
 
 
-class EngineFiles:
-    """The readable files of an engine, in increasing priority; problems of the others are a fact too."""
-
-    def __init__(self, host: Host, engine: Engine, paths: Iterable[str]) -> None:
-        self._engine = engine
-        self._documents: list[Document] = []
-        self._broken = EngineFileFacts()
-        for path in paths:
-            try:
-                self._documents.append(read_document(host, engine, path))
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, ToolkitError) as error:
-                if not self._broken.problem:
-                    self._broken = EngineFileFacts(broken_file=path, problem=describe_error(error))
-
-    def facts(self) -> EngineFileFacts:
-        """Return what the files say about runtimes."""
-        programs: dict[str, str] = {}
-        default = ""
-        for document in self._documents:
-            # containerd's own file may have no version. Then it has no runtimes either.
-            with suppress(DocumentError):
-                layout = self._engine.find_layout(document)
-                programs |= layout.programs_in(document)
-                default = layout.default_in(document) or default
-        ours = {name: program for name, program in programs.items() if is_amd_runtime(program)}
-        missing = next(find_missing(ours.values()), "")
-        return self._broken.replace(runtimes=tuple(ours), missing_program=missing, default_runtime=default)
-
-    def last(self, key: KeyPath) -> object:
-        """Return the value of a key in the file of highest priority that sets it, ABSENT if none does."""
-        found: object = ABSENT
-        for document in self._documents:
-            with suppress(DocumentError):
-                value = document.get(key)
-                found = found if value is ABSENT else value
-        return found
-
-
-def find_missing(programs: Iterable[str]) -> Iterator[str]:
-    """Yield the programs that are paths and do not exist."""
-    yield from (path for path in programs if "/" in path and not os.path.exists(path))
-
-
-def read_document(host: Host, engine: Engine, path: str, *, largest: int = LARGEST) -> Document:
-    """Read a file of an engine; `describe_error` describes the errors that this raises."""
-    return engine.read(read_plain_file(host.path(path), largest=largest)[0].decode())
-
-
-def describe_error(error: Exception) -> str:
-    """Return why a file cannot be read."""
-    return reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))
-
-
 def read_containerd(host: Host) -> EngineFileFacts:
     """Return what config.toml says; if it has no AMD runtime and no problem, what this toolkit's drop-in says."""
     own = find_own_file(host, CONTAINERD)
     if own.refusal and not os.access(host.path(own.path), os.R_OK):
         # k3s and others let only root read it.
         return EngineFileFacts()
-    main = EngineFiles(host, CONTAINERD, [own.path]).facts().replace(refusal=own.refusal)
-    return (
-        main
-        if own.path != MAIN_FILE or main.problem or main.runtimes
-        else EngineFiles(host, CONTAINERD, [DROP_IN]).facts()
+    main = _facts_of(EngineFiles(host, CONTAINERD, [own.path])).replace(refusal=own.refusal)
+    is_whole = own.path != MAIN_FILE or main.problem or main.runtimes
+    return main if is_whole else _facts_of(EngineFiles(host, CONTAINERD, [DROP_IN]))
+
+
+def _facts_of(files: EngineFiles) -> EngineFileFacts:
+    programs, default = files.read_runtimes()
+    ours = {name: program for name, program in programs.items() if is_amd_runtime(program)}
+    return EngineFileFacts(
+        broken_file=files.broken_file,
+        problem=files.problem,
+        missing_program=next(find_missing(ours.values()), ""),
+        runtimes=tuple(ours),
+        default_runtime=default,
     )
 
 
@@ -147,7 +96,7 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
         user = None
     paths = podman_files(host, user.settings if user else "")
     read = EngineFiles(host, PODMAN, paths)
-    files = read.facts()
+    files = _facts_of(read)
     return PodmanFacts(
         is_installed=True,
         # This call does not make Podman set itself up.

@@ -16,7 +16,6 @@ from amd_ctk.configuration.runtime_program import (
     find_runtime_program,
 )
 from amd_ctk.doctor.facts import read_or
-from amd_ctk.doctor.facts.users import find_departed
 from amd_ctk.shares_gpus import needs_sharing
 from amd_device_spec.memory_limit import OFF, REQUIRED, RUNC, find_obstacle
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
@@ -121,7 +120,6 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         idle=str(chosen.get(IDLE, "")),
         **_read_service(host),
         has_systemd=runs_systemd(host),
-        departed=find_departed(host),
         runtime_program=read_or(lambda: find_runtime_program(sys.argv[0], os.environ.get("PATH", "")), ""),
         broken_low_level=configured if configured and not _is_found(configured) else "",
         has_low_level=bool(configured or _is_found("runc") or _is_found("crun")),
@@ -171,10 +169,11 @@ def _read_service(host: Host) -> dict[str, Any]:
     """Return the facts about the service that gives GPUs to people, or how to install it."""
     if not is_installed(SHARING):
         return {"missing_sharing": install_command(SHARING) if needs_sharing(host) else ""}
-    from amd_gpu_sharing import Service
+    from amd_gpu_sharing import Service, find_departed
 
     service = Service(host)
     return {
+        "departed": find_departed(host),
         "has_socket": service.has_socket(),
         "is_served": service.is_served(),
         "may_look_at_users": service.may_look_at_users(),

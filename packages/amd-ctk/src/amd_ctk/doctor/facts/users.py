@@ -1,20 +1,14 @@
-"""The user whose rootless containers doctor looks at, and what is left of deleted users and groups."""
+"""The user whose rootless containers doctor looks at."""
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from shlex import quote
+from collections.abc import Mapping
 
-from amd_ctk.companions import SHARING, is_installed
+from amd_ctk.doctor.inside.process import parse_status
 from amd_ctk.explain.container import settings_of
-from amd_gpu_tracker import Tracker
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.value import Value
 
@@ -80,57 +74,11 @@ def find_user() -> User | None:
 def find_session_groups(uid: int, pid: int, proc: str = "/proc") -> tuple[int, ...] | None:
     """Return the groups of the nearest process above `pid`, itself included, that is a user's; None if none is."""
     for _ in range(MOST_PARENTS):
-        fields = _read_status(f"{proc}/{pid}/status")
-        if fields.get("Uid", "").split()[:1] == [str(uid)]:
-            own, *_ = fields.get("Gid", "").split() or ["0"]
-            return tuple(int(word) for word in (own, *fields.get("Groups", "").split()) if word.isdecimal())
-        parent = fields.get("PPid", "")
-        if not parent.isdecimal() or parent == "0":
+        try:
+            fields = parse_status(read_file(f"{proc}/{pid}/status").decode("utf-8", "replace"))
+        except OSError:
             return None
-        pid = int(parent)
+        if fields["Uid"].split()[0] == str(uid):
+            return tuple(map(int, (fields["Gid"].split()[0], *fields["Groups"].split())))
+        pid = int(fields["PPid"])
     return None
-
-
-def _read_status(path: str) -> dict[str, str]:
-    try:
-        lines = read_file(path).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return {}
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def find_departed(host: Host) -> tuple[str, ...]:
-    """Return the arguments of `amd-ctk` that remove each rule, job and reservation of a deleted user or group."""
-    if not is_installed(SHARING):
-        return ()
-    with suppress(ToolkitError, OSError):
-        return (*_find_rules(host), *_find_jobs(host))
-    # Other checks report why nothing is known.
-    return ()
-
-
-def _find_rules(host: Host) -> Iterator[str]:
-    from amd_gpu_sharing import read_permissions
-
-    for rule in read_permissions(host):
-        if not _is_known(grp.getgrgid if rule.is_of_group else pwd.getpwuid, rule.number):
-            yield f"users deny {'@' if rule.is_of_group else ''}{rule.number}"
-
-
-def _find_jobs(host: Host) -> Iterator[str]:
-    from amd_gpu_sharing import SharedJobs
-
-    tracker = Tracker(host)
-    for ticket in tracker.waiting():
-        if not _is_known(pwd.getpwuid, ticket.owner):
-            yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
-    for name, owner in SharedJobs(tracker).owners():
-        if not _is_known(pwd.getpwuid, owner):
-            yield f"queue end {quote(name)} --user={owner}"
-
-
-def _is_known(find: Callable[[int], object], number: int | None) -> bool:
-    try:
-        return number is None or bool(find(number))
-    except (KeyError, OverflowError):
-        return False
