@@ -13,8 +13,8 @@ from amd_ctk.doctor.bundle.read import parse_facts, replay_bundle
 from amd_ctk.doctor.bundle.redact import without_credentials
 from amd_ctk.doctor.bundle.write import write_bundle
 from amd_ctk.doctor.facts.containers import StaleContainer
-from amd_ctk.doctor.facts.docker import find_endpoint
 from amd_ctk.doctor.run import format_results, run_checks
+from amd_ctk.engines.engine_address import find_endpoint
 from amd_ctk.wrapped import wrap_lines
 from amdgpu_discovery.numbering import locate_gpus
 

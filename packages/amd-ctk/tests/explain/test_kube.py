@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.engines.engine_address import find_own_settings
 from amd_ctk.explain import kube
-from amd_ctk.explain.container import Container, ExplainError, find_own_settings
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_runtime
 from amd_ctk.explain.kube import is_kube_file, read_pod
 from amd_ctk.explain.run_words import parse_run

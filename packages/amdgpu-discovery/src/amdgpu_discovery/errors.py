@@ -101,13 +101,15 @@ class FileError(ToolkitError):
     exit_code = 5
 
 
-def reason(error: OSError) -> str:
+def reason(error: Exception) -> str:
     """Return why an operation failed, in words that no container engine mistakes for its own.
 
     Docker turns messages that contain "no such file or directory" into exit code 127 and "permission denied" into 126.
     """
     import errno
 
+    if not isinstance(error, OSError):
+        return error.message if isinstance(error, ToolkitError) else str(error)
     words = {
         errno.ENOENT: "it does not exist",
         errno.EACCES: "access is refused",

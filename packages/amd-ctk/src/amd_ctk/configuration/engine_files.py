@@ -33,7 +33,7 @@ class EngineFiles:
                 continue
             except (OSError, ValueError, ToolkitError) as error:
                 if not self.problem:
-                    self.broken_file, self.problem = path, describe_error(error)
+                    self.broken_file, self.problem = path, reason(error)
 
     def read_runtimes(self) -> tuple[dict[str, str], str]:
         """Return the program of each runtime by name, and the default runtime, "" if no file sets one."""
@@ -58,13 +58,8 @@ class EngineFiles:
 
 
 def read_document(host: Host, engine: Engine, path: str, *, largest: int) -> Document:
-    """Read a file of an engine; `describe_error` describes the errors that this raises."""
+    """Read a file of an engine; OSError, ValueError, ToolkitError."""
     return engine.read(read_plain_file(host.path(path), largest=largest)[0].decode())
-
-
-def describe_error(error: Exception) -> str:
-    """Return why a file cannot be read."""
-    return reason(error) if isinstance(error, OSError) else str(getattr(error, "message", error))
 
 
 def find_missing(programs: Iterable[str]) -> Iterator[str]:

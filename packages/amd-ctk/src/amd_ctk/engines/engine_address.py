@@ -25,6 +25,10 @@ ROOTLESS_SOCKET = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
 PODMAN_ROOT_SOCKET = re.compile(r"unix://(/var)?/run/podman/")
 # Where Podman listens for Docker's API, of root and of a user.
 PODMAN_SOCKET = re.compile(r"unix://(/.*)?/podman/podman\.sock")
+ADDRESS = "DOCKER_HOST"
+CONTEXT = "DOCKER_CONTEXT"
+# Of an address in a message.
+LONGEST = 200
 # Podman's options that name a connection, and those that make Podman look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
@@ -87,7 +91,7 @@ def find_context(options: Sequence[str], environment: Mapping[str, str]) -> str:
     chosen = _last(options, "--context", "-c")
     if not chosen and _find_docker_host(options, environment) is None:
         written = texts_at(_read(options, environment, "config.json")).get("currentContext", "")
-        chosen = environment.get("DOCKER_CONTEXT") or written
+        chosen = environment.get(CONTEXT) or written
     return "" if chosen in (None, USUAL_CONTEXT) else chosen
 
 
@@ -101,6 +105,45 @@ def read_context(name: str, options: Sequence[str], environment: Mapping[str, st
     found = _read(options, environment, f"contexts/meta/{digest}/meta.json")
     host = texts_at(found, "Endpoints", "docker").get("Host", "")
     return parse_address(host) if host else None
+
+
+class Endpoint(Value):
+    """Where `docker` looks for its engine; empty for the usual socket.
+
+    `address` has no user name, and is "" for a context that does not exist. After the command `undo`, `docker` talks to
+    the usual engine.
+    """
+
+    address: str = ""
+    undo: str = ""
+    is_other_machine: bool = False
+
+
+def find_endpoint() -> Endpoint:
+    """Return where `docker` looks for its engine, according to this program's environment and the user's files."""
+    if text := os.environ.get(ADDRESS):
+        address, undo = parse_address(text[:LONGEST]), f"unset {ADDRESS}"
+    elif context := find_context((), os.environ):
+        # The address of a removed context is unknown.
+        address = read_context(context, (), os.environ) or EngineAddress()
+        undo = f"unset {CONTEXT}" if os.environ.get(CONTEXT) else "docker context use default"
+    else:
+        return Endpoint()
+    return Endpoint(address=address.text[:LONGEST], undo=undo, is_other_machine=address.is_other_machine)
+
+
+def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, options: Sequence[str] = ()) -> str:
+    """Return where a rootless engine has its caller's settings; "" for an engine of root, or if that is unknown.
+
+    `options` are the words in front of the command.
+    """
+    return settings_of(environment) if os.geteuid() and leads_to_rootless(engine, options, environment) else ""
+
+
+def settings_of(environment: Mapping[str, str]) -> str:
+    """Return where rootless engines and other programs keep the settings of a user with this environment."""
+    home = environment.get("HOME", "")
+    return environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
 
 
 def leads_to_rootless(engine: str, options: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -133,7 +176,7 @@ def _find_docker_address(options: Sequence[str], environment: Mapping[str, str])
 def _find_docker_host(options: Sequence[str], environment: Mapping[str, str]) -> str | None:
     # The option overrides the variable even if it is empty, which means the default socket.
     host = _last(options, "--host", "-H")
-    return environment.get("DOCKER_HOST") or None if host is None else host
+    return environment.get(ADDRESS) or None if host is None else host
 
 
 def _last(options: Sequence[str], *names: str) -> str | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from amd_ctk.engines.engine_address import leads_to_podman
+from amd_ctk.engines.engine_address import find_own_settings, leads_to_podman
 from amd_ctk.engines.engine_words import DOCKER
 from amd_ctk.explain.compose_program import (
     Resolved,
@@ -17,7 +17,7 @@ from amd_ctk.explain.compose_program import (
     resolve,
 )
 from amd_ctk.explain.compose_variables import expand_text, finder, read_variables
-from amd_ctk.explain.container import Container, ExplainError, find_own_settings
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
 from amd_ctk.explain.run_words import container_of
 from amd_device_spec.cdi_text import BrokenText, parse_spec

@@ -54,14 +54,9 @@ def expand_text(text: str, find: Callable[[str], str | None]) -> str:
 def read_variables(path: str, find: Callable[[str], str | None]) -> dict[str, str]:
     """Return the variables of a file; `find` gives the values of `$NAME` and of names without a value; ExplainError."""
     try:
-        text = read_plain_file(path, largest=LARGEST_FILE)[0].decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = reason(error) if isinstance(error, OSError) else error
-        raise ExplainError(f"the environment file {path} cannot be read: {why}") from error
-    try:
-        return parse_variables(text, find)
-    except ExplainError as error:
-        raise ExplainError(f"the environment file {path} cannot be read: {error.message}") from error
+        return parse_variables(read_plain_file(path, largest=LARGEST_FILE)[0].decode(), find)
+    except (OSError, UnicodeDecodeError, ExplainError) as error:
+        raise ExplainError(f"the environment file {path} cannot be read: {reason(error)}") from error
 
 
 def parse_variables(text: str, find: Callable[[str], str | None]) -> dict[str, str]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-
-from amd_ctk.engines.engine_address import leads_to_rootless
 from amd_ctk.engines.engine_answers import EngineInfo
 from amd_ctk.engines.engine_words import PODMAN
 from amdgpu_discovery.errors import ToolkitError
@@ -82,20 +78,6 @@ class Container(Value):
     def variables(self) -> list[str]:
         """Return the environment that the engine makes of all these variables, NAME=VALUE."""
         return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
-
-
-def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, options: Sequence[str] = ()) -> str:
-    """Return where a rootless engine has its caller's settings; "" for an engine of root, or if that is unknown.
-
-    `options` are the words in front of the command.
-    """
-    return settings_of(environment) if os.geteuid() and leads_to_rootless(engine, options, environment) else ""
-
-
-def settings_of(environment: Mapping[str, str]) -> str:
-    """Return where rootless engines and other programs keep the settings of a user with this environment."""
-    home = environment.get("HOME", "")
-    return environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
 
 
 def _join_as_docker(container: Container) -> list[str]:

@@ -76,10 +76,11 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
     is_mapped = not container.user_namespace and maps_users(container, host)
     namespace = is_mapped or container.user_namespace not in ("", "host")
     refusals += _find_incompatible(container) if is_mapped else ()
+    is_powerful = container.privileged or not {"ALL", "SYS_ADMIN"}.isdisjoint(container.capabilities)
     spec = {
         "process": {
             "env": _with_later(container.variables, variables, lambda entry: entry.partition("=")[0]),
-            "capabilities": {"bounding": _capabilities(container)},
+            "capabilities": {"bounding": ["CAP_SYS_ADMIN"] if is_powerful else []},
             "user": _user(container),
         },
         "linux": {
@@ -101,11 +102,6 @@ def _find_incompatible(container: Container) -> Iterator[ToolkitError]:
     for option, why in INCOMPATIBLE.items():
         if option in asked:
             yield ToolkitError(f"docker refuses {option}: {why}", hint="add --userns=host")
-
-
-def _capabilities(container: Container) -> list[str]:
-    every = container.privileged or not {"ALL", "SYS_ADMIN"}.isdisjoint(container.capabilities)
-    return ["CAP_SYS_ADMIN"] if every else []
 
 
 def _user(container: Container) -> Tree:
@@ -221,22 +217,22 @@ def _find_edits(asked: str, host: Host, latest: str, places: tuple[str, ...]) ->
     directories = read_spec_files(host, places)
     read = [[file for file in files if not _is_later(file, latest)] for files in directories]
     device = next((device for device in resolve_devices(read) if device.name == asked), None)
-    later = next((file for files in directories for file in files if asked in file.names), None)
-    if device is None and later:
-        message = f"--device {asked}: the engine leaves {later.path} out, which has version {later.version} of CDI"
-        raise ToolkitError(message, hint="'amd-ctk doctor' prints the command that writes one that it reads")
-    if device is None and places != SPEC_DIRECTORIES:
-        message = f"--device {asked}: the engine reads CDI specs in {' and '.join(places) or 'no directory'} only"
+    if device and not device.is_conflict:
+        return _read_edits(device.paths[-1], asked.partition("=")[2], host)
+    if device:
+        why = f"no engine can resolve this name, which {' and '.join(device.paths)} define"
+        hint = "remove one of these files"
+    elif later := next((file for files in directories for file in files if asked in file.names), None):
+        why = f"the engine leaves {later.path} out, which has version {later.version} of CDI"
+        hint = "'amd-ctk doctor' prints the command that writes one that it reads"
+    elif places != SPEC_DIRECTORIES:
+        only = " and ".join(places) or "no directory"
+        why = f"the engine reads CDI specs in {only} only, where none has this device"
         hint = f"sudo amd-ctk cdi generate --output={places[0]}/amd.json" if places else "name one in its file"
-        raise ToolkitError(f"{message}, where none has this device", hint=hint)
-    if device is None:
-        message = f"--device {asked}: no CDI spec of this host has this device"
+    else:
+        why = "no CDI spec of this host has this device"
         hint = "'amd-ctk cdi list --specs' shows them all; 'sudo amd-ctk cdi generate' writes those of AMD"
-        raise ToolkitError(message, hint=hint)
-    if device.is_conflict:
-        message = f"--device {asked}: no engine can resolve this name, which {' and '.join(device.paths)} define"
-        raise ToolkitError(message, hint="remove one of these files")
-    return _read_edits(device.paths[-1], asked.partition("=")[2], host)
+    raise ToolkitError(f"--device {asked}: {why}", hint=hint)
 
 
 def _is_later(file: SpecFile, latest: str) -> bool:

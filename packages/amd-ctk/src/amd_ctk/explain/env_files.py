@@ -26,8 +26,7 @@ def read_env_file(path: str, *, engine: str = DOCKER) -> Iterator[str]:
         # Podman passes on bytes that are not UTF-8.
         text = read.decode(errors="replace" if engine == PODMAN else "strict")
     except (OSError, UnicodeDecodeError) as error:
-        why = reason(error) if isinstance(error, OSError) else error
-        raise ExplainError(f"the environment file {path} cannot be read: {why}") from error
+        raise ExplainError(f"the environment file {path} cannot be read: {reason(error)}") from error
     find = _of_podman if engine == PODMAN else _of_docker
     for line in _lines(text.removeprefix("" if engine == PODMAN else BOM), path):
         yield from find(line, path)

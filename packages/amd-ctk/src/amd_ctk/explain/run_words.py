@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from amd_ctk.engines.engine_address import find_service, is_elsewhere, leads_to_podman
+from amd_ctk.engines.engine_address import find_own_settings, find_service, is_elsewhere, leads_to_podman
 from amd_ctk.engines.engine_words import (
     DOCKER,
     PODMAN,
@@ -20,7 +20,7 @@ from amd_ctk.engines.engine_words import (
     unknown_option,
     without_group,
 )
-from amd_ctk.explain.container import Container, ExplainError, find_own_settings
+from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import is_access, is_cdi_name
 from amd_ctk.explain.run_options import (
@@ -134,6 +134,7 @@ def container_of(engine: str, options: Mapping[str, list[str]], image: str, *, i
 
     A Compose service is read as such options too. `is_old` is for Podman 4.
     """
+    mounts = (_parse_mount(name, value) for name in NODE_OPTIONS for value in options.get(name, ()))
     return Container(
         engine=engine,
         devices=tuple(options.get("device", [])),
@@ -147,7 +148,7 @@ def container_of(engine: str, options: Mapping[str, list[str]], image: str, *, i
         user_namespace=_user_namespace(options),
         host_namespaces=tuple(_find_shared(options)),
         image=image,
-        mounts=tuple(mount for mount in _find_mounts(options) if mount),
+        mounts=tuple(filter(None, mounts)),
         unread=tuple(_find_unread(options)),
         refusals=tuple(_find_refused(engine, options, image, is_old=is_old)),
     )
@@ -194,10 +195,6 @@ def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
             yield f"--{name}"
 
 
-def _find_mounts(options: Mapping[str, list[str]]) -> Iterator[tuple[str, str] | None]:
-    return (_parse_mount(name, value) for name in NODE_OPTIONS for value in options.get(name, ()))
-
-
 def _parse_mount(option: str, value: str) -> tuple[str, str] | None:
     """Return source and target of a value that mounts nodes of GPUs, None if it is another one."""
     if option == "volume":
@@ -237,7 +234,8 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str, *, 
     # Only the last user counts.
     users = [("user", value) for value in options.get("user", ())[-1:]]
     for option, value in (*users, *(("group-add", value) for value in options.get("group-add", ()))):
-        if not all(map(_may_be_id, value.split(":", 1))):
+        numbers = (int(word[:12]) for word in value.split(":", 1) if NUMBER.fullmatch(word))
+        if not all(0 <= number <= LARGEST_ID for number in numbers):
             yield _refusal(engine, f"--{option}={value}", f"uids and gids must be in range 0-{LARGEST_ID}")
     if engine in VALUES and not IMAGE.fullmatch(image):
         yield ToolkitError(f"{engine} refuses the image {image!r}: invalid reference format", hint="write NAME:TAG")
@@ -272,10 +270,6 @@ def _find_problem_of_podman(device: str, source: str, rest: list[str], *, is_old
     wrong = [word for word in rest[:1] if word and not word.startswith("/") and not is_access(word)]
     wrong += [word for word in rest[1:] if not is_access(word)]
     return f"invalid device mode: {wrong[-1]}" if wrong else ""
-
-
-def _may_be_id(word: str) -> bool:
-    return not NUMBER.fullmatch(word) or 0 <= int(word[:12]) <= LARGEST_ID
 
 
 def _refusal(engine: str, subject: str, why: str) -> ToolkitError:

@@ -75,7 +75,10 @@ def find_running(host: Host, name: str, containers: Iterable[InspectedContainer]
     """Return root's running container of this id, its start, or an engine's id; None unless exactly one fits."""
     running = find_running_containers(host, Processes())
     for known in (name, *(engine.container_id for engine in containers)):
-        found = [one for one in running if one.container_id == known or _abbreviates(known, one.container_id)]
+        is_short = len(known) >= SHORTEST_ID
+        found = [
+            one for one in running if one.container_id == known or (is_short and one.container_id.startswith(known))
+        ]
         if len(found) == 1:
             return found[0]
     return None
@@ -88,10 +91,6 @@ def _parse_inspected(answer: Answer) -> InspectedContainer | None:
     runtime, *drivers = fields[2:] or [""]
     asks_gpus = any(driver != CDI_REQUEST for driver in drivers)
     return InspectedContainer(container_id=fields[0], pid=int(fields[1]), runtime=runtime, asks_gpus=asks_gpus)
-
-
-def _abbreviates(short: str, container_id: str) -> bool:
-    return len(short) >= SHORTEST_ID and container_id.startswith(short)
 
 
 def add_image(container: Container) -> Container:

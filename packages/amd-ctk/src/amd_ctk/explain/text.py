@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
@@ -49,7 +48,7 @@ def format_json(explanation: Explanation) -> str:
             "starts": explanation.starts,
             "unknown": explanation.unknown,
             "variables": [line.as_dict() for line in explanation.lines],
-            "gpus": _all_fields(explanation) if explanation.starts else [],
+            "gpus": _gpu_fields(explanation) if explanation.starts else [],
             "refusals": [str(error) for error in plan.refusals],
             "problems": list(explanation.problems),
             "notes": list(explanation.notes),
@@ -58,23 +57,22 @@ def format_json(explanation: Explanation) -> str:
     )
 
 
-def _all_fields(explanation: Explanation) -> list[dict[str, object]]:
+def _gpu_fields(explanation: Explanation) -> list[dict[str, object]]:
     plan, indexes = explanation.plan, _hip_indexes(explanation)
     granted = {gpu.number for gpu in plan.granted.gpus}
-    return [_gpu_fields(gpu, indexes.get(gpu.number), is_granted=gpu.number in granted) for gpu in plan.gpus]
-
-
-def _gpu_fields(gpu: GpuLocation, index: int | None, *, is_granted: bool) -> dict[str, object]:
-    return {
-        "number": gpu.number,
-        "given_by": "runtime" if is_granted else "engine",
-        "render_node": gpu.render_path,
-        "card_node": gpu.card_path,
-        "hip": index,
-        "unique_id": _unique_id(gpu) or None,
-        "pci_address": str(gpu.pci_address),
-        "partition_rank": gpu.partition_rank,
-    }
+    return [
+        {
+            "number": gpu.number,
+            "given_by": "runtime" if gpu.number in granted else "engine",
+            "render_node": gpu.render_path,
+            "card_node": gpu.card_path,
+            "hip": indexes.get(gpu.number),
+            "unique_id": _unique_id(gpu) or None,
+            "pci_address": str(gpu.pci_address),
+            "partition_rank": gpu.partition_rank,
+        }
+        for gpu in plan.gpus
+    ]
 
 
 def _format_gpus(explanation: Explanation) -> list[str]:
@@ -110,14 +108,11 @@ def _find_paths(plan: Plan) -> dict[int, str]:
     """Return the paths of DRM nodes in the container, by their minor numbers."""
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
     # A privileged container also has nodes that the runtime made for user namespaces; those below /dev/dri count.
-    drm = sorted((device for device in devices if device.get("major") == DRM_MAJOR), key=_is_below_dri)
-    listed = {device["minor"]: str(device.get("path")) for device in drm if type(device.get("minor")) is int}
+    drm = [device for device in devices if device.get("major") == DRM_MAJOR and type(device.get("minor")) is int]
+    paths = [(device["minor"], str(device.get("path"))) for device in drm]
+    listed = dict(sorted(paths, key=lambda found: found[1].startswith(f"{DRI}/")))
     # For a user namespace, the runtime binds the nodes, and the spec does not list them.
     return listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
-
-
-def _is_below_dri(device: dict[str, Any]) -> bool:
-    return str(device.get("path")).startswith(f"{DRI}/")
 
 
 def _hip_indexes(explanation: Explanation) -> dict[int, int]:

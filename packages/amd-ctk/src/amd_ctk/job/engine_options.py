@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.engines.engine_address import is_elsewhere
+from amd_ctk.engines.engine_address import find_own_settings, is_elsewhere
 from amd_ctk.engines.engine_answers import SECONDS, ask_info
 from amd_ctk.engines.engine_words import (
     PODMAN,
@@ -21,7 +21,7 @@ from amd_ctk.engines.engine_words import (
     without_group,
     without_prefixes,
 )
-from amd_ctk.explain.container import ExplainError, find_own_settings
+from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import GPU_NODE, NODE_OPTIONS, is_on
 from amd_ctk.explain.run_words import read_options

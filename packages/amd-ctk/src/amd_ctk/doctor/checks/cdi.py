@@ -83,15 +83,12 @@ def check_cdi_names(facts: Facts) -> Finding | None:
     """Does one spec shadow another?"""
     cdi = facts.cdi
     if cdi.conflicts:
-        return bad(f"two specs define {cdi.conflicts[0]}, so engines use neither", fix=_set_aside(cdi.conflicting))
+        # One of these files goes, never the toolkit's own.
+        other = next((path for path in cdi.conflicting if path != DEFAULT_OUTPUT), "")
+        return bad(f"two specs define {cdi.conflicts[0]}, so engines use neither", fix=_move_away(other))
     if cdi.shadowed:
         return note(f"{cdi.shadowed[0]} is overridden by another spec", fix="amd-ctk cdi list --specs")
     return ok("no CDI spec shadows another") if cdi.paths else None
-
-
-def _set_aside(paths: tuple[str, ...]) -> str:
-    """Return the command that moves one of these files away, never the toolkit's own."""
-    return _move_away(next((path for path in paths if path != DEFAULT_OUTPUT), ""))
 
 
 def _move_away(path: str) -> str:

@@ -53,29 +53,25 @@ def _judge_half(gpus: GpuFacts) -> Finding | None:
 
 
 def _judge_listed(gpus: GpuFacts) -> Finding | None:
-    lost = [str(gpu.pci_address) for gpu in gpus.unnumbered if _is_lost(gpu, gpus.gpus)]
+    unlisted = ", ".join(str(gpu.pci_address) for gpu in gpus.unnumbered)
+    lost = ", ".join(str(gpu.pci_address) for gpu in gpus.unnumbered if _is_lost(gpu, gpus.gpus))
     if lost and gpus.gpus:
-        return bad(f"KFD does not list the GPU at {', '.join(lost)}", fix=ASK_KERNEL)
-    if not (gpus.gpus or gpus.unnumbered):
-        # `driver` reports GPUs that other drivers have.
-        return None if gpus.foreign else note("amdgpu is loaded, but this host has no AMD GPU")
-    return _judge_list(len(gpus.gpus), [str(gpu.pci_address) for gpu in gpus.unnumbered])
+        return bad(f"KFD does not list the GPU at {lost}", fix=ASK_KERNEL)
+    if unlisted and gpus.gpus:
+        return note(f"KFD does not list the GPU at {unlisted}")
+    if unlisted:
+        # Either the slot lacks PCIe atomics, or ROCm does not know the card. The kernel's log says which.
+        return bad(f"KFD lists no GPU, but the driver has {unlisted}", fix=ASK_KERNEL)
+    if gpus.gpus:
+        return ok(f"KFD lists {len(gpus.gpus)} GPU{'' if len(gpus.gpus) == 1 else 's'}")
+    # `driver` reports GPUs that other drivers have.
+    return None if gpus.foreign else note("amdgpu is loaded, but this host has no AMD GPU")
 
 
 def _is_lost(unlisted: UnnumberedGpu, listed: Sequence[Gpu]) -> bool:
     """Return whether KFD should list a GPU: one like those it lists, or a card if it lists only integrated GPUs."""
     is_alike = unlisted.device_id in [gpu.device_id for gpu in listed]
     return (unlisted.device_id != 0 and is_alike) or all(gpu.is_apu for gpu in listed)
-
-
-def _judge_list(listed: int, unlisted: list[str]) -> Finding:
-    if unlisted and not listed:
-        # Either the slot lacks PCIe atomics, or ROCm does not know the card. The kernel's log says which.
-        words = f"KFD lists no GPU, but the driver has {', '.join(unlisted)}"
-        return bad(words, fix=ASK_KERNEL)
-    if unlisted:
-        return note(f"KFD does not list the GPU at {', '.join(unlisted)}")
-    return ok(f"KFD lists {listed} GPU{'' if listed == 1 else 's'}")
 
 
 @check(
@@ -174,29 +170,26 @@ def check_gpu_access(facts: Facts) -> Finding | None:
 )
 def check_apu_memory(facts: Facts) -> Finding | None:
     """How much memory may an integrated GPU use?"""
-    for gpu in facts.gpus.gpus:
-        carve_out = facts.gpus.carve_outs.get(gpu.number)
-        if not gpu.is_apu or carve_out is None or not gpu.vram_bytes:
-            continue
-        if carve_out // MEBIBYTE < SMALL_CARVE_OUT and facts.gpus.cards:
-            # Programs use the cards.
-            continue
-        if gpu.vram_bytes > carve_out:
-            return _judge_carve_out(gpu.number, carve_out // MEBIBYTE, gpu.vram_bytes // MEBIBYTE)
-        if carve_out // MEBIBYTE < SMALL_CARVE_OUT:
-            # Since Linux 6.10 KFD counts system memory too.
-            words = f"GPU {gpu.number} may use only the {carve_out // MEBIBYTE} MiB set aside for it"
-            return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
-    return None
+    sizes = facts.gpus.carve_outs
+    integrated = [gpu for gpu in facts.gpus.gpus if gpu.is_apu and gpu.vram_bytes and gpu.number in sizes]
+    # Beside cards, programs use the cards and not a small integrated GPU.
+    used = [gpu for gpu in integrated if not facts.gpus.cards or sizes[gpu.number] // MEBIBYTE >= SMALL_CARVE_OUT]
+    found = (_judge_memory(gpu.number, sizes[gpu.number], gpu.vram_bytes or 0) for gpu in used)
+    return next(filter(None, found), None)
 
 
-def _judge_carve_out(number: int, carve_out: int, total: int) -> Finding:
-    words = f"GPU {number} has {carve_out} MiB set aside, and may use {total} MiB"
-    if carve_out < SMALL_CARVE_OUT:
+def _judge_memory(number: int, carve_out: int, total: int) -> Finding | None:
+    mib = carve_out // MEBIBYTE
+    words = f"GPU {number} has {mib} MiB set aside, and may use {total // MEBIBYTE} MiB"
+    if mib >= SMALL_CARVE_OUT:
+        return ok(words) if total > carve_out else None
+    if total > carve_out:
         # By default, the kernel's limit is half of the memory (ttm_tt.c). gttsize is deprecated, and the smaller of the
         # two counts.
         return note(words, fix=RAISE_LIMIT)
-    return ok(words)
+    # Since Linux 6.10 KFD counts system memory too.
+    words = f"GPU {number} may use only the {mib} MiB set aside for it"
+    return bad(words, fix="set aside more in the firmware, or run Linux 6.10 or later")
 
 
 @check(

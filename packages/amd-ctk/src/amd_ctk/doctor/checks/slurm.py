@@ -5,7 +5,6 @@ from __future__ import annotations
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
-from amd_ctk.doctor.facts.slurm import LeftContainer
 from amd_ctk.slurm.status import OUTDATED, SlurmStatus, format_foreign
 
 CONFIGURE = "sudo amd-ctk runtime configure --runtime=slurm"
@@ -38,15 +37,12 @@ def check_slurm_jobs(facts: Facts) -> Finding | None:
         return not_checked(f"which jobs are over: {facts.jobs.problem}", needs="squeue")
     if facts.jobs.left:
         # A container that is ending may be saving its work, so report the others first.
-        return _judge_leftover(min(facts.jobs.left, key=lambda left: left.is_ending))
+        left = min(facts.jobs.left, key=lambda left: left.is_ending)
+        named, fix = f"a container of job {left.job} (process {left.pid})", f"sudo kill -KILL {left.pid}"
+        if left.is_ending:
+            return note(f"{named} has not ended yet, and Slurm waits for it", fix=fix)
+        return bad(f"{named} is still running, but its job is over", fix=fix)
     return ok("no container outlives its job") if facts.slurm.is_configured else None
-
-
-def _judge_leftover(leftover: LeftContainer) -> Finding:
-    named, fix = f"a container of job {leftover.job} (process {leftover.pid})", f"sudo kill -KILL {leftover.pid}"
-    if leftover.is_ending:
-        return note(f"{named} has not ended yet, and Slurm waits for it", fix=fix)
-    return bad(f"{named} is still running, but its job is over", fix=fix)
 
 
 def _judge_status(status: SlurmStatus, files: tuple[str, ...]) -> Finding:

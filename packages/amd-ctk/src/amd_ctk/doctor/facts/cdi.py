@@ -54,7 +54,8 @@ class CdiFacts(Value):
 
 def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     """Return what the directories of specs hold; an unreadable spec is a fact too."""
-    directories = [[file.replace(path=_shown(host, file.path)) for file in files] for files in directories]
+    above = "" if host.is_this_machine else host.root
+    directories = [[file.replace(path=file.path.removeprefix(above)) for file in files] for files in directories]
     offers = resolve_devices(directories)
     amd_devices = [offer for offer in offers if offer.name.startswith(f"{KIND}=")]
     counting = list(dict.fromkeys(offer.paths[-1] for offer in amd_devices if not offer.is_conflict))
@@ -79,10 +80,6 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
         conflicting=tuple(path for offer in conflicts[:1] for path in offer.paths),
         shadowed=tuple(sorted(overridden)),
     )
-
-
-def _shown(host: Host, path: str) -> str:
-    return path if host.is_this_machine else path.removeprefix(host.root)
 
 
 def _problem(file: SpecFile) -> SpecProblem:

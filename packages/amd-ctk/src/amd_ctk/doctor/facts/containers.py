@@ -50,8 +50,7 @@ def read_containers(host: Host) -> list[RunningContainer] | None:
 def find_stale(containers: Iterable[RunningContainer], gpus: GpuFacts) -> tuple[StaleContainer, ...]:
     """Return the containers that were created before device numbers changed."""
     numbers = {node.path: f"{node.major}:{node.minor}" for node in gpus.nodes}
-    found = (_compare(container.container_id, container.bundle, numbers) for container in containers)
-    return tuple(stale for each in found for stale in each)
+    return tuple(stale for container in containers for stale in _compare(container, numbers))
 
 
 def find_unstarted(
@@ -71,13 +70,12 @@ def _gpu_nodes(bundle: str) -> Iterator[str]:
     yield from (path for path in paths if path.startswith("/dev/dri/renderD"))
 
 
-def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterator[StaleContainer]:
+def _compare(container: RunningContainer, numbers: dict[str, str]) -> Iterator[StaleContainer]:
+    owner, bundle = container.container_id, container.bundle
     for device in _devices(bundle):
         path, inside = str(device.get("path")), f"{device.get('major')}:{device.get('minor')}"
-        if path in numbers and numbers[path] != inside:
-            yield StaleContainer(
-                container_id=container_id, path=path, inside=inside, outside=numbers[path], bundle=bundle
-            )
+        if (outside := numbers.get(path, inside)) != inside:
+            yield StaleContainer(container_id=owner, path=path, inside=inside, outside=outside, bundle=bundle)
 
 
 def _devices(bundle: str) -> list[dict[str, Any]]:

@@ -8,63 +8,26 @@ from collections.abc import Callable
 from amd_ctk.cdi.engine_directories import find_directories, normalized, without_gpus
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.configuration.engine_files import (
-    LARGEST,
-    LARGEST_OF_DOCKER,
-    describe_error,
-    find_missing,
-    read_document,
-)
+from amd_ctk.configuration.engine_files import LARGEST, LARGEST_OF_DOCKER, find_missing, read_document
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, ROOTLESS_FILE, has_cdi_on
-from amd_ctk.engines.engine_address import EngineAddress, find_context, parse_address, read_context
+from amd_ctk.engines.engine_address import Endpoint, find_endpoint
 from amd_ctk.engines.engine_answers import EngineInfo, ask_info
 from amd_ctk.engines.engine_words import PODMAN, engine_of
 from amdgpu_discovery.command_line.document import Document
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-LONGEST = 200
-ADDRESS = "DOCKER_HOST"
-CONTEXT = "DOCKER_CONTEXT"
 CONFIGURE = "sudo amd-ctk runtime configure"
 AMD = "amd"
 # Why an engine does not answer: this user may not ask it, it takes too long, or nothing is there.
 REFUSED = "refused"
 LATE = "late"
 ABSENT = "absent"
-
-
-class Endpoint(Value):
-    """Where `docker` looks for its engine; empty for the usual socket.
-
-    `address` has no user name, and is "" for a context that does not exist. After the command `undo`, `docker` talks to
-    the usual engine.
-    """
-
-    address: str = ""
-    undo: str = ""
-    is_other_machine: bool = False
-
-
-def find_endpoint() -> Endpoint:
-    """Return where `docker` looks for its engine, according to this program's environment and the user's files."""
-    if address := os.environ.get(ADDRESS):
-        return _parse_endpoint(parse_address(address[:LONGEST]), f"unset {ADDRESS}")
-    context = find_context((), os.environ)
-    if not context:
-        return Endpoint()
-    undo = f"unset {CONTEXT}" if os.environ.get(CONTEXT) else "docker context use default"
-    # The address of a removed context is unknown.
-    return _parse_endpoint(read_context(context, (), os.environ) or EngineAddress(), undo)
-
-
-def _parse_endpoint(address: EngineAddress, undo: str) -> Endpoint:
-    return Endpoint(address=address.text[:LONGEST], undo=undo, is_other_machine=address.is_other_machine)
 
 
 class DockerFacts(Value):
@@ -165,13 +128,10 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
     if not info.answer.is_installed:
         return _read_file(host)
     endpoint = find_endpoint()
-    if not info.version:
-        return _read_file(host).replace(is_installed=True, endpoint=endpoint, **_read_no_answer(info))
-    if info.is_podman:
-        return _read_file(host).replace(is_installed=True, is_podman=True, endpoint=endpoint)
-    if endpoint.is_other_machine:
-        # The engine's answers are about another machine.
-        return _read_file(host).replace(is_installed=True, endpoint=endpoint)
+    if not info.version or info.is_podman or endpoint.is_other_machine:
+        # There is no answer, or it is not about this file.
+        silence = {} if info.version else _read_no_answer(info)
+        return _read_file(host).replace(is_installed=True, is_podman=info.is_podman, endpoint=endpoint, **silence)
     facts = _read_user_file(host, user) if info.is_rootless else _read_file(host)
     directories = normalized(info.cdi_directories or ()) or find_directories(host, DOCKER, [facts.file_path])
     return _add_info(facts, info).replace(endpoint=endpoint, cdi_elsewhere=without_gpus(host, directories))
@@ -230,7 +190,7 @@ def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, la
     except FileNotFoundError:
         return facts
     except (OSError, ValueError, ToolkitError) as error:
-        return facts.replace(file_problem=describe_error(error))
+        return facts.replace(file_problem=reason(error))
 
 
 def _judge(document: Document) -> DockerFacts:

@@ -31,7 +31,8 @@ KFD_NODES = f"{TOPOLOGY}/nodes"
 # The command that makes udev create nodes.
 TRIGGER = "sudo udevadm trigger --action=add --subsystem-match=drm --subsystem-match=kfd"
 # Attributes that a working GPU has. On a GPU that is being reset or is lost, reading them fails.
-ATTRIBUTES = ("mem_info_vram_total", "vendor", "unique_id")
+VRAM_SIZE = "mem_info_vram_total"
+ATTRIBUTES = (VRAM_SIZE, "vendor", "unique_id")
 
 
 class NodeProblem(Value):
@@ -107,6 +108,8 @@ class GpuFacts(Value):
 def read_gpus(host: Host) -> GpuFacts:
     """Return the facts about GPUs; a host that discovery does not understand is a fact too."""
     gpus, hidden, problem = _find(host)
+    directory = host.stat(DRI)
+    sizes = {gpu.number: host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{VRAM_SIZE}") for gpu in gpus}
     problems: list[NodeProblem] = []
     nodes = list(dict.fromkeys(_find_nodes(host, gpus, problems)))
     return GpuFacts(
@@ -122,8 +125,8 @@ def read_gpus(host: Host) -> GpuFacts:
         left_over=read_or(lambda: tuple(map(str, find_left_over(host))), ()),
         has_kfd=host.stat(TOPOLOGY) is not None,
         broken_attributes=tuple(_broken_attributes(host)),
-        carve_outs={gpu.number: size for gpu in gpus if (size := parse_number(_read_vram(host, gpu))) is not None},
-        closed_directory=_find_closed_directory(host),
+        carve_outs={number: size for number, text in sizes.items() if (size := parse_number(text)) is not None},
+        closed_directory=DRI if directory and not directory.st_mode & stat.S_IXOTH else "",
         processors=read_or(lambda: find_processors(host, gpus), 1),
         # A simulated host has the group numbers of another machine.
         group_names=dict(_name_groups(nodes)) if host.is_this_machine else {},
@@ -146,15 +149,11 @@ def _find_closed(host: Host) -> str:
     try:
         names = os.listdir(host.path(KFD_NODES))
     except OSError as error:
-        return KFD_NODES if _is_closed(error) else ""
+        # The device cgroup denies with EPERM.
+        return KFD_NODES if error.errno == errno.EACCES else ""
     paths = [f"{KFD_NODES}/{name}/properties" for name in sorted(names)]
     found = zip(paths, host.read_each(paths), strict=True)
-    return next((path for path, content in found if isinstance(content, OSError) and _is_closed(content)), "")
-
-
-def _is_closed(error: OSError) -> bool:
-    # The device cgroup denies with EPERM.
-    return error.errno == errno.EACCES
+    return next((path for path, content in found if getattr(content, "errno", 0) == errno.EACCES), "")
 
 
 def _find_nodes(host: Host, gpus: Sequence[Gpu], problems: list[NodeProblem]) -> Iterator[DeviceNode]:
@@ -188,11 +187,6 @@ def _find_present(host: Host, gpu: Gpu) -> Iterator[DeviceNode]:
             yield DeviceNode(path=path, major=major, minor=minor, mode=mode, uid=found.st_uid, gid=found.st_gid)
 
 
-def _find_closed_directory(host: Host) -> str:
-    found = host.stat(DRI)
-    return DRI if found and not found.st_mode & stat.S_IXOTH else ""
-
-
 def _name_groups(nodes: Sequence[DeviceNode]) -> Iterator[tuple[int, str]]:
     for gid in {node.gid for node in nodes}:
         with suppress(KeyError):
@@ -208,10 +202,6 @@ def _broken_attributes(host: Host) -> Iterator[str]:
                 continue
             except OSError as error:
                 yield f"{address}: {attribute}: {reason(error)}"
-
-
-def _read_vram(host: Host, gpu: Gpu) -> str:
-    return host.read_attribute(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_total")
 
 
 class GpuCondition(Value):

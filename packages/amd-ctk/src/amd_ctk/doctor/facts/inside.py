@@ -134,12 +134,10 @@ def read_inside(host: Host, name: str, engines: EngineAnswers, *, seconds: float
         return facts.replace(problem=f"container {name} from inside", needs="root")
     try:
         return _read_container(facts, found.process, read_kfd_number(host), deadline)
-    except (FileNotFoundError, ProcessLookupError) as error:
-        return facts.replace(problem=f"container {name}: {reason(error)}", needs="a running container")
-    except OSError as error:
-        return facts.replace(problem=f"container {name}: {reason(error)}", needs="a container that can be entered")
-    except (CannotEnter, NoAnswer) as error:
-        return facts.replace(problem=f"container {name}: {error.message}", needs="a container that can be entered")
+    except (OSError, CannotEnter, NoAnswer) as error:
+        has_ended = isinstance(error, (FileNotFoundError, ProcessLookupError))
+        needs = "a running container" if has_ended else "a container that can be entered"
+        return facts.replace(problem=f"container {name}: {reason(error)}", needs=needs)
 
 
 def _read_container(facts: InsideFacts, first: ProcessId, kfd: tuple[int, int] | None, deadline: float) -> InsideFacts:

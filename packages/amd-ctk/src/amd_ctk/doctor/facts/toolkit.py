@@ -111,7 +111,7 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         settings_problem=problem,
         settings_hint=hint,
         is_compiled=bool(problem) or is_compiled(host),
-        group_problems=() if problem else read_or(lambda: _find_group_problems(host), ()),
+        group_problems=() if problem else read_or(lambda: _group_problems(host), ()),
         visible_devices_env=str(chosen.get("visible-devices-env", "always")),
         **_read_memory_limit(host, chosen),
         **_read_access(host, is_reserved=chosen.get("gpu-access") == RESERVED),
@@ -180,7 +180,7 @@ def _read_service(host: Host) -> dict[str, Any]:
     }
 
 
-def _find_group_problems(host: Host) -> tuple[str, ...]:
+def _group_problems(host: Host) -> tuple[str, ...]:
     return tuple(problem.message for problem in find_groups(host).problem_by_name.values())
 
 

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Mapping
 
 from amd_ctk.doctor.inside.process import parse_status
-from amd_ctk.explain.container import settings_of
+from amd_ctk.engines.engine_address import settings_of
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.value import Value

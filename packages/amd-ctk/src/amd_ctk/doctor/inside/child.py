@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from amd_ctk.doctor.inside.process import ContainerProcess, parse_status, require_running
@@ -29,6 +30,7 @@ CAPABILITY_VERSION = 0x20080522
 LARGEST_ANSWER = 4 * 1024 * 1024
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
+MOST_NAMES = 20000
 
 
 def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: int) -> None:
@@ -202,3 +204,12 @@ def held(path: str) -> Iterator[int]:
 def reopen(handle: int, flags: int, own_files: int) -> int:
     """Open the descriptor that `held` gave, and return the new one; OSError."""
     return os.open(str(handle), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=own_files)
+
+
+def names_below(path: str, most: int = MOST_NAMES) -> list[str]:
+    """Return the names in a directory of the container, at most `most`; [] if it cannot be listed."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in islice(entries, most))
+    except OSError:
+        return []

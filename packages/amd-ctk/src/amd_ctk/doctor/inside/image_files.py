@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from amd_ctk.doctor.inside.child import held, reopen
+from amd_ctk.doctor.inside.child import held, names_below, reopen
 from amdgpu_discovery.targets import TARGET_PATTERN
 
 OPT = "/opt"
@@ -40,7 +40,6 @@ LIBRARIES = (
     "/usr/lib/ollama/rocm/rocblas/library",
     "/usr/lib/ollama/rocblas/library",
 )
-MOST_NAMES = 20000
 MOST_DIRECTORIES = 1000
 MOST_TARGETS = 64
 TARGET = re.compile(TARGET_PATTERN)
@@ -66,12 +65,12 @@ def read_image_files(own_files: int, *, home: str, start: float) -> dict[str, An
         "compiled": find_compiled(home, start),
         "shared_memory": _size_of_shared_memory(),
         "has_rccl": any(map(os.path.exists, _find(RCCL))),
-        "has_infiniband": bool(_names(INFINIBAND)),
+        "has_infiniband": bool(names_below(INFINIBAND)),
     }
 
 
 def _read_version(own_files: int) -> str:
-    for name in ("rocm", *(name for name in _names(OPT) if name.startswith("rocm-"))):
+    for name in ("rocm", *(name for name in names_below(OPT) if name.startswith("rocm-"))):
         text = _read_line(f"{OPT}/{name}/{VERSION}", own_files)
         if text:
             return text
@@ -96,7 +95,7 @@ def _read(path: str, largest: int, own_files: int) -> bytes:
 
 
 def _find_targets() -> set[str]:
-    return {target for path in _find(LIBRARIES) for name in _names(path) for target in TARGET.findall(name)}
+    return {target for path in _find(LIBRARIES) for name in names_below(path) for target in TARGET.findall(name)}
 
 
 def _find(patterns: tuple[str, ...]) -> list[str]:
@@ -110,17 +109,9 @@ def _expand(directory: str, parts: list[str]) -> Iterator[str]:
     begin, star, end = parts[0].partition("*")
     names = [parts[0]]
     if star:
-        names = [name for name in _names(directory) if name.startswith(begin) and name.endswith(end)]
+        names = [name for name in names_below(directory) if name.startswith(begin) and name.endswith(end)]
     for name in names:
         yield from _expand(f"{directory}/{name}", parts[1:])
-
-
-def _names(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in islice(entries, MOST_NAMES))
-    except OSError:
-        return []
 
 
 def _size_of_shared_memory() -> int | None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
-from amd_ctk.doctor.inside.child import held, reopen
+from amd_ctk.doctor.inside.child import held, names_below, reopen
 from amd_ctk.explain.rocm_inside import NodeAccess
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 
 DRI = "/dev/dri"
-RENDER = "renderD"
+RENDER = re.compile("renderD[0-9]+")
 MOST_NODES = 512
 
 
@@ -42,18 +41,8 @@ def try_nodes(kfd: tuple[int, int] | None, own_files: int) -> list[dict[str, Any
     return [_try(path, kfd, own_files).as_dict() for path in (KFD_PATH, *_render_paths())]
 
 
-def _render_paths() -> Iterator[str]:
-    try:
-        with os.scandir(DRI) as entries:
-            names = sorted(entry.name for entry in islice(entries, MOST_NODES))
-    except OSError:
-        return
-    yield from (f"{DRI}/{name}" for name in names if _is_render_node(name))
-
-
-def _is_render_node(name: str) -> bool:
-    minor = name.removeprefix(RENDER)
-    return minor != name and minor.isascii() and minor.isdecimal()
+def _render_paths() -> list[str]:
+    return [f"{DRI}/{name}" for name in names_below(DRI, MOST_NODES) if RENDER.fullmatch(name)]
 
 
 def _try(path: str, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:
