@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from amd_container_runtime import create
 from amd_container_runtime.create import add_requested_gpus
 from amd_container_runtime.report import Log
-from amd_container_runtime.runc import COMMAND_VALUES, GLOBAL_VALUES, maker_for, parse_call
-from amd_device_spec.oci import ANNOTATION
+from amd_container_runtime.runc import COMMAND_VALUES, GLOBAL_VALUES, parse_call
+from amd_device_spec.oci import ANNOTATION, maker_for
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker.face.tracker import Tracker

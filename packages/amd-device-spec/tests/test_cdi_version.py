@@ -55,7 +55,7 @@ def test_content_needs_the_version_that_brought_it(content, version, location):
         ("0.5.0", []),
         ("0.6.0", ["Podman 4.3"]),
         ("0.8.0", ["Podman 4.3", "Docker 26"]),
-        ("1.1.0", ["Podman 4.3", "Docker 26", "Podman 5.4", "Podman 5.8", "Docker 28", "containerd 2.1"]),
+        ("1.1.0", ["Podman 4.3", "Docker 26", "Podman 5.4", "Podman 5.8", "Docker 28", "Podman 6.1", "containerd 2.1"]),
     ],
 )
 def test_engines_that_a_version_leaves_out(version, engines):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posix
 
-from amd_container_runtime.runc import maker_for
 from amd_device_spec.oci import is_edited
 from amd_device_spec.start.plan import edit_spec, plan_start
 from amd_gpu_tracker import may_be_draining, may_be_tracking
@@ -121,8 +120,7 @@ def _add(start: Start) -> None:
             bind=lambda closed: _open_sources(start, closed),
             poststop=claim.poststop_hooks if claim else (),
             vram_total_mb=claim.vram_total_mb if claim else 0,
-            # An annotation can ask for another program than the usual one.
-            runtime=maker_for(start.spec) or start.program,
+            runtime=start.program,
             is_alone=lambda: claim is not None and claim.is_alone(),
         )
         if changed or edited.is_changed:

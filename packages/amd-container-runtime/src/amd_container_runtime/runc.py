@@ -17,7 +17,7 @@ from amdgpu_discovery.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 # Options of runc 1.3 and crun 1.28 whose value is the next argument.
 GLOBAL_VALUES = frozenset(("cgroup-manager", "criu", "log", "log-format", "log-level", "root", "rootless"))
@@ -35,8 +35,6 @@ STARTING = frozenset(("create", "restore", "run"))
 NAMES = ("runc", "crun")
 # The file that each keeps below its root in a directory named after the container, from `create` to `delete`.
 STATE_FILES = (("runc", "state.json"), ("crun", "status"))
-# `podman run --group-add keep-groups`: the container keeps the groups of the user who starts it. Only crun knows it.
-KEEP_GROUPS = "run.oci.keep_original_groups"
 # Values of LC_CTYPE that Python puts into its own environment if the locale is C (PEP 538).
 COERCED_LOCALES = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 # Podman calls `delete` and `kill` without a PATH.
@@ -142,11 +140,6 @@ def maker_of(names: Sequence[str], root: str, environment: Mapping[str, str]) ->
         if makers:
             return makers.pop() if len(makers) == 1 else ""
     return ""
-
-
-def maker_for(spec: dict[str, Any]) -> str:
-    """Return which of runc and crun a container needs, "" if either will do."""
-    return "crun" if (spec.get("annotations") or {}).get(KEEP_GROUPS) == "1" else ""
 
 
 def hand_over(program: str, args: Sequence[str], environment: Mapping[bytes, bytes]) -> NoReturn:

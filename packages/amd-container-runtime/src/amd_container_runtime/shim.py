@@ -5,15 +5,7 @@ from __future__ import annotations
 import posix
 import sys
 
-from amd_container_runtime.runc import (
-    KEEP_GROUPS,
-    NAMES,
-    find_low_level_runtime,
-    hand_over,
-    maker_for,
-    maker_of,
-    parse_call,
-)
+from amd_container_runtime.runc import NAMES, find_low_level_runtime, hand_over, maker_of, parse_call
 from amd_device_spec.settings import Settings, read_settings
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import absolute, writable_by_others
@@ -95,6 +87,7 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
     """Prepare the bundle of a starting container; return the program that creates the container."""
     from amd_container_runtime.create import add_requested_gpus
     from amd_container_runtime.report import Log
+    from amd_device_spec.oci import KEEP_GROUPS, maker_for
 
     host, settings = _read_surroundings(environment)
     # Looked up first: a container that cannot be created needs no edits.

@@ -580,6 +580,7 @@ def test_every_check_has_a_fault_or_is_never_bad():
         "docker-compose",
         "partition-mode",
         "gpu-drained",
+        "gpu-leaked",
         "sharing",
         "departed-users",
         "unstarted-containers",

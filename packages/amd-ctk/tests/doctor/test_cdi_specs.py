@@ -88,7 +88,8 @@ def test_a_stale_spec_that_was_generated_below_var_run_is_refreshed(machine):
         ("Podman", (4, 3, 1), "0.5.0"),
         ("Podman", (5, 0), "0.8.0"),
         ("Podman", (5, 8, 6), "1.0.0"),
-        ("Podman", (6, 1), ""),
+        ("Podman", (6, 1), "1.0.0"),
+        ("Podman", (6, 2), ""),
         ("crun", (1,), ""),
     ],
 )
@@ -190,6 +191,23 @@ def test_a_spec_that_only_docker_reads_is_compared_with_the_host(machine):
 
     assert finding_of(made, "docker-cdi").state == "ok"
     assert finding_of(made, "cdi").words == "/opt/cdi/amd.json matches this host"
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "1.1.0"])
+def test_a_spec_of_another_vendor_that_podman_leaves_out_is_named(machine, version):
+    made = machine()
+    made.add_program("podman", "echo podman version 6.1.1")
+    devices = [{"name": "0", "containerEdits": {"env": ["A=b"]}}]
+    spec = {"cdiVersion": version, "kind": "nvidia.com/gpu", "devices": devices}
+    made.write("/etc/cdi/nvidia.json", json.dumps(spec))
+
+    found = [(one.finding.state, one.finding.words) for one in made.examine(only=["podman-cdi"])]
+
+    words = (
+        "Podman 6.1.1 reads CDI specs up to version 1.0.0,"
+        " and leaves /etc/cdi/nvidia.json of another vendor out, which has a later one"
+    )
+    assert found == ([("note", words)] if version == "1.1.0" else [])
 
 
 def test_a_spec_that_podman_does_not_read_is_bad(machine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from amd_ctk.doctor.bundle.read import parse_facts
 from amd_ctk.doctor.bundle.write import format_facts
 from amd_ctk.doctor.facts.gpus import GpuCondition, read_conditions
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
 
@@ -17,6 +19,7 @@ SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent end
 SUSPECT = GpuCondition(number=3, state="suspect", reason="1 page of its memory is retired")
 LOST = GpuCondition(number=1, state="lost", reason="PCI 0000:63:00.0 left the bus")
 DRAINED = GpuCondition(number=5, state="drained", reason="fan swap")
+LEAKED = GpuCondition(number=2, state="in use", reason="leaked: 9 MiB that no process holds", has_leaked=True)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,15 @@ DRAINED = GpuCondition(number=5, state="drained", reason="fan swap")
             ("bad", "GPUs 1, 2 are lost: PCI 0000:63:00.0 left the bus", "sudo amd-ctk gpu-tracker forget 1,2"),
         ),
         (
+            (SUSPECT, LEAKED),
+            "gpu-leaked",
+            (
+                "note",
+                "GPU 2 is in use: leaked: 9 MiB that no process holds",
+                "reset the GPU once nothing uses its board, or reboot",
+            ),
+        ),
+        (
             (DRAINED, DRAINED.replace(number=7, state="draining", reason="")),
             "gpu-drained",
             ("note", "GPU 5 is drained: fan swap; GPU 7 is draining", "sudo amd-ctk gpu-tracker undrain 5,7"),
@@ -64,6 +76,20 @@ def test_a_driver_that_gave_up_a_gpu_is_not_said_to_answer_for_all(machine, stat
     assert [each.finding.state for each in made.examine(only=["gpu-state"])] == ["ok"]
     made.change = lambda facts: facts.replace(conditions=(SICK.replace(state=state),))
     assert made.examine(only=["gpu-state"]) == []
+
+
+def test_memory_that_no_process_holds_is_a_condition(tmp_path, monkeypatch):
+    host = build_host(tmp_path / "host", "mi300x-8", with_links=False)
+    first = find_gpus(host)[0].pci_address
+    used = host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{first}/mem_info_vram_used")
+    Path(used).write_text(f"{181198 * 2**20}\n")
+    # The host's own processes are known: there are none.
+    Path(host.path("/proc")).mkdir()
+    monkeypatch.setattr("posix.geteuid", lambda: 0)
+
+    (found,) = read_conditions(host)
+
+    assert (found.number, found.state, found.has_leaked) == (0, "in use", True)
 
 
 def test_a_drained_gpu_may_be_sick(tmp_path):

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 
 from amd_ctk.doctor.facts.containers import StaleContainer, UnstartedContainer
-from amd_ctk.doctor.facts.gpus import NodeProblem
+from amd_ctk.doctor.facts.gpus import GpuCondition, NodeProblem
 from amd_ctk.doctor.run import CHECKS
 from amd_gpu_sharing.broker.requests.client import send_request
 from amd_gpu_sharing.broker.requests.protocol import RESERVE, SOCKET, Request
@@ -356,6 +356,13 @@ ROWS = [
     Row("docker", nothing),
     Row("docker", rootless_docker),
     Row("docker", podman_in_its_place, nothing, why=CHOICE, becomes="note"),
+    Row(
+        "docker-file",
+        write(DAEMON_JSON, '{"userns-remap": "alice:alice"}'),
+        both(*(write(path, "alice:100000:65536\n") for path in ("/etc/subuid", "/etc/subgid"))),
+        why="a range must be one that nobody else has",
+        becomes="",
+    ),
     Row("docker-file", OF_HOSTS["runtime_that_is_gone"]),
     Row("docker-file", OF_HOSTS["runtime_that_is_closed"]),
     Row(
@@ -439,6 +446,11 @@ ROWS = [
     ),
     Row("gpu-health", tell_health({"gpu_busy_percent": "[EIO]"}), tell_health({}), why=CAUSE, becomes=""),
     Row("gpu-health", tell_health({"ras/umc_err_count": "ue: 3\nce: 0"}), becomes=""),
+    of_facts(
+        "gpu-leaked",
+        lambda facts: facts.replace(conditions=(GpuCondition(number=2, state="in use", reason="", has_leaked=True),)),
+        becomes="",
+    ),
     Row("gpu-lost", lose_gpu, becomes="", profile="mi210-4"),
     Row("gpu-drained", lambda machine: run_amd_ctk(machine, "gpu-tracker", "drain", "0"), becomes=""),
     Row("nodes", HOSTS["nodes"]),

@@ -32,6 +32,10 @@ def node_says(number, node=RENDER, **changes):
     return HEALTHY.replace(nodes=(*others, node.replace(errno=number, **changes)))
 
 
+def in_a_namespace(inside):
+    return inside.replace(process=inside.process.replace(uid_inside=0))
+
+
 def image_has(**changes):
     return HEALTHY.replace(image=HEALTHY.image.replace(**changes))
 
@@ -199,6 +203,11 @@ def test_every_answer_of_the_kernel_belongs_to_one_check(spoilt, number, check):
             node_says(errno.EACCES, mode=0o660),
             "user 1000 with groups 1000 44 may not open /dev/dri/renderD128, which is 0660 0:110",
             "use --runtime=amd, or add --group-add 110",
+        ),
+        (
+            in_a_namespace(node_says(errno.EACCES, mode=0o660)),
+            "user 1000 with groups 1000 44 may not open /dev/dri/renderD128, which is 0660 0:110",
+            "use --runtime=amd or Docker's --userns=host; for rootless Podman, crun with --group-add=keep-groups",
         ),
         (
             node_says(errno.EACCES),

@@ -22,6 +22,7 @@ LATEST_BY_ENGINE = {
     "Podman 5.4": "0.8.0",
     "Podman 5.8": "1.0.0",
     "Docker 28": "1.0.0",
+    "Podman 6.1": "1.0.0",
     "containerd 2.1": "1.0.0",
 }
 

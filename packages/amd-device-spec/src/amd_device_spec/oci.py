@@ -23,6 +23,9 @@ ANNOTATION = "com.amd.container-toolkit.edits"
 # Read and write. Engines allow creating nodes (`m`) for every number; only opening them matters.
 ACCESS = "rw"
 
+# `podman run --group-add keep-groups`: the container keeps the groups of the user who starts it. Only crun knows it.
+KEEP_GROUPS = "run.oci.keep_original_groups"
+
 # How much of its GPU's memory the container may use, in units of 2^20 bytes.
 VRAM_LIMIT = "AMD_VRAM_LIMIT_MB"
 # The memory of the GPU, and the fraction of it that frameworks may allocate: the limit without the headroom.
@@ -107,6 +110,11 @@ def _memory_variables(vram_mb: int, total_mb: int, headroom_mb: int) -> list[str
     # Round down, so that the fraction never exceeds the reservation.
     parts = max(0, vram_mb - headroom_mb) * 10000 // total_mb
     return [*limit, f"{VRAM_TOTAL}={total_mb}", f"{VRAM_FRACTION}={parts // 10000}.{parts % 10000:04}"]
+
+
+def maker_for(spec: dict[str, Any]) -> str:
+    """Return which of runc and crun a container needs, whatever the usual one is; "" if either will do."""
+    return "crun" if (spec.get("annotations") or {}).get(KEEP_GROUPS) == "1" else ""
 
 
 def is_edited(spec: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, 
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
 from amd_device_spec.cdi_text import BrokenText, parse_spec
 from amd_device_spec.cdi_version import VERSIONS, latest_version
-from amd_device_spec.oci import PRIVATE_NODES
+from amd_device_spec.oci import KEEP_GROUPS, PRIVATE_NODES
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
@@ -77,7 +77,7 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
     namespace = is_mapped or container.user_namespace not in ("", "host")
     refusals += _find_incompatible(container) if is_mapped else ()
     is_powerful = container.privileged or not {"ALL", "SYS_ADMIN"}.isdisjoint(container.capabilities)
-    spec = {
+    spec: Tree = {
         "process": {
             "env": _with_later(container.variables, variables, lambda entry: entry.partition("=")[0]),
             "capabilities": {"bounding": ["CAP_SYS_ADMIN"] if is_powerful else []},
@@ -89,6 +89,8 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
             "namespaces": [{"type": "user"}] if namespace else [],
         },
     }
+    if container.engine == PODMAN and "keep-groups" in container.groups:
+        spec["annotations"] = {KEEP_GROUPS: "1"}
     return EngineSpec(
         spec=spec,
         refusals=tuple(refusals),

@@ -153,20 +153,16 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
         given = []
     plan = Plan(spec=built.spec, given=tuple(given), refusals=(view.refusal,) if view.refusal else ())
     if built.checks_image:
-        plan = _check_image(plan, host)
+        try:
+            # As the hook of a CDI spec does.
+            notes = check_image(host, plan.spec, plan.gpus, setting=read_settings(host).image_requirements)
+            plan = plan.replace(notes=(*plan.notes, *notes))
+        except RequirementError as error:
+            plan = plan.replace(refusals=(*plan.refusals, error))
     if built.is_claimed and plan.given and may_be_tracking(host):
         refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=located))
         plan = plan.replace(refusals=(*plan.refusals, *refusals))
     return _explain(plan, built.spec, host, container, is_read=False)
-
-
-def _check_image(plan: Plan, host: Host) -> Plan:
-    """Return the plan with what the hook of a CDI spec reports about the container's image."""
-    try:
-        notes = check_image(host, plan.spec, plan.gpus, setting=read_settings(host).image_requirements)
-    except RequirementError as error:
-        return plan.replace(refusals=(*plan.refusals, error))
-    return plan.replace(notes=(*plan.notes, *notes))
 
 
 def _requests_gpus(container: Container) -> bool:

@@ -66,7 +66,10 @@ def preview_start(
     GPUs of a container with this id, and this `--root` of its runtime, count as its own.
     """
     # The spec that the runtime would write.
-    edited = _copy(spec)
+    try:
+        edited = deepcopy(spec)
+    except RecursionError as error:
+        raise FileError("the container's config.json is nested too deeply") from error
     remove_edits(edited)
     decided = StartPlan(request=requested_gpus(spec, settings) if is_permitted(spec, settings) else None)
     try:
@@ -78,13 +81,6 @@ def preview_start(
         refusals = (error, *_further_refusals(error, decided.request, host))
         notes = () if decided.request else decided.notes
         return Plan(request=decided.request, spec=deepcopy(spec), notes=notes, refusals=refusals)
-
-
-def _copy(spec: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return deepcopy(spec)
-    except RecursionError as error:
-        raise FileError("the container's config.json is nested too deeply") from error
 
 
 def _preview(decided: StartPlan, host: Host, settings: Settings, container: StartingContainer) -> Plan:

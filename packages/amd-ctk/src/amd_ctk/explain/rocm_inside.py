@@ -61,8 +61,11 @@ def describe_closed(node: NodeAccess, user: ProcessUser) -> str:
     return f"user {user.uid} with groups {groups} may not open {node.with_owner}"
 
 
-def closed_fix(node: NodeAccess) -> str:
-    """Return how to let a container's user open a node that its mode closes."""
+def closed_fix(node: NodeAccess, *, is_mapped: bool = False) -> str:
+    """Return how to let a container's user open a node that its mode closes; in a user namespace, ids `is_mapped`."""
+    if is_mapped:
+        # A group that is added inside is another one on the host.
+        return "use --runtime=amd or Docker's --userns=host; for rootless Podman, crun with --group-add=keep-groups"
     return f"use --runtime=amd, or add --group-add {node.gid}" if node.gid else "use --runtime=amd"
 
 

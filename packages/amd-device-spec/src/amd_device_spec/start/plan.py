@@ -6,7 +6,7 @@ choose. The rules, and what an image can do with them, are in docs/reference/req
 
 from __future__ import annotations
 
-from amd_device_spec.oci import VRAM_VARIABLES, Edits, add_edits, build_edits
+from amd_device_spec.oci import VRAM_VARIABLES, Edits, add_edits, build_edits, maker_for
 from amd_device_spec.request import (
     NOT_LIMITED,
     SWARM_PREFIX,
@@ -138,8 +138,8 @@ def edit_spec(
 ) -> EditedSpec:
     """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError.
 
-    `runtime` is the program that creates the container. `is_alone` returns whether no other container can have its
-    GPUs.
+    `runtime` is the usual program; a container can need another one. `is_alone` returns whether no other container can
+    have its GPUs.
     """
     grant = plan.grant
     memory = _limit_memory(spec, plan, host, settings, runtime=runtime, is_alone=is_alone)
@@ -193,7 +193,8 @@ def _limit_memory(
     # Few containers have a limit.
     from amd_device_spec.memory_limit import limit_memory
 
-    return limit_memory(spec, asked, plan.grant, host, settings, runtime=runtime, is_alone=is_alone)
+    maker = maker_for(spec) or runtime
+    return limit_memory(spec, asked, plan.grant, host, settings, runtime=maker, is_alone=is_alone)
 
 
 def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -> bool:

@@ -58,13 +58,15 @@ def _replace_spec(path: str, cdi: CdiFacts) -> str:
 
 
 def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding | None:
-    """Return a finding if an engine cannot read the latest version in use; None if it can, or if that is unknown."""
+    """Return a finding if an engine cannot read the version of a spec; None if it can, or if that is unknown."""
     known = latest_version(engine, number)
-    if not known or not cdi.latest_version or VERSIONS.index(cdi.latest_version) <= VERSIONS.index(known):
-        return None
-    shown = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {known}"
-    fix = _replace_spec(cdi.latest_path, cdi)
-    return bad(f"{shown}, but {cdi.latest_path} has {cdi.latest_version}", fix=fix)
+    read = VERSIONS[: VERSIONS.index(known) + 1] if known else VERSIONS
+    words = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {known}"
+    if cdi.latest_version and cdi.latest_version not in read:
+        fix = _replace_spec(cdi.latest_path, cdi)
+        return bad(f"{words}, but {cdi.latest_path} has {cdi.latest_version}", fix=fix)
+    late = next((path for path, version in cdi.versions_of_others.items() if version not in read), "")
+    return note(f"{words}, and leaves {late} of another vendor out, which has a later one") if late else None
 
 
 def judge_directories(engine: str, directories: Sequence[str], cdi: CdiFacts) -> Finding | None:

@@ -128,6 +128,10 @@ def check_docker_file(facts: Facts) -> Finding | None:
     if docker.file_refusal:
         words = f"dockerd refuses {docker.file_path}: {docker.file_refusal}"
         return bad(words, fix=f"correct it, and try: dockerd --validate --config-file {docker.file_path}")
+    if user := docker.user_without_range:
+        words = f"{docker.file_name} gives containers ids of {user}, who has no range in /etc/subuid and /etc/subgid"
+        ranges = "--add-subuids 100000-165535 --add-subgids 100000-165535"
+        return bad(words, fix=f"sudo usermod {ranges} {quote(user)}, with a free range, then: {docker.restart_command}")
     if docker.undefined_runtime:
         words = f"{docker.file_name} has the default runtime {docker.undefined_runtime}, but no entry defines it"
         return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
@@ -142,10 +146,8 @@ def _judge_programs(docker: DockerFacts) -> Finding | None:
         words = f"{docker.file_name} names {docker.missing_programs[0]}, which does not exist"
         return bad(words, fix=docker.configure_and_restart)
     if docker.closed_programs:
-        program = docker.closed_programs[0]
-        return bad(
-            f"{docker.file_name} names {program}, which is not executable", fix=f"sudo chmod 755 {quote(program)}"
-        )
+        words = f"{docker.file_name} names {docker.closed_programs[0]}, which is not executable"
+        return bad(words, fix=f"sudo chmod 755 {quote(docker.closed_programs[0])}")
     return None
 
 
@@ -213,8 +215,6 @@ def check_rootless(facts: Facts) -> Finding | None:
     if not docker.is_rootless:
         return None
     if closed:
-        return bad(
-            f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}",
-            fix="""add a udev rule that sets MODE="0666": see explanation/access.md#rootless-engines""",
-        )
+        words = f"Docker is rootless, and {closed[0].path} has mode {closed[0].mode:04o}"
+        return bad(words, fix='add a udev rule that sets MODE="0666": see explanation/access.md#rootless-engines')
     return ok("Docker is rootless, and the nodes are open to everyone")

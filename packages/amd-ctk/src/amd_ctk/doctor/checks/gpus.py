@@ -243,6 +243,17 @@ def check_gpu_lost(facts: Facts) -> Finding | None:
     return bad(_describe(lost), fix=_command("forget", lost)) if lost else None
 
 
+@check(
+    why="a program that was killed can leave memory in use for ever: free GPUs are chosen among the others",
+    see="how-to/service-gpus.md#memory-that-no-process-holds",
+)
+def check_gpu_leaked(facts: Facts) -> Finding | None:
+    """Does a process hold all memory that is in use?"""
+    leaked = [gpu for gpu in facts.conditions if gpu.has_leaked]
+    fix = "reset the GPU once nothing uses its board, or reboot"
+    return note(_describe(leaked), fix=fix) if leaked else None
+
+
 @check(why="a drained GPU is not given out until it is undrained", see="how-to/service-gpus.md#drain-a-gpu")
 def check_gpu_drained(facts: Facts) -> Finding | None:
     """Is a GPU drained?"""

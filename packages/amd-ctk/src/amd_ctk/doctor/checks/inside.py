@@ -49,7 +49,8 @@ def check_inside_access(facts: Facts) -> Finding | None:
             f"SELinux or a mount with nodev closes {node.path} in {facts.container_name}: its mode would allow access"
         )
         return bad(words, fix="sudo setsebool -P container_use_devices on, or mount it without nodev")
-    return bad(describe_closed(node, process), fix=closed_fix(node))
+    is_mapped = process.uid_inside is not None
+    return bad(describe_closed(node, process), fix=closed_fix(node, is_mapped=is_mapped))
 
 
 @check(

@@ -85,9 +85,8 @@ def check_inside_memlock(facts: Facts) -> Finding | None:
 def check_inside_numa(facts: Facts) -> Finding | None:
     """Does seccomp refuse the calls that place memory near a GPU?"""
     inside = facts.container
-    if inside.numa_nodes < 2 or not facts.gpus_inside:
-        return None
-    if not inside.process.has_seccomp or inside.process.has_capability(CAP_SYS_NICE):
+    is_filtered = inside.process.has_seccomp and not inside.process.has_capability(CAP_SYS_NICE)
+    if inside.numa_nodes < 2 or not facts.gpus_inside or not is_filtered:
         return None
     return note(
         f"seccomp may refuse NUMA calls in {facts.container_name}", fix="add --cap-add=SYS_NICE if a program asks"

@@ -130,28 +130,29 @@ def read_facts(
     """Read all facts of a host and, if one is named, of a `container`; NoContainer if it is not found.
 
     With an `engine`, other engines are not asked. `user` is the owner of the rootless containers to look at. Threads
-    ask the programs that may be slow. Engines and then the container share SECONDS, so that the command ends within
-    nine seconds even if nothing answers.
+    ask the programs that may be slow, and whatever forks runs before or after them: a child of a process with threads
+    can hang. Engines and then the container share SECONDS, so that the command ends within nine seconds even if nothing
+    answers.
     """
     elsewhere = dict(find_own_directories(BrokenHost(host.root)))
     specs = read_all_spec_files(host, [each for directories in elsewhere.values() for each in directories])
     host = BrokenHost(host.root)
+    toolkit, jobs, containers = read_toolkit(host), read_jobs(host, proc), read_containers(host)
     with ThreadPoolExecutor(max_workers=2) as pool:
         docker = pool.submit(read_docker, host, user) if engine in ("", "docker") else None
         answering = pool.submit(ask_engines, container) if container else None
         gpus = read_gpus(host)
-        containers = read_containers(host)
         facts = Facts(
             kernel=read_kernel(host, proc),
             gpus=gpus,
             cdi=read_cdi(host, specs),
-            toolkit=read_toolkit(host),
+            toolkit=toolkit,
             stale_containers=None if containers is None else find_stale(containers, gpus),
             unstarted_containers=find_unstarted(containers or (), host),
             podman=read_podman(host, user, is_chosen=engine == "podman"),
             containerd=read_containerd(host),
             slurm=read_slurm(host, gpus.gpus),
-            jobs=read_jobs(host, proc),
+            jobs=jobs,
             packages=read_packages(host),
             docker=DockerFacts(),
         )
@@ -159,7 +160,7 @@ def read_facts(
         facts = facts.replace(docker=docker.result()) if docker else facts
         answers = answering.result() if answering else EngineAnswers()
     seconds = seconds_left(time.monotonic() - begin)
-    # The threads must have ended, because both functions fork.
+    # Both functions fork.
     facts = facts.replace(conditions=read_conditions(host))
     return add_inside(host, facts, read_inside(host, container, answers, seconds=seconds)) if container else facts
 

@@ -38,6 +38,8 @@ class CdiFacts(Value):
     broken: tuple[SpecProblem, ...] = ()
     # The same for other vendors' files.
     broken_of_others: tuple[SpecProblem, ...] = ()
+    # The versions of other vendors' files, by path.
+    versions_of_others: dict[str, str] = {}  # noqa: RUF012 - a default of a value, which is never changed
     # Contradictions between a spec and the host.
     untrue: tuple[SpecProblem, ...] = ()
     # Whether `amd-ctk cdi generate` wrote any spec that is refreshed.
@@ -62,6 +64,7 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
     overridden = {path for offer in amd_devices if not offer.is_conflict for path in offer.paths[:-1]}
     conflicts = [offer for offer in amd_devices if offer.is_conflict]
     broken = [file for files in directories for file in files if file.problem]
+    others = [file for files in directories for file in files if file.names and not _is_for_amd(file)]
     by_version = [(file.version, file.path) for files in directories for file in files if file.path in counting]
     latest_version, latest_path = max(
         by_version, key=lambda found: (VERSIONS.index(found[0]), found[1]), default=("", "")
@@ -71,6 +74,7 @@ def read_cdi(host: Host, directories: list[list[SpecFile]]) -> CdiFacts:
         latest_version=latest_version,
         latest_path=latest_path,
         paths=tuple(counting),
+        versions_of_others={file.path: file.version for file in others},
         broken=tuple(_problem(file) for file in broken if _is_for_amd(file)),
         broken_of_others=tuple(_problem(file) for file in broken if not _is_for_amd(file)),
         has_refreshed=read_or(lambda: bool(read_all_generate_options(host)), False),
@@ -87,8 +91,8 @@ def _problem(file: SpecFile) -> SpecProblem:
 
 
 def _is_for_amd(file: SpecFile) -> bool:
-    if file.kind:
-        return file.kind == KIND
+    if kind := file.kind or (file.names or ("",))[0].partition("=")[0]:
+        return kind == KIND
     # An unreadable file has no kind, so its name decides. A directory may hold specs of any vendor.
     name = file.path.rpartition("/")[2]
     is_directory = not name.endswith(SPEC_SUFFIXES)

@@ -12,6 +12,7 @@ from amd_ctk.configuration.engine_files import LARGEST, LARGEST_OF_DOCKER, find_
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
+from amd_ctk.doctor.facts.engine_files import find_without_ranges
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.engines.docker import DOCKER, ROOTLESS_FILE, has_cdi_on
 from amd_ctk.engines.engine_address import Endpoint, find_endpoint
@@ -70,6 +71,8 @@ class DockerFacts(Value):
     # Why dockerd rejects daemon.json, and a default runtime that is defined nowhere; "" if there is no such problem.
     file_refusal: str = ""
     undefined_runtime: str = ""
+    # The user for whose ids the file asks, if a file lacks a range for it.
+    user_without_range: str = ""
     # The version of this user's `docker compose`, () if there is none.
     compose_version: tuple[int, ...] = ()
 
@@ -77,7 +80,8 @@ class DockerFacts(Value):
     def is_broken(self) -> bool:
         """Return whether daemon.json cannot work, whatever the daemon does."""
         programs = self.missing_programs or self.closed_programs or self.foreign_program
-        return bool(self.file_problem or programs or self.file_refusal or self.undefined_runtime)
+        refusal = self.file_refusal or self.undefined_runtime or self.user_without_range
+        return bool(self.file_problem or programs or refusal)
 
     @property
     def is_desktop(self) -> bool:
@@ -132,9 +136,24 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
         # There is no answer, or it is not about this file.
         silence = {} if info.version else _read_no_answer(info)
         return _read_file(host).replace(is_installed=True, is_podman=info.is_podman, endpoint=endpoint, **silence)
-    facts = _read_user_file(host, user) if info.is_rootless else _read_file(host)
+    facts = _read_file(host)
+    if info.is_rootless:
+        # Without a user, the owner of the engine is unknown.
+        facts = _read(host, f"{user.settings}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
     directories = normalized(info.cdi_directories or ()) or find_directories(host, DOCKER, [facts.file_path])
-    return _add_info(facts, info).replace(endpoint=endpoint, cdi_elsewhere=without_gpus(host, directories))
+    return facts.replace(
+        is_installed=True,
+        version=info.version,
+        runtimes=tuple(sorted(info.runtimes)),
+        default_runtime=info.default_runtime,
+        operating_system=info.operating_system,
+        is_rootless=info.is_rootless,
+        maps_users=info.maps_users,
+        sets_labels=info.sets_labels,
+        compose_version=info.compose_version,
+        endpoint=endpoint,
+        cdi_elsewhere=without_gpus(host, directories),
+    )
 
 
 def _read_no_answer(info: EngineInfo) -> dict[str, str]:
@@ -148,39 +167,24 @@ def _read_no_answer(info: EngineInfo) -> dict[str, str]:
     return {"problem": lines[-1], "silence": REFUSED if is_refused else ABSENT}
 
 
-def _add_info(facts: DockerFacts, info: EngineInfo) -> DockerFacts:
-    return facts.replace(
-        is_installed=True,
-        version=info.version,
-        runtimes=tuple(sorted(info.runtimes)),
-        default_runtime=info.default_runtime,
-        operating_system=info.operating_system,
-        is_rootless=info.is_rootless,
-        maps_users=info.maps_users,
-        sets_labels=info.sets_labels,
-        compose_version=info.compose_version,
-    )
-
-
 def _read_file(host: Host) -> DockerFacts:
     """Return what root's daemon.json says, whether dockerd accepts it, and conflicts with the daemon's command line."""
     own = find_own_file(host, DOCKER)
 
     def judge(document: Document) -> DockerFacts:
         options = read_command_line(host, f"{DOCKER.service}.service")
+        written = document.get(())
+        keys = written if isinstance(written, dict) else {}
+        twice = [option for key, option in DOCKER.exclusive_options if key in keys and options.values_of(option)]
         return _judge(document).replace(
-            taken_directives=tuple(_find_conflicts(document, options)),
+            taken_directives=tuple(twice),
             file_refusal=ask_engine(DOCKER, document.text, own.path)[0],
             undefined_runtime=_find_undefined(document, options),
+            user_without_range=_find_unmapped(document, host),
         )
 
     facts = _read(host, own.path, judge, largest=LARGEST_OF_DOCKER)
     return facts.replace(by_hand=own.refusal.hint) if own.refusal else facts
-
-
-def _read_user_file(host: Host, user: User | None) -> DockerFacts:
-    # Without a user, the owner of the engine is unknown.
-    return _read(host, f"{user.settings}/{ROOTLESS_FILE}", _judge) if user else DockerFacts(file_path="")
 
 
 def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, largest: int = LARGEST) -> DockerFacts:
@@ -217,7 +221,10 @@ def _find_undefined(document: Document, options: CommandLine) -> str:
     return "" if is_built_in or name in (*layout.programs_in(document), *added) else name
 
 
-def _find_conflicts(document: Document, options: CommandLine) -> list[str]:
-    written = document.get(())
-    keys = written if isinstance(written, dict) else {}
-    return [option for directive, option in DOCKER.exclusive_options if directive in keys and options.values_of(option)]
+def _find_unmapped(document: Document, host: Host) -> str:
+    """Return the user of userns-remap if it has no range of ids, else "". dockerd makes those of `default` itself."""
+    value = document.get(("userns-remap",))
+    user = value.partition(":")[0] if isinstance(value, str) else ""
+    # The ranges of a number are listed under its name.
+    is_judged = user not in ("", "default") and not user.isdecimal()
+    return user if is_judged and find_without_ranges(host, user) else ""

@@ -107,7 +107,7 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
         refuses_runtime=_refuses(read, files.runtimes),
         has_crun=shutil.which("crun") is not None,
         user=user,
-        without_ranges=_without_ranges(host, user) if user else (),
+        without_ranges=find_without_ranges(host, user.name, str(user.uid)) if user else (),
         has_runtime_directory=user is None or host.stat(user.runtime_directory) is not None,
     )
 
@@ -126,11 +126,11 @@ def _refuses(files: EngineFiles, runtimes: tuple[str, ...]) -> bool:
     return files.last(("containers", "cgroups")) == "disabled" and not any(runtime in named for runtime in runtimes)
 
 
-def _without_ranges(host: Host, user: User) -> tuple[str, ...]:
+def find_without_ranges(host: Host, *names: str) -> tuple[str, ...]:
+    """Return the files among /etc/subuid and /etc/subgid that give a user with one of these names no ids."""
     # A directory service may have the ranges: subid in nsswitch.conf(5).
     if any(line.split()[:1] == ["subid:"] for line in host.read_attribute(NSSWITCH).splitlines()):
         return ()
-    names = (f"{user.name}:", f"{user.uid}:")
-    return tuple(
-        path for path in RANGES if not any(line.startswith(names) for line in host.read_attribute(path).splitlines())
-    )
+    lines = {path: host.read_attribute(path).splitlines() for path in RANGES}
+    begins = tuple(f"{name}:" for name in names)
+    return tuple(path for path in RANGES if not any(line.startswith(begins) for line in lines[path]))

@@ -207,13 +207,15 @@ def _broken_attributes(host: Host) -> Iterator[str]:
 class GpuCondition(Value):
     """A GPU in a state that keeps containers from it, or may do so, and the reason. A drained GPU may be sick.
 
-    `address` is its PCI address if commands refuse its number, because another GPU was lost; else "".
+    It `has_leaked` if no process holds its memory. `address` is its PCI address if commands refuse its number, because
+    another GPU was lost; else "".
     """
 
     number: int
     state: str
     reason: str
     is_sick: bool = False
+    has_leaked: bool = False
     address: str = ""
 
 
@@ -227,7 +229,8 @@ def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
             state=gpu.state,
             reason=gpu.reason,
             is_sick=gpu.SICK in (gpu.state, gpu.health.verdict),
+            has_leaked=gpu.has_leaked,
         )
         for gpu in states
-        if gpu.trouble
+        if gpu.trouble or gpu.has_leaked
     )

@@ -115,6 +115,7 @@ class _States:
             vram_total=gpu.vram_bytes or use.totals.vram_total,
             busy_percent=use.totals.busy_percent,
             health=health,
+            has_leaked=state == GpuState.IN_USE and self._sees_all and not processes and use.is_only_memory,
         )
 
     def _state_of_lost(self, gpu: LostGpu) -> GpuState:

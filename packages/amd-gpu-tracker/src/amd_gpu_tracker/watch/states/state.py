@@ -35,6 +35,7 @@ class GpuState(GpuUse):
         vram_total: Bytes of its memory.
         busy_percent: How busy it was in the last moments, in percent.
         health: What the driver reports about it, with temperature, power and errors.
+        has_leaked: Whether it has memory in use that no process holds; only root can know that.
     """
 
     FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
@@ -52,6 +53,7 @@ class GpuState(GpuUse):
     vram_total: int | None = None
     busy_percent: int | None = None
     health: Health = Health()
+    has_leaked: bool = False
 
     @property
     def is_lost(self) -> bool:

@@ -1,0 +1,59 @@
+"""A limit on GPU memory is said to hold where the container's start enforces it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amd_ctk.explain.explanation import explain_container, explain_spec
+from amd_ctk.explain.run_words import parse_run
+
+WORDS = ("podman", "--runtime=/usr/bin/amd-container-runtime", "run", "-e", "AMD_VISIBLE_DEVICES=0")
+LIMIT = "dmem.max"
+BY_CRUN = "AMD_VRAM=8GiB is not enforced: crun does not enable the dmem cgroup, as runc does"
+
+
+@pytest.fixture
+def limited(host):
+    """Return four MI210 and a kernel that limits their memory."""
+    made = host()
+    cgroup = Path(made.path("/sys/fs/cgroup"))
+    cgroup.mkdir(parents=True, exist_ok=True)
+    (cgroup / "cgroup.controllers").write_text("cpuset cpu io memory pids dmem\n")
+    (cgroup / "dmem.capacity").write_text("drm/0000:03:00.0/vram 68702699520\n")
+    return made
+
+
+def explain(limited, *words):
+    return explain_container(parse_run([*WORDS, "-e", "AMD_VRAM=8GiB", *words, "rocm"], {}), limited)
+
+
+def unified(explanation):
+    return explanation.plan.spec["linux"]["resources"].get("unified")
+
+
+def test_runc_enforces_a_limit(limited):
+    explanation = explain(limited)
+
+    assert unified(explanation) == {LIMIT: "drm/0000:03:00.0/vram 8589934592"}
+    assert not any("AMD_VRAM" in note for note in explanation.notes)
+
+
+def test_a_container_that_keeps_groups_gets_no_limit_because_crun_makes_it(limited):
+    explanation = explain(limited, "--group-add=keep-groups")
+
+    assert unified(explanation) is None
+    assert BY_CRUN in explanation.notes
+
+
+def test_the_spec_of_a_container_that_keeps_groups_says_the_same(limited):
+    bundle = {
+        "annotations": {"run.oci.keep_original_groups": "1"},
+        "process": {"env": ["AMD_VISIBLE_DEVICES=0", "AMD_VRAM=8GiB"]},
+    }
+
+    explanation = explain_spec(bundle, limited)
+
+    assert unified(explanation) is None
+    assert BY_CRUN in explanation.notes
