@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.engines.image_names import read_names, resolve_user
 from amd_ctk.explain.engine_spec import build_spec
 from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.usable import names_of_image
@@ -49,3 +50,64 @@ def test_users_are_those_that_the_engine_gives(engine, sleeping_host):
             wrong.append((image_user, user, group, answer, reason, found, names))
 
     assert wrong == []
+
+
+@pytest.fixture
+def names(tmp_path):
+    """Return the names of that image, whose upper layer has another /etc/group than the lower one."""
+    write(tmp_path / "upper/etc/group", "root:x:0:\nrender:x:777:\n")
+    write(tmp_path / "lower/etc/group", "root:x:0:\nnosuch:x:7:\n")
+    write(tmp_path / "lower/etc/passwd", "root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/:/bin/sh\n")
+    lower = f"{tmp_path}/none:{tmp_path}/lower"
+    return read_names({"Name": "overlay2", "Data": {"UpperDir": f"{tmp_path}/upper", "LowerDir": lower}})
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("engine", ASKED)
+def test_where_the_layers_of_the_image_can_be_read_every_name_has_its_number(engine, names):
+    wrong = []
+
+    for image_user, user, group, answer, reason in ASKED[engine]:
+        found = resolve_user(user or image_user, [group] if group else [], names)
+        uid, _, gid = (found.user or "0:0").partition(":")
+        groups = " ".join(map(str, sorted({int(gid or 0), *map(int, filter(str.isdecimal, found.groups))})))
+        here = (None, found.refusal) if found.refusal else (f"{uid}:{gid} {groups}", "")
+        ids, *listed = (answer or "").split()
+        there = f"{ids} {' '.join(sorted(listed, key=int))}" if answer else None
+        # Docker writes "Unable" for --group-add.
+        if here != (there, reason[:1].lower() + reason[1:]):
+            wrong.append((image_user, user, group, answer, reason, here))
+
+    assert wrong == []
+
+
+def test_users_of_an_image_are_in_the_groups_that_list_them(tmp_path):
+    write(tmp_path / "etc/passwd", "ollama:x:1000:1000::/:/bin/sh\n")
+    write(tmp_path / "etc/group", "ollama:x:1000:\nvideo:x:44:root,ollama\nrender:x:993:ollama\n")
+    names = read_names({"Data": {"UpperDir": str(tmp_path)}})
+
+    assert resolve_user("ollama", ["render", "keep-groups"], names).as_dict() == {
+        "user": "1000:1000",
+        "groups": ("keep-groups", "993", "44"),
+        "refusal": "",
+    }
+    assert resolve_user("ollama:ollama", [], names).groups == ()
+
+
+@pytest.mark.parametrize("place", ["etc", "etc/group"])
+def test_a_link_in_an_image_does_not_lead_to_names_of_the_host(tmp_path, place):
+    write(tmp_path / "layer/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+    path = tmp_path / "layer" / place
+    path.rename(tmp_path / "moved") if path.exists() else None
+    path.symlink_to(f"/{place}")
+
+    assert read_names({"Data": {"UpperDir": f"{tmp_path}/layer"}}) is None
+
+
+@pytest.mark.parametrize("known", [{}, {"Data": None}, {"Data": {"UpperDir": 7}}, {"Data": {"UpperDir": "layer"}}])
+def test_an_engine_that_does_not_say_where_its_layers_are_leaves_names_unknown(known):
+    assert read_names(known) is None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from amd_ctk.engines.image_names import ImageNames
+
 # Engines answer in a tenth of a second, on a busy host in several seconds.
 SECONDS = 8.0
 # Podman's Docker API reports this licence, Docker its edition or nothing.
@@ -77,6 +79,15 @@ def ask_image(command: Sequence[str], image: str) -> ImageSettings:
         user=str(tree.get("User") or ""),
         entrypoint=tuple(map(str, list_at(tree, "Entrypoint"))),
     )
+
+
+def ask_names(command: Sequence[str], image: str) -> ImageNames | None:
+    """Return the names of users and groups in an image; None if its engine does not say where its layers are."""
+    # Only a container whose user or group is a name needs this.
+    from amd_ctk.engines.image_names import read_names
+
+    answer = ask([*command, "image", "inspect", "--format", "{{json .GraphDriver}}", image], seconds=SECONDS)
+    return read_names(parse_object(answer.output))
 
 
 def _parse_docker(tree: dict[str, Any]) -> EngineInfo:

@@ -118,10 +118,8 @@ def _find_service(path: str, name: str) -> dict[str, Any]:
         return service
     if isinstance(service, dict) or "include" in tree:
         other = "extends another service" if isinstance(service, dict) else "may be in an included file"
-        raise ExplainError(
-            f"the service {name} of {path} {other}, which is not read here",
-            hint=WHOLE,
-        )
+        problem = f"the service {name} of {path} {other}, which is not read here"
+        raise ExplainError(problem, hint=WHOLE)
     raise _without_service(path, name, services)
 
 
@@ -196,9 +194,8 @@ def _mapping(device: object) -> tuple[str, str, str]:
         return source, target or source, access or EVERY_ACCESS
     source, target = str(device.get("source", "")), str(device.get("target") or "")
     if not target:
-        raise ExplainError(
-            f"the device {one_line(source)} has no target, which Compose requires", hint="write 'target:' below it"
-        )
+        problem = f"the device {one_line(source)} has no target, which Compose requires"
+        raise ExplainError(problem, hint="write 'target:' below it")
     # Only the short form has a default. Without permissions, no process may open the node.
     return source, target, str(device.get("permissions") or "")
 

@@ -69,7 +69,9 @@ def resolve(path: str, host: Host) -> Resolved | None:
     if answer.problem:
         return None
     if answer.exit_code:
-        raise ExplainError(f"Docker Compose refuses {path}: {_last_line(answer.errors)}")
+        lines = [line for line in answer.errors.splitlines() if line.strip() and not line.startswith("time=")]
+        why = one_line(lines[-1]) if lines else "it does not say why"
+        raise ExplainError(f"Docker Compose refuses {path}: {why}")
     return Resolved(services=object_at(parse_object(answer.output), "services"), version=version)
 
 
@@ -122,11 +124,6 @@ def _overrides(path: str) -> list[str]:
         return []
     beside = [os.path.join(directory, override) for override in OVERRIDES]
     return [file for file in beside if os.path.exists(file)][:1]
-
-
-def _last_line(errors: str) -> str:
-    lines = [line for line in errors.splitlines() if line.strip() and not line.startswith("time=")]
-    return one_line(lines[-1]) if lines else "it does not say why"
 
 
 def _extended(service: object) -> str:

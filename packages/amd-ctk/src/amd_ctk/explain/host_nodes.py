@@ -88,10 +88,8 @@ def find_nodes(path: str, host: Host) -> Iterator[dict[str, Any]]:
     """
     for count, each in enumerate(_find_files(path, host)):
         if count == MOST_FILES:
-            raise ToolkitError(
-                f"{path}: there are more than {MOST_FILES:,} files below this directory",
-                hint="name the device nodes, as in --device /dev/kfd --device /dev/dri",
-            )
+            problem = f"{path}: there are more than {MOST_FILES:,} files below this directory"
+            raise ToolkitError(problem, hint="name the device nodes, as in --device /dev/kfd --device /dev/dri")
         found = _stat(each, host)
         numbers = _read_number(each, found, host) if found else None
         if found and numbers:

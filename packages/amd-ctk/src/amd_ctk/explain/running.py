@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from amd_ctk.engines.engine_answers import SECONDS, ask_image
+from amd_ctk.engines.engine_answers import SECONDS, ask_image, ask_names
 from amd_ctk.engines.engine_words import ENGINES, PODMAN, engine_of
+from amd_ctk.engines.image_names import KEEP_GROUPS, ResolvedUser, resolve_user
 from amd_ctk.explain.container import Container, ExplainError
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import read_spec
 from amdgpu_discovery.plain_files import read_plain_file
@@ -99,8 +101,9 @@ def add_image(container: Container) -> Container:
     is_asked = engine in ENGINES and not container.is_engine_silent and is_set_up(engine)
     if not is_asked or not image or image.startswith("-"):
         return container
-    found = ask_image([engine, *container.engine_options], image)
-    return container.replace(
+    command = [engine, *container.engine_options]
+    found = ask_image(command, image)
+    container = container.replace(
         is_engine_silent=bool(found.late),
         late=found.late,
         is_image_known=found.is_known,
@@ -108,6 +111,17 @@ def add_image(container: Container) -> Container:
         user=container.user or found.user,
         is_user_of_image=bool(found.user) and not container.user,
     )
+    words = (*container.user.split(":"), *container.groups)
+    has_names = any(word not in ("", "root", KEEP_GROUPS) and not word.isdecimal() for word in words)
+    names = ask_names(command, image) if has_names and found.is_known else None
+    return _with_numbers(container, resolve_user(container.user, container.groups, names)) if names else container
+
+
+def _with_numbers(container: Container, found: ResolvedUser) -> Container:
+    if not found.refusal:
+        return container.replace(user=found.user, groups=found.groups)
+    refusal = ToolkitError(f"{container.engine}: {found.refusal}", hint="use its number, or an image that has it")
+    return container.replace(user="", groups=(), refusals=(*container.refusals, refusal))
 
 
 def read_bundle(directory: str) -> dict[str, Any]:
@@ -130,6 +144,5 @@ def read_running(host: Host, name: str) -> tuple[RunningContainer, dict[str, Any
         raise ExplainError(problem, hint="run 'amd-ctk explain -- podman run ARGS...'")
     root = "" if os.geteuid() == 0 else "; run it with sudo"
     late = f"; {asked.late}" if asked.late else ""
-    raise ExplainError(
-        f"no container {name} is running, as far as can be seen here{late}{root}", hint="name it by its id"
-    )
+    problem = f"no container {name} is running, as far as can be seen here{late}{root}"
+    raise ExplainError(problem, hint="name it by its id")

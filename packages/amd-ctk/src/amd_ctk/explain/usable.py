@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amd_ctk.engines.engine_words import DOCKER
+from amd_ctk.engines.image_names import KEEP_GROUPS
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.engine_view import AMD
@@ -32,8 +33,6 @@ from amdgpu_discovery.kfd_topology import TOPOLOGY
 from amdgpu_discovery.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
-# Of Podman: keeps the groups of the caller.
-KEEP_GROUPS = "keep-groups"
 UNKNOWN_ID = -1
 # Linux: drm_minor_alloc. Card nodes have smaller minors.
 FIRST_RENDER_MINOR = 128

@@ -193,10 +193,8 @@ def check_docker_options(facts: Facts) -> Finding | None:
     taken = facts.docker.taken_directives
     if not taken:
         return None
-    return bad(
-        f"docker's unit sets {taken[0]}, and so does {facts.docker.file_name}: dockerd does not start with both",
-        fix="sudo systemctl edit docker.service, and remove the option",
-    )
+    words = f"docker's unit sets {taken[0]}, and so does {facts.docker.file_name}: dockerd does not start with both"
+    return bad(words, fix="sudo systemctl edit docker.service, and remove the option")
 
 
 @check(

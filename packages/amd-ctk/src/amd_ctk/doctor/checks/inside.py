@@ -143,10 +143,8 @@ def check_inside_kfd(facts: Facts) -> Finding | None:
     refused = facts.nodes_with(errno.EINVAL)
     if not refused:
         return None
-    return bad(
-        f"{refused[0].path} opens to {facts.container_name}, but KFD gives it no GPU",
-        fix="give it a render node that belongs to a GPU of 'amd-ctk gpu list'",
-    )
+    words = f"{refused[0].path} opens to {facts.container_name}, but KFD gives it no GPU"
+    return bad(words, fix="give it a render node that belongs to a GPU of 'amd-ctk gpu list'")
 
 
 @check(
@@ -206,9 +204,8 @@ def check_inside_slurm(facts: Facts) -> Finding | None:
     if not (job or variables.get(NODE)) or not facts.slurm.files or not may_open:
         return None
     if job is None or not job.gpus:
-        return note(
-            f"{facts.container_name} may open {len(may_open)} GPUs, but its Slurm job names no GPU", fix=CONSTRAIN
-        )
+        words = f"{facts.container_name} may open {len(may_open)} GPUs, but its Slurm job names no GPU"
+        return note(words, fix=CONSTRAIN)
     try:
         given = {gpu.render_minor: gpu.number for gpu in select_gpus_of_job(job, facts.slurm.files, facts.gpus.gpus)}
     except SlurmError as error:

@@ -88,9 +88,8 @@ def check_inside_numa(facts: Facts) -> Finding | None:
     is_filtered = inside.process.has_seccomp and not inside.process.has_capability(CAP_SYS_NICE)
     if inside.numa_nodes < 2 or not facts.gpus_inside or not is_filtered:
         return None
-    return note(
-        f"seccomp may refuse NUMA calls in {facts.container_name}", fix="add --cap-add=SYS_NICE if a program asks"
-    )
+    words = f"seccomp may refuse NUMA calls in {facts.container_name}"
+    return note(words, fix="add --cap-add=SYS_NICE if a program asks")
 
 
 @check(

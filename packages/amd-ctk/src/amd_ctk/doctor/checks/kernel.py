@@ -82,10 +82,8 @@ def check_dkms(facts: Facts) -> Finding | None:
         return None
     if kernel.release in kernel.dkms_kernels or kernel.is_driver_loaded:
         return ok(f"DKMS has amdgpu for {', '.join(kernel.dkms_kernels) or 'no kernel'}")
-    return bad(
-        f"DKMS has no amdgpu for the running kernel {kernel.release}",
-        fix=f"sudo dkms autoinstall -k {kernel.release} && sudo modprobe amdgpu",
-    )
+    words = f"DKMS has no amdgpu for the running kernel {kernel.release}"
+    return bad(words, fix=f"sudo dkms autoinstall -k {kernel.release} && sudo modprobe amdgpu")
 
 
 @check(
@@ -102,10 +100,8 @@ def check_secure_boot(facts: Facts) -> Finding | None:
     is_built = kernel.has_dkms and kernel.release in kernel.dkms_kernels
     if kernel.is_driver_loaded or not is_built:
         return ok("Secure Boot is on, and does not affect the driver")
-    return bad(
-        "Secure Boot is on, but the amdgpu module of DKMS is not loaded",
-        fix="sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, reboot, and enroll the key",
-    )
+    words = "Secure Boot is on, but the amdgpu module of DKMS is not loaded"
+    return bad(words, fix="sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, reboot, and enroll the key")
 
 
 @check(
@@ -159,14 +155,10 @@ def check_user_namespace(facts: Facts) -> Finding | None:
     if not facts.kernel.is_user_namespace:
         return None
     if facts.gpus.node_problems:
-        return bad(
-            f"this is a user namespace without the nodes: {facts.gpus.node_problems[0].message}",
-            fix="pass /dev/kfd and the render nodes in: pct set ID -dev0 /dev/kfd,mode=0666 -dev1 ...",
-        )
+        words = f"this is a user namespace without the nodes: {facts.gpus.node_problems[0].message}"
+        return bad(words, fix="pass /dev/kfd and the render nodes in: pct set ID -dev0 /dev/kfd,mode=0666 -dev1 ...")
     unmapped = [node for node in facts.gpus.closed_nodes if OVERFLOW_ID in (node.uid, node.gid)]
     if unmapped:
-        return bad(
-            f"{unmapped[0].path} has no owner here: its group is not mapped into this user namespace",
-            fix="pass the node in with mode=0666, or map the host's render group",
-        )
+        words = f"{unmapped[0].path} has no owner here: its group is not mapped into this user namespace"
+        return bad(words, fix="pass the node in with mode=0666, or map the host's render group")
     return ok("user ids are mapped, and the nodes are there")

@@ -185,10 +185,8 @@ def check_tracker(facts: Facts) -> Finding | None:
         fix = "install the later toolkit again" if toolkit.tracker_is_later else "sudo amd-ctk gpu-tracker reset"
         return bad(toolkit.tracker_problem, fix=fix)
     if toolkit.has_former_tracker and facts.gpus.gpus:
-        return note(
-            "the GPU Tracker still has the state of AMD's toolkit 1.x; the next container or command converts it",
-            fix="sudo amd-ctk gpu-tracker status",
-        )
+        words = "the GPU Tracker still has the state of AMD's toolkit 1.x; the next container or command converts it"
+        return note(words, fix="sudo amd-ctk gpu-tracker status")
     if toolkit.has_former_tracker:
         return note("the GPU Tracker will convert the state of AMD's toolkit 1.x once there are GPUs")
     if toolkit.tracker_problem:

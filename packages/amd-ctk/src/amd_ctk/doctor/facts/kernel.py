@@ -124,8 +124,9 @@ def read_packages(host: Host) -> PackageFacts:
     """Return what dpkg and apt know, nothing without dpkg, and which of the toolkit's packages are of other builds."""
     states = dict(_states(host.read_attribute(STATUS)))
     broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
+    more = f" and {len(states) - MOST_NAMES} more" if len(states) > MOST_NAMES else ""
     return PackageFacts(
-        installed=_list_names(sorted(states)),
+        installed=", ".join(sorted(states)[:MOST_NAMES]) + more,
         broken=tuple(broken),
         foreign_sources=tuple(_find_foreign(host)),
         mixed=tuple(_find_mixed(host)),
@@ -137,11 +138,6 @@ def _find_mixed(host: Host) -> list[str]:
     builds = [host.read_attribute(f"{PARTS}/{name}/BUILD").partition("\n")[0] for name in names]
     usual = max(builds, key=builds.count, default="")
     return [name for name, build in zip(names, builds, strict=True) if build and build != usual]
-
-
-def _list_names(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _states(text: str) -> Iterator[tuple[str, str]]:
