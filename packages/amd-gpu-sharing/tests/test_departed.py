@@ -7,10 +7,10 @@ import time
 import pytest
 
 from amd_gpu_sharing import find_departed
-from amd_gpu_tracker.life.processes import Processes
-from amd_gpu_tracker.records.lease import BY_API, Lease, boot_offset
-from amd_gpu_tracker.records.state import State
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.book.lease import BY_API, Lease, boot_offset
+from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
+from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
 

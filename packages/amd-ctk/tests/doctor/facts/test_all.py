@@ -9,7 +9,7 @@ import pytest
 
 from amd_ctk.doctor.facts import all as every
 from amd_ctk.doctor.facts.all import seconds_left
-from amd_gpu_tracker.tracker import Tracker
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 
 
