@@ -219,3 +219,18 @@ def test_rocm_opens_a_render_node_by_its_number(host, devices, counted, wrong):
         return
     words = f"/dev/dri/{wrong[0]} is 226:{wrong[1]}: ROCm opens the node of this GPU as /dev/dri/renderD{wrong[1]}"
     assert said == [f"{words}; leave its name as it is"]
+
+
+def test_a_group_of_the_image_opens_nothing_for_a_rootless_container(rootless):
+    words = "--group-add render is a name in the image, which is not read here: it opens no node of the host"
+
+    assert words in rootless("--group-add=render").notes
+
+
+def test_a_node_that_the_host_lacks_cannot_be_given_too(host):
+    made = host()
+    os.unlink(made.path("/dev/kfd"))
+
+    explanation = explain_container(parse_run(["docker", "run", *NODES, "rocm"], {}), made)
+
+    assert explanation.problems == ("this host has no /dev/kfd: 'amd-ctk doctor' says more",)

@@ -190,8 +190,9 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]
-    for name in names_of_image(container):
-        notes.append(f"{name} is a name in the image, which is not read here: use its number")
+    # In a user namespace of its own, no number from inside is that of the host's group.
+    advice = "it opens no node of the host" if container.is_rootless else "use its number"
+    notes += [f"{name} is a name in the image, which is not read here: {advice}" for name in names_of_image(container)]
     if container.image and not container.is_image_known:
         notes.append(f"the environment of the image {container.image} is not known here")
     return notes

@@ -100,8 +100,10 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     if not present and not plan.gpus:
         return UsableGpus(gpus=())
     missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
-    if missing and host.stat(TOPOLOGY) is None and KFD_PATH not in present:
-        missing, fix = "this kernel has no compute driver (CONFIG_HSA_AMD)", "'amd-ctk doctor' says more"
+    if missing and KFD_PATH not in present and host.stat(KFD_PATH) is None:
+        has_driver = host.stat(TOPOLOGY) is not None
+        missing = f"this host has no {KFD_PATH}" if has_driver else "this kernel has no compute driver (CONFIG_HSA_AMD)"
+        fix = "'amd-ctk doctor' says more"
     problems = [f"{missing}: {fix}"] if missing else []
     if missing_nodes := _find_missing_nodes(devices, host):
         fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"
