@@ -45,8 +45,8 @@ BY_DISTRIBUTION = ("tests", "alone")
 NOX = f"{Path(sys.executable).parent}/nox"
 # The directory for the reports of a session's pytest runs; noxfile.py reads this variable.
 REPORTS_VARIABLE = "AMD_CHECK_REPORTS"
-# The progress that pytest prints: `.......s.... [ 42%]`.
-PROGRESS = re.compile(rb"\[ *(\d+)%\]\s*$", re.MULTILINE)
+# The progress that pytest prints: `.......s.... [ 42%]`, with what a process of a test prints behind it.
+PROGRESS = re.compile(rb"^[^\[\n]*[.sFExX] +\[ *(\d+)%\]", re.MULTILINE)
 POLL_SECONDS = 1.0
 USAGE_ERROR = 2
 INTERRUPTED = 130

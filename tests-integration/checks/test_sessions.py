@@ -105,6 +105,14 @@ def test_a_session_shows_how_far_it_is(checkout):
     assert check(checkout, "slow")[1].splitlines()[1] == "slow: 40 % ... 100 % ... passed in N s"
 
 
+def test_what_is_printed_behind_the_last_percentage_does_not_hide_it(checkout):
+    nox = checkout / ".venv/bin/nox"
+    script = "echo '.... [ 94%]'; printf '.... [100%%]'; sleep 1.2; echo 'Exception ignored'; sleep 1.2"
+    nox.write_text(NOX.replace("slow)", f"docs) {script} ;;\n    slow)"))
+
+    assert check(checkout, "docs")[1].splitlines()[1] == "docs: 100 % ... passed in N s"
+
+
 def test_a_session_with_several_runs_of_pytest_says_in_which_it_is(checkout):
     nox = checkout / ".venv/bin/nox"
     script = "".join(
