@@ -7,7 +7,6 @@ Nothing of systemd runs in them; a script of the name `service` restarts Docker.
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -15,8 +14,15 @@ import pytest
 from amdgpu_simulator import build_host
 from fresh.access import write_access
 from fresh.machine import copy_sources
-from install.first_page import EVERY_NODE, IMAGE, machine_over, make_image, nodes_in, prepare_podman
-from install.test_first_page import DAEMON_JSON, SERVICE
+from install.first_page import (
+    EVERY_NODE,
+    IMAGE,
+    machine_over,
+    make_image,
+    nodes_in,
+    prepare_podman,
+    start_docker,
+)
 from support.box import USER, add_user
 from support.debian_root import debian_root
 from support.documentation import read_page
@@ -50,11 +56,7 @@ def machine(request, rootfs, tmp_path):
         add_user(box)
         prepare_podman(box)
         box("podman", "import", "--quiet", "/box/image.tar", IMAGE, user=USER)
-        box.write("/etc/docker/daemon.json", json.dumps(DAEMON_JSON).encode())
-        box.write("/usr/local/sbin/service", SERVICE.encode())
-        box("chmod", "755", "/usr/local/sbin/service")
-        box("service", "docker", "start")
-        box("docker", "import", "/box/image.tar", IMAGE)
+        start_docker(box)
         yield box
 
 
