@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from amd_gpu_sharing.broker.requests import client
 from amd_gpu_sharing.broker.requests.client import connect, is_served, send_request
 from amd_gpu_sharing.broker.requests.demand import Demand
-from amd_gpu_sharing.broker.requests.people import Permission, Terms, parse_permission
+from amd_gpu_sharing.broker.requests.people import Permission, Terms, parse_permission, without_ended
 from amd_gpu_sharing.broker.requests.protocol import RUN, SOCKET, Request
 from amd_gpu_sharing.broker.serve import serve
 from amd_gpu_sharing.tickets import Ticket, Tickets, format_ticket
@@ -142,7 +142,7 @@ class Broker:
             order, access, names, idle, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
-            permissions=tuple(map(parse_permission, permissions)),
+            permissions=tuple(without_ended(map(parse_permission, permissions), time.time())),
             order=order,
             is_reserved=access == "reserved",
             idle=int(idle),

@@ -51,6 +51,28 @@ def test_a_user_a_group_and_everyone_are_allowed_by_number(served: Host, amd_ctk
     )
 
 
+def test_a_rule_that_ends_is_listed_with_its_date_and_zone(served: Host, amd_ctk) -> None:
+    utc = {"TZ": "UTC"}
+    allowed = amd_ctk("users", "allow", "daemon", "--gpus=1", "--until", "2100-12-04 18:00", **utc)
+
+    assert (allowed.returncode, allowed.stdout) == (
+        0,
+        "daemon (user 1) may reserve GPUs, at most 1 at once, until Sat 2100-12-04 18:00 UTC\n",
+    )
+    assert amd_ctk("users", "list", **utc).stdout == (
+        "Who     Number  GPUs at once  Time      Groups    Until\n"
+        "daemon  1       1             no limit  all GPUs  Sat 2100-12-04 18:00 UTC\n"
+    )
+    assert json.loads(amd_ctk("users", "list", "--json").stdout)["users"][0]["until"] == 4131626400
+
+
+def test_a_rule_that_has_ended_is_listed_and_allows_nothing(served: Host, amd_ctk) -> None:
+    amd_ctk("config", "set", "users", "daemon=1:until=20260101T0000Z")
+
+    assert amd_ctk("users", "list", TZ="UTC").stdout.endswith("Thu 2026-01-01 00:00 UTC (over)\n")
+    assert find_terms(served).permissions == ()
+
+
 def test_a_permission_that_cannot_be_written_is_not_reported(served: Host, limited_amd_ctk) -> None:
     Path(served.path("/etc/amd-container-toolkit")).chmod(0o555)
 
@@ -65,7 +87,9 @@ def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk
     amd_ctk("users", "allow", "1", "--gpus=3")
 
     assert json.loads(amd_ctk("users", "list", "--json").stdout) == {
-        "users": [{"who": "daemon", "number": 1, "gpus": 3, "together": False, "seconds": None, "groups": []}],
+        "users": [
+            {"who": "daemon", "number": 1, "gpus": 3, "together": False, "seconds": None, "groups": [], "until": None}
+        ],
         "require_reservation": False,
     }
 
@@ -183,7 +207,7 @@ def test_a_group_has_so_many_gpus_together(host, amd_ctk):
         "Who      Number  GPUs at once  Time      Groups\n@daemon  1       4 together    no limit  all GPUs\n"
     )
     assert json.loads(amd_ctk("users", "list", "--json").stdout)["users"] == [
-        {"who": "@daemon", "number": 1, "gpus": 4, "together": True, "seconds": None, "groups": []}
+        {"who": "@daemon", "number": 1, "gpus": 4, "together": True, "seconds": None, "groups": [], "until": None}
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -225,7 +226,8 @@ class Handler:
         return Answer(kind=DONE, numbers=numbers)
 
     def _keep(self, client: Connection, request: Request) -> Answer:
-        owner, most = _owner(client, request), people.require_permission(self._terms, client.peer).seconds
+        permission = people.require_permission(self._terms, client.peer)
+        owner, most = _owner(client, request), permission.most_seconds(time.time())
         job, seconds = extend(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
         self._log("kept", f"{job} by user {client.peer.uid}: {ends}", job=name_of(job), user=client.peer.uid)

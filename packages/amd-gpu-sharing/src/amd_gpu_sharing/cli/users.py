@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated
@@ -30,6 +31,7 @@ Who = Annotated[str, typer.Argument(metavar="WHO", help="A user, @GROUP, or ever
     "sudo amd-ctk users allow @gpu",
     "sudo amd-ctk users allow @lab-a --gpus=4 --together",
     "sudo amd-ctk users allow everyone --gpus=1 --groups=notebooks",
+    "sudo amd-ctk users allow guest --gpus=1 --until='Fri 18:00'",
     "amd-ctk users allow @gpu --gpus=2 --dry-run",
 )
 def allow(
@@ -51,6 +53,9 @@ def allow(
     groups: Annotated[
         str, typer.Option(metavar="GROUP,...", help="Allow only these groups of the setting gpu-groups.")
     ] = "",
+    until: Annotated[
+        str, typer.Option(metavar="TIME", help="When the rule ends: Fri, 'Fri 18:00' or 2026-12-04.")
+    ] = "",
     dry_run: DryRun = False,
 ) -> None:
     """Let a user or a group reserve GPUs without root.
@@ -59,12 +64,12 @@ def allow(
     time ends. Then it gets SIGTERM, and SIGKILL 30 seconds later.
 
     A rule for a user overrides rules for groups, which override the rule for everyone. --gpus=0 excludes
-    a user whom another rule allows.
+    a user whom another rule allows. After --until, it is as if the rule was removed, and no job under it runs longer.
     """
     from amd_device_spec.settings_file import save_settings
     from amd_gpu_sharing.rules import permissions
     from amd_gpu_sharing.rules import units as service
-    from amd_gpu_tracker.times import parse_at_most
+    from amd_gpu_tracker.times import parse_at_most, parse_moment
 
     if together and not (gpus and who.startswith(GROUP_SIGN)):
         raise typer.BadParameter("--together needs a group and a count: 'users allow @GROUP --gpus=4 --together'")
@@ -76,6 +81,7 @@ def allow(
         groups=tuple(chosen),
         is_together=together,
         is_excluded=gpus == 0,
+        until=int(parse_moment(until, now=time.time())) if until else 0,
     )
     written, edited = permissions.allow(host, rule)
     if dry_run:

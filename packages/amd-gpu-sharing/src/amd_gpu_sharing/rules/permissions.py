@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import grp
 import pwd
+import time
 from collections.abc import Iterable, Sequence
 
 from amd_device_spec.settings import (
@@ -27,6 +28,7 @@ from amd_gpu_sharing.broker.requests.people import (
     format_permission,
     is_name,
     parse_permission,
+    without_ended,
 )
 from amd_gpu_tracker.times import format_duration
 from amdgpu_discovery.command_line.edited import FileEdit
@@ -34,7 +36,9 @@ from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
-HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups")
+HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups", "Until")
+# In the zone of this machine.
+MOMENT_FORM = "%a %Y-%m-%d %H:%M %Z"
 UNLIMITED = "no limit"
 ONLY_ROOT = "Only root may reserve GPUs"
 
@@ -64,7 +68,7 @@ def find_terms(host: Host) -> Terms:
     settings = read_settings(host)
     return Terms(
         rules=settings.choice_rules(),
-        permissions=tuple(parse_users(settings.users, host.path(CONFIG_FILE))),
+        permissions=tuple(without_ended(parse_users(settings.users, host.path(CONFIG_FILE)), time.time())),
         order=settings.queue_order,
         is_reserved=settings.gpu_access == RESERVED,
         idle=parse_time(settings.idle),
@@ -148,14 +152,18 @@ def describe(permission: Permission) -> str:
         return f"{permission.who}{number} may not reserve GPUs"
     how = "together" if permission.is_together else "at once"
     gpus = f", at most {permission.gpus} {how}" if permission.gpus else ""
-    time = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
+    duration = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
-    return f"{permission.who}{number} may reserve GPUs{gpus}{time}{groups}"
+    until = f", until {_format_moment(permission.until)}" if permission.until else ""
+    return f"{permission.who}{number} may reserve GPUs{gpus}{duration}{groups}{until}"
 
 
 def format_table(permissions: Sequence[Permission]) -> str:
-    """Return all permissions as a table."""
-    return format_columns([HEADER, *map(_row, permissions)]) if permissions else ONLY_ROOT
+    """Return all permissions as a table; with a column for the end of rules if any has one."""
+    if not permissions:
+        return ONLY_ROOT
+    rows = [HEADER, *map(_row, permissions)]
+    return format_columns(rows if any(each.until for each in permissions) else [row[:-1] for row in rows])
 
 
 def format_json(permissions: Sequence[Permission], *, requires_reservation: bool) -> str:
@@ -168,6 +176,7 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
             "together": each.is_together,
             "seconds": each.seconds or None,
             "groups": list(each.groups),
+            "until": each.until or None,
         }
         for each in permissions
     ]
@@ -176,9 +185,20 @@ def format_json(permissions: Sequence[Permission], *, requires_reservation: bool
 
 def _row(permission: Permission) -> tuple[str, ...]:
     number = "" if permission.number is None else str(permission.number)
+    until = _format_end(permission.until)
     if permission.is_excluded:
-        return permission.who, number, "none", "-", "-"
-    time = format_duration(permission.seconds) if permission.seconds else UNLIMITED
+        return permission.who, number, "none", "-", "-", until
+    duration = format_duration(permission.seconds) if permission.seconds else UNLIMITED
     groups = ", ".join(permission.groups) or "all GPUs"
     gpus = f"{permission.gpus} together" if permission.is_together else str(permission.gpus or UNLIMITED)
-    return permission.who, number, gpus, time, groups
+    return permission.who, number, gpus, duration, groups, until
+
+
+def _format_end(until: int) -> str:
+    """Return when a rule ends, and whether that is over; "" for never."""
+    over = " (over)" if until <= time.time() else ""
+    return f"{_format_moment(until)}{over}" if until else ""
+
+
+def _format_moment(moment: int) -> str:
+    return time.strftime(MOMENT_FORM, time.localtime(moment))

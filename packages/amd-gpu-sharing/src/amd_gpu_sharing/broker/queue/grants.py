@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from amd_gpu_sharing.broker.jobs.job_processes import gpus_of
@@ -174,7 +175,8 @@ class Grants:
         self.gpus_by_job[job] = tuple(gpu.number for gpu in gpus)
 
     def _limit_of(self, demand: Demand) -> float:
-        return self._now() + demand.permission.seconds if demand.permission.seconds else 0.0
+        seconds = demand.permission.most_seconds(time.time())
+        return self._now() + seconds if seconds else 0.0
 
     def _granted(self, gpus: Sequence[GpuLocation], token: str, limit: float) -> Answer:
         """Return the answer with the GPUs, the variables that name them, and the time limit."""

@@ -56,7 +56,8 @@ class Demand(Ticket):
     def allowed(self, permission: Permission) -> Demand:
         """Return this request with its person's current permission."""
         # After SIGTERM, a job has some more time.
-        seconds = permission.seconds + GRACE_SECONDS if permission.seconds else 0.0
+        most = permission.most_seconds(time.time())
+        seconds = most + GRACE_SECONDS if most else 0.0
         return self.replace(permission=permission, seconds=seconds)
 
 

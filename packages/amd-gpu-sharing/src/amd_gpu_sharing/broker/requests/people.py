@@ -7,6 +7,8 @@ numbers of users and groups, because names are not looked up when GPUs are given
 from __future__ import annotations
 
 import os
+import time
+from calendar import timegm
 from collections.abc import Callable, Collection, Iterable
 
 from amd_gpu_tracker.errors import WaitRefused
@@ -32,6 +34,8 @@ MOST_GPUS = 1024
 LARGEST_ID = (1 << 32) - 2
 # A year.
 MOST_SECONDS = 366 * 86400
+# When a rule ends, in UTC. A rule cannot contain the colons of other forms.
+UNTIL_FORM = "%Y%m%dT%H%MZ"
 
 
 class NotAllowed(ToolkitError):
@@ -51,6 +55,7 @@ class Permission(Value):
         groups: The groups of GPUs to choose from; () for all GPUs.
         is_together: Whether `gpus` counts for all members of the group together, and not for each of them.
         is_excluded: Whether it allows nothing, whatever rules for groups or everyone allow.
+        until: When the rule ends, as if it was removed, in seconds since 1970 (UTC); 0 for never.
     """
 
     who: str
@@ -60,6 +65,14 @@ class Permission(Value):
     groups: tuple[str, ...] = ()
     is_together: bool = False
     is_excluded: bool = False
+    until: int = 0
+
+    def most_seconds(self, now: float) -> int:
+        """Return how long a job or reservation that starts now may last, 0 for no limit; `now` is since 1970 (UTC)."""
+        if not self.until:
+            return self.seconds
+        left = max(1, int(self.until - now))
+        return min(self.seconds or left, left)
 
     @property
     def group(self) -> int | None:
@@ -123,9 +136,15 @@ def format_permission(permission: Permission) -> str:
     number = "" if permission.number is None else f"={permission.number}"
     gpus = f":gpus={permission.gpus}" if permission.gpus or permission.is_excluded else ""
     gpus += ":together" if permission.is_together else ""
-    time = f":time={format_duration(permission.seconds)}" if permission.seconds else ""
+    duration = f":time={format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f":groups={','.join(permission.groups)}" if permission.groups else ""
-    return f"{permission.who}{number}{gpus}{time}{groups}"
+    until = f":until={time.strftime(UNTIL_FORM, time.gmtime(permission.until))}" if permission.until else ""
+    return f"{permission.who}{number}{gpus}{duration}{groups}{until}"
+
+
+def without_ended(permissions: Iterable[Permission], now: float) -> list[Permission]:
+    """Return the rules that have not ended; `now` is in seconds since 1970 (UTC)."""
+    return [each for each in permissions if not each.until or now < each.until]
 
 
 def find_permission(permissions: Iterable[Permission], uid: int, gids: Collection[int]) -> Permission | None:
@@ -175,14 +194,15 @@ def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
         if own and own.is_excluded:
             problem = f"user {person} may not reserve GPUs on this host"
             raise NotAllowed(problem, hint="run the command as root, without sudo")
-        permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds) if own else ROOT
+        permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds, until=own.until) if own else ROOT
     return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
 
 
 def require_in_time(permission: Permission, seconds: int) -> None:
     """Raise NotAllowed if a user requests GPUs for longer than allowed."""
-    if permission.seconds != NO_LIMIT and seconds > permission.seconds:
-        most = format_duration(permission.seconds)
+    allowed = permission.most_seconds(time.time())
+    if allowed != NO_LIMIT and seconds > allowed:
+        most = format_duration(allowed)
         raise NotAllowed(f"you may have GPUs for {most} at most", hint=f"write --for={most}, or less")
 
 
@@ -201,7 +221,7 @@ def is_name(text: str) -> bool:
 def _generosity(permission: Permission) -> tuple[bool | int, ...]:
     gpus, seconds = permission.gpus, permission.seconds
     of_gpus = (not permission.is_excluded, gpus == NO_LIMIT, gpus, not permission.is_together)
-    return (*of_gpus, seconds == NO_LIMIT, seconds, not permission.groups)
+    return (*of_gpus, seconds == NO_LIMIT, seconds, not permission.groups, not permission.until, permission.until)
 
 
 def _with_limit(permission: Permission, text: str) -> Permission:
@@ -215,7 +235,16 @@ def _with_limit(permission: Permission, text: str) -> Permission:
         return permission.replace(seconds=parse_at_most(value, MOST_SECONDS))
     if key == "groups" and all(value.split(",")):
         return permission.replace(groups=tuple(value.split(",")))
-    raise ValueError(f"{text!r} is not gpus=N, together, time=24h or groups=GROUP,...")
+    if key == "until":
+        return permission.replace(until=_parse_until(value))
+    raise ValueError(f"{text!r} is not gpus=N, together, time=24h, groups=GROUP,... or until=20261204T1700Z")
+
+
+def _parse_until(text: str) -> int:
+    try:
+        return timegm(time.strptime(text, UNTIL_FORM))
+    except (OverflowError, ValueError):
+        raise ValueError(f"{text[:40]!r} is not a time such as 20261204T1700Z") from None
 
 
 def _parse_number(text: str, largest: int) -> int:
