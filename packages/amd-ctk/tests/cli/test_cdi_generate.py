@@ -36,6 +36,7 @@ def spec(tmp_path):
     return tmp_path / "host/etc/cdi/amd.json"
 
 
+@pytest.mark.needs("root")
 def test_the_answer_is_the_originals(host, amd_ctk, spec):
     host("one-gpu")
 

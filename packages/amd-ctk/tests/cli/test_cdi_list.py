@@ -86,6 +86,7 @@ def test_json_has_every_name_and_whom_it_means(host, amd_ctk):
     assert "amd.com/gpu=0000:03:00.0" in [device["name"] for device in devices]
 
 
+@pytest.mark.needs("root")
 def test_drained_gpus_are_devices_that_are_refused(host, amd_ctk):
     made = host("mi210-4")
     Tracker(made).enable()

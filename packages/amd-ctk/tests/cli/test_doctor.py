@@ -7,6 +7,7 @@ import os
 from importlib.resources import files
 
 import jsonschema
+import pytest
 
 from amd_ctk.pages import find_page
 
@@ -15,6 +16,7 @@ ALONE = {"PATH": "/nowhere"}
 SKIPPED = "--skip=containers,low-level-runtime,user-namespace"
 
 
+@pytest.mark.needs("root")
 def test_a_healthy_host_is_told_in_a_line_for_each_check(host, amd_ctk):
     host()
     amd_ctk("cdi", "generate")

@@ -102,6 +102,7 @@ def test_explain_says_that_a_sick_gpu_is_refused(with_a_sick_gpu, amd_ctk):
     assert "GPU 1 is sick since 20" in told
 
 
+@pytest.mark.needs("root")
 def test_explain_says_what_the_hook_of_a_cdi_device_refuses(made, amd_ctk):
     amd_ctk("cdi", "generate")
     amd_ctk("gpu-tracker", "drain", "1", "--reason=fan swap")

@@ -232,6 +232,7 @@ def test_the_default_runtime_of_docker_counts(host, amd_ctk):
     assert answer.stdout.startswith("AMD_VISIBLE_DEVICES=0  GPU 0\n")
 
 
+@pytest.mark.needs("root")
 def test_a_cdi_device_gives_what_the_spec_says(host, amd_ctk):
     host()
     amd_ctk("cdi", "generate")
@@ -337,6 +338,7 @@ A_NAME = "note: --group-add video is a name in the image, which is not read here
         ("--device=/dev/dri/renderD128", UNUSED, [NO_KFD]),
     ],
 )
+@pytest.mark.needs("root")
 def test_a_node_that_the_engine_passes_is_judged_as_by_the_kernel(host, amd_ctk, words, row, said):
     host()
 
@@ -370,6 +372,7 @@ def test_a_gpu_is_shown_by_the_nodes_that_the_container_has_of_it(host, amd_ctk,
     assert answer.stdout.splitlines()[1] == f"3    {inside}  -    GPU-012fe4f7fdaf06b9  0000:63:00.0"
 
 
+@pytest.mark.needs("root")
 def test_the_runtimes_own_nodes_are_open_to_every_user_and_the_engines_keep_their_mode(host, amd_ctk):
     host()
     asked = ("explain", "--user", "1000", "-e", "AMD_VISIBLE_DEVICES=3")
@@ -471,6 +474,7 @@ def test_it_says_where_rocm_smi_lists_gpus_that_the_container_cannot_open(host, 
     assert [line for line in answer.stdout.splitlines() if "rocm-smi" in line] == ([f"note: {note}"] if note else [])
 
 
+@pytest.mark.needs("root")
 def test_a_privileged_container_of_another_user_is_judged_too(host, amd_ctk):
     host()
 
@@ -634,6 +638,7 @@ USER_OF_IMAGE = "note: USER {} is a name in the image, which is not read here: u
     ],
 )
 @pytest.mark.parametrize("asked", ["docker run", "compose"])
+@pytest.mark.needs("root")
 def test_the_user_of_the_image_opens_the_nodes(host, amd_ctk, engine, tmp_path, user, option, row, said, asked):
     host()
     environment = engine([], User=user)

@@ -54,6 +54,7 @@ def test_the_variables_are_those_that_the_command_then_has(tracked, explain, amd
     assert sorted(named) == sorted(line for line in explained if "VISIBLE" in line)
 
 
+@pytest.mark.needs("root")
 def test_a_job_that_would_be_refused_ends_with_the_code_of_the_refusal(tracked, explain):
     with Tracker(tracked).hold("holder", "0-2"):
         refused = explain("--gpus=free:2")

@@ -119,6 +119,7 @@ def test_a_command_that_cannot_be_executed_gives_the_gpus_back(tracked, amd_ctk,
     assert users(tracked)[0] == []
 
 
+@pytest.mark.needs("root")
 def test_a_program_without_its_unit_does_not_wait(tracked, amd_ctk, tmp_path):
     # Only `true` is on this path.
     (tmp_path / "bin").mkdir()
@@ -364,6 +365,7 @@ def test_ctrl_c_ends_a_wait(tracked, start):
         assert Tracker(tracked).waiting() == []
 
 
+@pytest.mark.needs("root")
 def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
     assert amd_ctk("queue", "list").stdout == "No job waits for GPUs\n"
     with Tracker(tracked).hold("train", "0"):

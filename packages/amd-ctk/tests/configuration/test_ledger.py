@@ -91,6 +91,7 @@ def test_only_its_owner_can_open_the_lock(host: Host, lock: Path) -> None:
         assert lock.stat().st_mode & 0o7777 == 0o600
 
 
+@pytest.mark.needs("root")
 def test_a_lock_that_cannot_be_opened_is_named(host: Host, lock: Path) -> None:
     lock.mkdir(parents=True)
 

@@ -47,6 +47,7 @@ def broken_by_a_terminal(printed, *of_the_test):
 
 
 @pytest.mark.parametrize("name", OF_HOSTS["FAULTS"])
+@pytest.mark.needs("root")
 def test_a_fault_of_a_host_is_replayed(machine, tmp_path, name):
     made = machine()
     OF_HOSTS["FAULTS"][name](made)

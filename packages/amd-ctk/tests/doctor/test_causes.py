@@ -301,6 +301,7 @@ def test_a_healthy_host_has_nothing_bad(machine, profile):
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.needs("root")
 def test_only_its_check_calls_a_fault_bad(machine, name):
     spoilt = machine()
     FAULTS[name](spoilt)
@@ -393,6 +394,7 @@ def bad_of(facts):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+@pytest.mark.needs("root")
 def test_two_faults_are_both_found(facts_by_fault, pair):
     first, second = sorted(pair, key=lambda name: name not in REBUILDING)
 
@@ -606,6 +608,7 @@ def test_a_check_that_does_not_exist_is_named():
     assert refused.value.hint == "did you mean nodes? reference/doctor.md lists all"
 
 
+@pytest.mark.needs("root")
 def test_a_user_of_rootless_podman_for_whom_all_is_well_has_nothing_bad(machine):
     well = machine()
     podman_user(well)
@@ -668,6 +671,7 @@ def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machin
         ),
     ],
 )
+@pytest.mark.needs("root")
 def test_what_a_user_of_rootless_podman_lacks_is_said(machine, spoil, check, words, fix):
     made = machine()
     podman_user(made)
@@ -794,6 +798,7 @@ def test_packages_of_several_builds_are_noted(machine):
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman", "containerd", "slurm"])
+@pytest.mark.needs("root")
 def test_with_an_engine_the_checks_of_others_are_left_out(machine, engine):
     spoilt = machine()
     names = {"docker": "docker-file", "podman": "podman-user", "containerd": "containerd", "slurm": "slurm"}

@@ -874,6 +874,7 @@ def environment(monkeypatch):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.check}-{number}" for number, row in enumerate(ROWS)])
+@pytest.mark.needs("root")
 def test_what_is_advised_helps(machine, row):
     made = machine(row.profile)
     row.spoil(made)
@@ -896,6 +897,7 @@ def places_of_fixes():
                 yield module.__name__, node.lineno
 
 
+@pytest.mark.needs("root")
 def test_every_fix_of_every_check_is_followed_above(machine, monkeypatch, tmp_path_factory):
     said = set()
 

@@ -55,6 +55,7 @@ def command_of(engine, line, env_file):
 
 
 @pytest.mark.parametrize("path", ENGINES, ids=lambda path: path.stem)
+@pytest.mark.needs("root")
 def test_explain_says_what_the_engine_did(machine, tmp_path, monkeypatch, path):
     engine, _, version = path.stem.partition("-")
     for module in (engine_view, engine_spec):
@@ -80,6 +81,7 @@ def test_explain_says_what_the_engine_did(machine, tmp_path, monkeypatch, path):
     assert wrong == []
 
 
+@pytest.mark.needs("root")
 def test_explain_says_what_compose_did(machine, tmp_path, monkeypatch):
     for module in (engine_view, engine_spec):
         monkeypatch.setattr(module, "find_version", lambda *_: VERSIONS["docker-28"])
@@ -115,6 +117,7 @@ def explain_described(machine, read):
 
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+@pytest.mark.needs("root")
 def test_explain_says_what_kube_play_did(machine, tmp_path, monkeypatch, path):
     for module in (engine_view, engine_spec, kube):
         monkeypatch.setattr(module, "find_version", lambda *_: version_of(path.stem.partition("-")[2]))

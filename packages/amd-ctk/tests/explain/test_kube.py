@@ -64,6 +64,7 @@ def with_container(**fields):
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
 
 
+@pytest.mark.needs("root")
 def test_a_container_of_a_pod_says_what_podman_run_says(pod):
     assert pod(POD) == Container(
         engine="podman",
@@ -100,6 +101,7 @@ def test_podman_before_5_4_gives_no_gpu_for_a_name_in_limits(pod, monkeypatch):
     )
 
 
+@pytest.mark.needs("root")
 def test_an_init_container_has_what_the_pod_says(pod):
     assert pod(POD, "first") == Container(engine="podman", user="7", groups=("110",), image="i")
 

@@ -144,6 +144,7 @@ def row_of(engine, numbered):
 
 
 @pytest.mark.parametrize("engine", VERSIONS)
+@pytest.mark.needs("root")
 def test_explain_answers_as_the_engine_does(ask, engine):
     numbered = noted(engine, ask)
 

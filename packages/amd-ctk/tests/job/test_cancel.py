@@ -29,6 +29,7 @@ def host():
     shutil.rmtree(directory)
 
 
+@pytest.mark.needs("root")
 def test_the_job_of_another_user_is_not_cancelled_and_it_is_said_whose_it_is_not(host):
     put_ticket(host, "train-3", "free:4", range(4))
 
