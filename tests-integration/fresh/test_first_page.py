@@ -17,6 +17,7 @@ from fresh.machine import copy_sources
 from install.first_page import (
     EVERY_NODE,
     IMAGE,
+    READ_AGAIN,
     machine_over,
     make_image,
     nodes_in,
@@ -88,7 +89,9 @@ def test_every_line_of_the_first_page_does_what_it_says(machine):
     assert nodes_in(type_line(machine, DOCKER)) == EVERY_NODE
 
     assert "Installed amd-ctk version " in type_line(machine, INSTALL)
+    type_line(machine, f"{CONFIGURE} --set-as-default")
     assert type_line(machine, REMOVE) == (
+        f"{READ_AGAIN}"
         "Removed the packages; 'docs/how-to/uninstall.md' says what stays\n"
         "Restart Docker, which still lists the runtime that is gone: 'sudo systemctl restart docker'\n"
     )
