@@ -128,12 +128,12 @@ def _commands() -> dict[str, Command]:
     from amd_ctk.cli.root import app
     from amd_gpu_images.cli import make_app as make_images
     from amd_gpu_sharing.cli.program import make_app as make_sharing
-    from amd_gpu_tracker.cli import standalone_app
+    from amd_gpu_tracker.cli import make_app as make_tracker
     from amdgpu_simulator.cli import make_app as make_simulator
 
     programs = {
         "amd-ctk": app,
-        "amd-gpu-tracker": standalone_app(),
+        "amd-gpu-tracker": make_tracker(),
         "amd-gpu-images": make_images(),
         "amd-gpu-sharing": make_sharing(),
         "amdgpu-simulator": make_simulator(),

@@ -15,7 +15,7 @@ from typing import IO, TypeVar
 
 import typer.main
 
-from amd_gpu_tracker import cli as tracker
+from amd_gpu_tracker.cli import program as tracker
 from fuzz.call import ENTRIES, MOST_CPU, Outcome, Run, call_entry
 
 Turn = TypeVar("Turn")
@@ -61,7 +61,7 @@ def _be_child(begin: int, turns: Sequence[Turn], play: Callable[[Turn, Run], obj
             # Half of a round is Typer's, which makes the same commands for each.
             typer.main.get_command = functools.cache(typer.main.get_command)
             typer.main.get_group = functools.cache(typer.main.get_group)
-            tracker.tracker_app = functools.cache(tracker.tracker_app)
+            tracker.make_app = functools.cache(tracker.make_app)
             # A look at how busy processes are takes two, with a pause in which nothing happens here.
             time.sleep = lambda _: None
             run = _runner(output)

@@ -17,7 +17,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from amd_ctk.cli.root import app
-from amd_gpu_tracker.cli import standalone_app
+from amd_gpu_tracker.cli import make_app
 from amdgpu_simulator import build_host
 from support.installed import our_program
 
@@ -36,7 +36,7 @@ SHELLS = {
     ),
 }
 
-APPS = {"amd-ctk": app, "amd-gpu-tracker": standalone_app()}
+APPS = {"amd-ctk": app, "amd-gpu-tracker": make_app()}
 PROGRAMS = (*APPS, "amd-gpu-images", "amd-gpu-sharing", "amdgpu-simulator")
 # Groups in which GPUs may stand in place of a command, so that the program is asked where nothing is typed yet.
 TAKE_GPUS = ("amd-ctk gpu-tracker", "amd-gpu-tracker")

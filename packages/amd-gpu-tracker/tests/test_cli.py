@@ -712,7 +712,7 @@ def test_who_waits_for_a_drained_gpu_waits_for_that_one_while_another_is_lost(ma
 
     monkeypatch.setenv("AMD_CTK_HOST_ROOT", machine.host.root)
     monkeypatch.setattr(sys, "argv", ["amd-gpu-tracker", "drain", "2", "--wait"])
-    monkeypatch.setattr("amd_gpu_tracker.cli.time.sleep", time_goes_on)
+    monkeypatch.setattr("amd_gpu_tracker.cli.drain.time.sleep", time_goes_on)
     monkeypatch.setattr("amd_gpu_tracker.face.tracker.Processes", lambda: machine.processes)
 
     with pytest.raises(SystemExit) as ended:

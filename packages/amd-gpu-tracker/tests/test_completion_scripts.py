@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from amd_gpu_tracker.cli import standalone_app
+from amd_gpu_tracker.cli import make_app
 from amdgpu_discovery.command_line.completion_scripts import answer_completion, format_script
 
 PROGRAM = Path(sys.executable).with_name("amd-gpu-tracker")
@@ -21,7 +21,7 @@ PROGRAM = Path(sys.executable).with_name("amd-gpu-tracker")
 @pytest.fixture
 def tab(tmp_path):
     """Return a function for what TAB offers behind a line; a program that is asked offers what it was asked for."""
-    (tmp_path / "script").write_text(format_script(typer.main.get_command(standalone_app()), "amd-gpu-tracker", "bash"))
+    (tmp_path / "script").write_text(format_script(typer.main.get_command(make_app()), "amd-gpu-tracker", "bash"))
     (tmp_path / "env").write_text(f'#!{shutil.which("bash")}\necho "asked: $1 $2 $3"\n')
     (tmp_path / "env").chmod(0o755)
 
@@ -122,7 +122,7 @@ def test_an_installed_script_is_found_by_its_shell_and_named_once(
 def test_fish_finds_its_script_by_the_name(tmp_path, amd_gpu_tracker):
     assert amd_gpu_tracker("--install-completion", "fish").returncode == 0
 
-    script = format_script(typer.main.get_command(standalone_app()), "amd-gpu-tracker", "fish")
+    script = format_script(typer.main.get_command(make_app()), "amd-gpu-tracker", "fish")
     assert (tmp_path / ".config/fish/completions/amd-gpu-tracker.fish").read_text() == script
 
 
@@ -142,7 +142,7 @@ def test_the_shell_is_found_above_sudo_and_the_like(amd_gpu_tracker, between):
 
 
 def test_other_options_may_stand_before_that_for_completion(capsys):
-    command = typer.main.get_command(standalone_app())
+    command = typer.main.get_command(make_app())
 
     with pytest.raises(typer.Exit):
         answer_completion(command, "amd-gpu-tracker", ["--other", "its value", "--show-completion", "fish"])
@@ -154,7 +154,7 @@ def test_where_no_process_is_above_typer_says_that_the_shell_is_not_known(monkey
     monkeypatch.setattr(os, "getppid", lambda: 0)
 
     # It answers what this leaves.
-    answer_completion(typer.main.get_command(standalone_app()), "amd-gpu-tracker", ["--show-completion"])
+    answer_completion(typer.main.get_command(make_app()), "amd-gpu-tracker", ["--show-completion"])
 
 
 def test_for_a_shell_without_a_script_none_of_another_is_installed(tmp_path, amd_gpu_tracker):
@@ -181,7 +181,7 @@ def test_who_has_no_home_directory_is_told_so(monkeypatch, capsys):
     monkeypatch.setattr(pwd, "getpwuid", nobody)
 
     with pytest.raises(typer.Exit) as end:
-        answer_completion(typer.main.get_command(standalone_app()), "amd-gpu-tracker", ["--install-completion", "bash"])
+        answer_completion(typer.main.get_command(make_app()), "amd-gpu-tracker", ["--install-completion", "bash"])
 
     assert end.value.exit_code == 1
     assert capsys.readouterr().err == "amd-gpu-tracker: there is no home directory to install it in (set HOME)\n"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from shlex import quote
+from typing import Annotated
+
+import typer
 
 from amd_ctk.companions import SHARING, is_installed, require
-from amd_gpu_tracker.cli import begin, tracker_app
+from amd_gpu_tracker.cli import CommandProgram, make_group
 from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.command_line.context import host_of
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
@@ -30,22 +34,6 @@ def follow_switch(host: Host) -> None:
         print(f"the nodes of the GPUs were not closed: {error}", file=sys.stderr)
 
 
-def find_rules(host: Host) -> ChoiceRules:
-    """Return the settings of the host that concern choices."""
-    # Only commands that choose GPUs need the settings.
-    from amd_device_spec.settings import read_settings
-
-    return read_settings(host).choice_rules()
-
-
-def serve(host: Host, listen: str) -> None:
-    """Give GPUs to people by amd-gpu-sharing; NotInstalled."""
-    require(SHARING)
-    from amd_gpu_sharing import serve as serve_people
-
-    serve_people(host, listen)
-
-
 def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
     """Return how to tell Docker Swarm and Slurm that a GPU is drained or back, if the host uses them."""
     from amd_ctk.swarm.node_settings import advertises_gpus
@@ -62,6 +50,37 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
     return hints
 
 
-app = tracker_app("amd-ctk gpu-tracker", follow_switch, find_rules, serve, find_hints)
+class CtkProgram(CommandProgram):
+    """amd-ctk, which knows the settings and the programs beside the tracker."""
 
-app.callback()(begin)
+    name = "amd-ctk gpu-tracker"
+
+    def follow_switch(self) -> None:
+        """Update what depends on whether GPUs are tracked."""
+        follow_switch(self.host)
+
+    def find_rules(self) -> ChoiceRules:
+        """Return the settings of the host that concern choices."""
+        # Only commands that choose GPUs need the settings.
+        from amd_device_spec.settings import read_settings
+
+        return read_settings(self.host).choice_rules()
+
+    def find_hints(self, *, is_drained: bool, reason: str) -> list[str]:
+        """Return how to tell Docker Swarm and Slurm that a GPU is drained or back, if the host uses them."""
+        return find_hints(self.host, is_drained=is_drained, reason=reason)
+
+
+app = make_group(CtkProgram)
+
+
+@app.command("serve", hidden=True)
+def serve(
+    context: typer.Context,
+    listen: Annotated[str, typer.Option(metavar="PATH", help="Make this socket, if systemd passes none.")] = "",
+) -> None:
+    """Give GPUs to the users who may have some; systemd starts this at the first request."""
+    require(SHARING)
+    from amd_gpu_sharing import serve as serve_people
+
+    serve_people(host_of(context), listen)

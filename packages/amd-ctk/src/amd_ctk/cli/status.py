@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from amd_gpu_tracker.cli import PrintJson, PrintMetrics, ShowPeaks, ShowRefusals, ShowUsage, show_usage
-from amdgpu_discovery.command_line.context import host_of
+from amd_gpu_tracker.cli import PrintMetrics, ShowPeaks, ShowRefusals, ShowUsage, show_usage
+from amdgpu_discovery.command_line.context import PrintJson, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 
 

@@ -106,7 +106,7 @@ def setup(
     from amdgpu_discovery.numbering import require_all_gpus
 
     host = host_of(context)
-    switch_on = partial(enable_tracker, host, follow_switch)
+    switch_on = partial(enable_tracker, host, partial(follow_switch, host))
     node = NodeSetup(host, config_path, switch_on, dry_run=dry_run, show_diff=show_diff, validate=validate)
     if remove:
         node_id = require_manager() if with_labels else ""

@@ -21,21 +21,43 @@ if TYPE_CHECKING:
 class ProgramGroup(RootCommand):
     """The root command of a program. It reports the failures of all commands, with one sentence and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line. Options such as --install-completion act here, and may fail."""
+        read: list[str] = report_failures(lambda: super(ProgramGroup, self).parse_args(ctx, args))
+        return read
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         return report_failures(lambda: super(ProgramGroup, self).invoke(ctx))
 
 
-def make_program(name: str, help_text: str) -> typer.Typer:
-    """Return a program without commands. Its distribution has its name."""
+def show_help_alone(context: typer.Context) -> None:
+    """Print the help if no command is given."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def make_program(
+    name: str,
+    help_text: str,
+    *,
+    begin: Callable[[typer.Context], None] = show_help_alone,
+    cls: type[ProgramGroup] = ProgramGroup,
+    **options: Any,
+) -> typer.Typer:
+    """Return a program without commands. Its distribution has its name.
+
+    `begin` is called before each command, when `obj` of the context is the host. `options` are Typer's.
+    """
     app = PlainTyper(
         name=name,
-        cls=ProgramGroup,
+        cls=cls,
         help=help_text,
         invoke_without_command=True,
         context_settings={"help_option_names": ["-h", "--help"]},
+        **options,
     )
-    app.callback()(_choose_host)
+    app.callback()(_host_chooser(begin))
     return app
 
 
@@ -47,48 +69,52 @@ def _print_version(context: typer.Context, asked: bool) -> None:
         raise typer.Exit
 
 
-def _choose_host(
-    context: typer.Context,
-    host_root: Annotated[
-        str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
-    ] = "",
-    # Its callback ends the program.
-    asks_version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    context.obj = host_from_environment({ROOT_VARIABLE: host_root})
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+def _host_chooser(begin: Callable[[typer.Context], None]) -> Callable[..., None]:
+    def choose_host(
+        context: typer.Context,
+        host_root: Annotated[
+            str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
+        ] = "",
+        # Its callback ends the program.
+        asks_version: Annotated[  # noqa: ARG001
+            bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+        ] = False,
+    ) -> None:
+        context.obj = host_from_environment({ROOT_VARIABLE: host_root})
+        begin(context)
+
+    return choose_host
 
 
 def add_command(program: typer.Typer, function: Callable[..., Any], *, written: str) -> None:
     """Add a command with the name of its function; in its examples, `written` is replaced by the program's name."""
     program.command(function.__name__)(function)
-    _respell(program.registered_commands[-1], written, program)
+    _respell(program.registered_commands[-1], written, str(program.info.name))
 
 
-def add_commands(program: typer.Typer, group: typer.Typer, *, written: str) -> None:
-    """Add the commands of a group of amd-ctk to a program; examples as for `add_command`."""
+def add_commands(program: typer.Typer, group: typer.Typer, *, written: str, name: str = "") -> None:
+    """Add the commands of a group to a program; examples as for `add_command`, with `name` if the program has none."""
     for command in group.registered_commands:
-        program.registered_commands.append(_respelled(command, written, program))
+        program.registered_commands.append(_respelled(command, written, name or str(program.info.name)))
 
 
 def add_group(program: typer.Typer, name: str, group: typer.Typer, *, written: str) -> None:
     """Add a group of amd-ctk to a program; examples as for `add_command`."""
     own = copy(group)
-    own.registered_commands = [_respelled(command, written, program) for command in group.registered_commands]
+    own.registered_commands = [
+        _respelled(command, written, str(program.info.name)) for command in group.registered_commands
+    ]
     program.add_typer(own, name=name)
 
 
-def _respelled(command: Any, written: str, program: typer.Typer) -> Any:
+def _respelled(command: Any, written: str, name: str) -> Any:
     own = copy(command)
-    _respell(own, written, program)
+    _respell(own, written, name)
     return own
 
 
-def _respell(command: Any, written: str, program: typer.Typer) -> None:
-    command.epilog = command.epilog and command.epilog.replace(written, str(program.info.name))
+def _respell(command: Any, written: str, name: str) -> None:
+    command.epilog = command.epilog and command.epilog.replace(written, name)
 
 
 def run_program(make: Callable[[], typer.Typer]) -> None:

@@ -1,0 +1,35 @@
+"""The commands `amd-gpu-tracker ...`, which `amd-ctk` offers as `amd-ctk gpu-tracker ...`: a file for each."""
+
+from __future__ import annotations
+
+from amdgpu_discovery import lazy_exports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.cli.context import CommandProgram as CommandProgram
+    from amd_gpu_tracker.cli.program import main as main
+    from amd_gpu_tracker.cli.program import make_app as make_app
+    from amd_gpu_tracker.cli.program import make_group as make_group
+    from amd_gpu_tracker.cli.program import run_command_line as run_command_line
+    from amd_gpu_tracker.cli.status import PrintMetrics as PrintMetrics
+    from amd_gpu_tracker.cli.status import ShowPeaks as ShowPeaks
+    from amd_gpu_tracker.cli.status import ShowRefusals as ShowRefusals
+    from amd_gpu_tracker.cli.status import ShowUsage as ShowUsage
+    from amd_gpu_tracker.cli.status import show_usage as show_usage
+    from amd_gpu_tracker.cli.switch import enable_tracker as enable_tracker
+
+_MODULE_BY_NAME = {
+    "CommandProgram": "context",
+    "main": "program",
+    "make_app": "program",
+    "make_group": "program",
+    "run_command_line": "program",
+    "PrintMetrics": "status",
+    "ShowPeaks": "status",
+    "ShowRefusals": "status",
+    "ShowUsage": "status",
+    "show_usage": "status",
+    "enable_tracker": "switch",
+}
+
+__getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)
