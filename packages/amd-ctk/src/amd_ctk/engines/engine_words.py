@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 DOCKER = "docker"
 PODMAN = "podman"
+# Of Podman: keeps the groups of the caller.
+KEEP_GROUPS = "keep-groups"
 ENGINES = (DOCKER, PODMAN)
 COMMANDS = ("run", "create")
 DOCKER_VALUES = (

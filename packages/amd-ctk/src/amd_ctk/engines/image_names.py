@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from amd_ctk.engines.engine_words import KEEP_GROUPS
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
@@ -22,8 +23,6 @@ LARGEST = 1024 * 1024
 MOST_LAYERS = 128
 # The most digits of an id.
 LONGEST_ID = 10
-# Of Podman: keeps the groups of the caller.
-KEEP_GROUPS = "keep-groups"
 
 
 class Named(Value):

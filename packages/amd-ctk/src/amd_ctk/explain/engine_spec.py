@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
-from amd_ctk.engines.engine_words import PODMAN
-from amd_ctk.engines.image_names import KEEP_GROUPS
+from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping

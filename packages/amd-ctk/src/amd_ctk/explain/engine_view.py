@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.configuration.engine_files import LARGEST_OF_DOCKER, EngineFiles
 from amd_ctk.engines import docker
 from amd_ctk.engines.engine_address import is_elsewhere
 from amd_ctk.engines.engine_answers import SECONDS, ask_info
@@ -24,6 +23,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_ctk.configuration.engine_files import EngineFiles
     from amd_ctk.configuration.unit_files import CommandLine
 
 USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
@@ -133,6 +133,9 @@ def _docker_file(own_settings: str, host: Host) -> str:
 
 
 def _read_files(container: Container, host: Host) -> EngineFiles:
+    # Only an engine's command needs its files.
+    from amd_ctk.configuration.engine_files import LARGEST_OF_DOCKER, EngineFiles
+
     own = container.own_settings
     if container.engine == PODMAN or container.is_podman_api:
         # The library for Podman's configuration takes as long to load as everything else here.

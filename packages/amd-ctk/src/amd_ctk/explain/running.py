@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from amd_ctk.engines.engine_answers import SECONDS, ask_image, ask_names
-from amd_ctk.engines.engine_words import ENGINES, PODMAN, engine_of
-from amd_ctk.engines.image_names import KEEP_GROUPS, ResolvedUser, resolve_user
+from amd_ctk.engines.engine_words import ENGINES, KEEP_GROUPS, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up
@@ -114,13 +113,15 @@ def add_image(container: Container) -> Container:
     words = (*container.user.split(":"), *container.groups)
     has_names = any(word not in ("", "root", KEEP_GROUPS) and not word.isdecimal() for word in words)
     names = ask_names(command, image) if has_names and found.is_known else None
-    return _with_numbers(container, resolve_user(container.user, container.groups, names)) if names else container
+    if names is None:
+        return container
+    # Few containers have a user or a group by name.
+    from amd_ctk.engines.image_names import resolve_user
 
-
-def _with_numbers(container: Container, found: ResolvedUser) -> Container:
-    if not found.refusal:
-        return container.replace(user=found.user, groups=found.groups)
-    refusal = ToolkitError(f"{container.engine}: {found.refusal}", hint="use its number, or an image that has it")
+    numbered = resolve_user(container.user, container.groups, names)
+    if not numbered.refusal:
+        return container.replace(user=numbered.user, groups=numbered.groups)
+    refusal = ToolkitError(f"{engine}: {numbered.refusal}", hint="use its number, or an image that has it")
     return container.replace(user="", groups=(), refusals=(*container.refusals, refusal))
 
 

@@ -7,8 +7,7 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
-from amd_ctk.engines.engine_words import DOCKER
-from amd_ctk.engines.image_names import KEEP_GROUPS
+from amd_ctk.engines.engine_words import DOCKER, KEEP_GROUPS
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.engine_view import AMD

@@ -50,7 +50,7 @@ def read_containers(host: Host) -> list[RunningContainer] | None:
 def find_stale(containers: Iterable[RunningContainer], gpus: GpuFacts) -> tuple[StaleContainer, ...]:
     """Return the containers that were created before device numbers changed."""
     numbers = {node.path: f"{node.major}:{node.minor}" for node in gpus.nodes}
-    return tuple(stale for container in containers for stale in _compare(container, numbers))
+    return tuple(stale for one in containers for stale in _compare(one.container_id, one.bundle, numbers))
 
 
 def find_unstarted(
@@ -70,12 +70,11 @@ def _gpu_nodes(bundle: str) -> Iterator[str]:
     yield from (path for path in paths if path.startswith("/dev/dri/renderD"))
 
 
-def _compare(container: RunningContainer, numbers: dict[str, str]) -> Iterator[StaleContainer]:
-    owner, bundle = container.container_id, container.bundle
+def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterator[StaleContainer]:
     for device in _devices(bundle):
         path, inside = str(device.get("path")), f"{device.get('major')}:{device.get('minor')}"
         if (outside := numbers.get(path, inside)) != inside:
-            yield StaleContainer(container_id=owner, path=path, inside=inside, outside=outside, bundle=bundle)
+            yield StaleContainer(container_id=container_id, path=path, inside=inside, outside=outside, bundle=bundle)
 
 
 def _devices(bundle: str) -> list[dict[str, Any]]:
