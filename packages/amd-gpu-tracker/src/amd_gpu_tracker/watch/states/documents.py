@@ -61,7 +61,7 @@ def format_states_json(states: Sequence[GpuState], waiting_since: Sequence[float
 
 def _gpu_fields(gpu: GpuState) -> dict[str, object]:
     fields = gpu.as_dict()
-    for name in ("key", "health", "has_unreadable", "drained", "sick"):
+    for name in ("key", "health", "has_unreadable", "has_leaked", "drained", "sick"):
         del fields[name]
     texts = {name: fields[name] or None for name in ("model", "reason", "accessibility", "person", "what")}
     return {
