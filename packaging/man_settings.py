@@ -22,7 +22,7 @@ LONG_WORD = re.compile(r"\S{30,}")
 
 
 def format_settings(markdown: str, *, date: str, version: str) -> str:
-    """Return the page in roff; `markdown` has headings, paragraphs, lists, tables of two columns and code."""
+    """Return the page in roff; `markdown` has headings, paragraphs, lists, tables and code."""
     name = _roff(NAME)
     head = HEAD.format(name=name, date=date, version=_roff(version))
     lines = [line for line in markdown.split("\n")[1:] if not line.startswith("<!--")]
@@ -57,8 +57,8 @@ def _kind(line: str) -> str:
 def _rows(lines: Iterable[str]) -> Iterator[str]:
     # The first two lines are the header and its rule.
     for line in list(lines)[2:]:
-        value, meaning = (cell.strip() for cell in line.strip("|").split("|"))
-        yield f".TP\n{_words(value)}\n{_words(meaning)}"
+        value, *meanings = (cell.strip() for cell in line.strip("|").split("|"))
+        yield f".TP\n{_words(value)}\n" + "\n.br\n".join(map(_words, meanings))
 
 
 def _heading(line: str) -> str:
