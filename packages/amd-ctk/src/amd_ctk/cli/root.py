@@ -9,7 +9,7 @@ import typer
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands, has_command
 from amd_ctk.cli.words import respell
 from amdgpu_discovery.command_line.failures import report_failures
-from amdgpu_discovery.command_line.plain_help import PlainTyper, RootCommand
+from amdgpu_discovery.command_line.plain_help import HostRoot, PlainTyper, RootCommand
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 from amdgpu_discovery.standard_output import is_terminal
 
@@ -97,9 +97,7 @@ def _print_version(context: typer.Context, asked: bool) -> None:
 @app.callback()
 def choose_host(
     context: typer.Context,
-    host_root: Annotated[
-        str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
-    ] = "",
+    host_root: HostRoot = "",
     # The callback of --version ends the program.
     asks_version: Annotated[  # noqa: ARG001
         bool,

@@ -8,7 +8,12 @@ from typing import Annotated, Any, TypeVar
 import typer.core
 
 from amdgpu_discovery.command_line.completion_scripts import answer_completion
+from amdgpu_discovery.host import ROOT_VARIABLE
 
+# Of each program, for all of its commands.
+HostRoot = Annotated[
+    str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, without changing it.")]
 NOTHING_CHANGED = "Nothing changed"
 NOTHING_WOULD_CHANGE = "Nothing would change"

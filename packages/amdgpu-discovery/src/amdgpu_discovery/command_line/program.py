@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from amdgpu_discovery.command_line.failures import report_failures
-from amdgpu_discovery.command_line.plain_help import PlainTyper, RootCommand
+from amdgpu_discovery.command_line.plain_help import HostRoot, PlainTyper, RootCommand
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
 from amdgpu_discovery.standard_output import prepare_streams, run_and_leave
 
@@ -72,9 +72,7 @@ def _print_version(context: typer.Context, asked: bool) -> None:
 def _host_chooser(begin: Callable[[typer.Context], None]) -> Callable[..., None]:
     def choose_host(
         context: typer.Context,
-        host_root: Annotated[
-            str, typer.Option(envvar=ROOT_VARIABLE, hidden=True, help="Work on the simulated host in this directory.")
-        ] = "",
+        host_root: HostRoot = "",
         # Its callback ends the program.
         asks_version: Annotated[  # noqa: ARG001
             bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
