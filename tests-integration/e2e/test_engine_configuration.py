@@ -222,7 +222,7 @@ def test_a_docker_with_a_default_of_its_own_reads_nothing_again(
 def test_a_default_of_the_command_line_is_named_and_the_file_stays(
     start_docker: Callable[..., Docker], mi300x: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_docker, "SECONDS", 2.0)
+    monkeypatch.setattr(running_docker, "DOCKER_SECONDS", 2.0)
     docker, target = with_our_default(start_docker, mi300x, tmp_path, {})
     docker.halt()
     daemon_json = Path(target.file.path)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.book.user_files import MOST_BYTES, MOST_LEASES
+from amd_gpu_tracker.book.user_files import MOST_LEASES, MOST_USER_BYTES
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.face.tracker import Tracker
 from amd_gpu_tracker.watch.show.screen import print_status
@@ -240,7 +240,7 @@ def test_what_is_no_plain_file_is_a_line(attack, look, leases, bytes_read, code,
     bytes_read.clear()
 
     assert look() == ([], [f"the lease {leases}/a.json of user {ATTACKER} cannot be read: {reason}"])
-    assert sum(bytes_read) < MOST_BYTES
+    assert sum(bytes_read) < MOST_USER_BYTES
 
 
 def test_a_file_of_somebody_else_is_not_read(attack, look, leases):
@@ -273,7 +273,7 @@ for number in range(60):
 
     assert (used, len(lines)) == ([], 11)
     # Four times, as `look` looks four times.
-    assert sum(bytes_read) < MOST_BYTES
+    assert sum(bytes_read) < MOST_USER_BYTES
 
 
 def test_a_huge_directory_is_read_as_far_as_the_limit(attack, look, leases):

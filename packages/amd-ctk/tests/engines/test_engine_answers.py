@@ -81,7 +81,7 @@ def test_words_that_are_no_settings_are_none(engine, said):
 
 
 def test_an_answer_that_comes_too_late_says_so(engine, monkeypatch):
-    monkeypatch.setattr(engine_answers, "SECONDS", 0.2)
+    monkeypatch.setattr(engine_answers, "ENGINE_SECONDS", 0.2)
 
     assert ask_image(engine("exec sleep 60"), "img:1").late.endswith("/engine gave no answer within 0.2 seconds")
     assert ask_info(engine("exec sleep 60")).answer.is_late

@@ -105,14 +105,14 @@ def test_a_service_that_compose_does_not_list_is_named(compose):
 
 @pytest.mark.parametrize(("version", "ending"), [("1.29.2", ""), ("", ""), ("2.40", "exec sleep 600")])
 def test_without_an_answer_the_file_is_read_here(compose, monkeypatch, version, ending):
-    monkeypatch.setattr(compose_program, "SECONDS", 0.5)
+    monkeypatch.setattr(compose_program, "COMPOSE_SECONDS", 0.5)
     path = compose({"image": "i"}, version=version, ending=ending)
 
     assert read_service(path, "base", {}, THIS_MACHINE).image == "base"
 
 
 def test_a_docker_that_hangs_is_not_asked_again(compose, monkeypatch, place):
-    monkeypatch.setattr(compose_program, "SECONDS", 0.5)
+    monkeypatch.setattr(compose_program, "COMPOSE_SECONDS", 0.5)
     path = compose({"image": "i"}, version="$(exec sleep 600)")
 
     assert read_service(path, "base", {}, THIS_MACHINE).is_engine_silent

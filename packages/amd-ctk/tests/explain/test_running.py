@@ -89,7 +89,7 @@ def test_an_engine_that_hangs_is_asked_once(engines, tmp_path, monkeypatch, cont
     for engine in ("docker", "podman"):
         (tmp_path / engine).write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec sleep 600\n')
     for module in (running, engine_view, engine_answers):
-        monkeypatch.setattr(module, "SECONDS", 0.5)
+        monkeypatch.setattr(module, "ENGINE_SECONDS", 0.5)
 
     explain_container(add_image(container), Host("/"))
 
@@ -105,7 +105,7 @@ def late(engines, tmp_path, monkeypatch):
     runtimes = {"amd": {"path": "/usr/bin/amd-container-runtime"}}
     Path(made.path("/etc/docker/daemon.json")).write_text(json.dumps({"runtimes": runtimes}))
     (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 600\n")
-    monkeypatch.setattr(engine_answers, "SECONDS", 0.2)
+    monkeypatch.setattr(engine_answers, "ENGINE_SECONDS", 0.2)
     return lambda *words: explain_container(add_image(parse_run(["docker", "run", *words], {})), made)
 
 
@@ -204,14 +204,14 @@ def test_a_request_for_gpus_is_told_apart_from_cdi_devices(engines, tmp_path, an
 
 def test_an_engine_that_gives_no_answer_in_time_is_named(engines, tmp_path, monkeypatch):
     (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(running, "SECONDS", 0.2)
+    monkeypatch.setattr(running, "ENGINE_SECONDS", 0.2)
 
     assert ask_engines("web") == EngineAnswers(late="docker gave no answer within 0.2 seconds")
 
 
 def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypatch):
     (tmp_path / "docker").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(running, "SECONDS", 0.2)
+    monkeypatch.setattr(running, "ENGINE_SECONDS", 0.2)
 
     with pytest.raises(NoContainer) as refused:
         find_first_process(Host(str(tmp_path)), "web", ask_engines("web"))

@@ -186,7 +186,7 @@ def test_podman_is_asked_with_the_options_of_the_command(host, engine, asked, co
 
 def test_a_podman_that_answers_late_is_not_taken_for_one_without_the_runtime(host, engine, monkeypatch, capfd):
     for module in (engine_answers, engine_options):
-        monkeypatch.setattr(module, "SECONDS", 0.5)
+        monkeypatch.setattr(module, "ENGINE_SECONDS", 0.5)
     engine("podman", "/usr/bin/crun", first="exec sleep 600\n")
 
     assert named("podman run image", host) == ()

@@ -18,7 +18,7 @@ LARGEST_YAML = 512 * 1024
 # The version that the Go library of all engines reads, in which fileMode: 0666 is octal.
 ENGINES_YAML = (1, 1)
 # A spec nests ten. The more brackets there are around a word, the longer YAML's reader takes for it.
-MOST_BRACKETS = 100
+DEEPEST_SPEC = 100
 
 
 class BrokenText(SpecError):
@@ -163,7 +163,7 @@ def _bound_nesting(text: str) -> None:
     depth = 0
     for bracket in re.finditer(r"(?<!\$)[{]|[][}]", text):
         depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
-        if depth > MOST_BRACKETS:
+        if depth > DEEPEST_SPEC:
             raise BrokenText("it is nested too deeply", line=text.count("\n", 0, bracket.start()) + 1, column=1)
 
 

@@ -34,7 +34,7 @@ LIMIT_FILE = "dmem.max"
 # runc enables the controller for the container's cgroup; crun enables only those that it knows.
 RUNC = "runc"
 MIB_BY_UNIT = {"mib": 1, "gib": 1024}
-LONGEST_AMOUNT = 9
+MOST_LIMIT_DIGITS = 9
 REQUIRED = "required"
 OFF = "off"
 HINT = f"as in {MEMORY}=8GiB"
@@ -188,7 +188,7 @@ def _parse_amount(value: str, gpus: Sequence[Gpu]) -> int:
     """Return an amount such as `8GiB` in MiB; RequestError if it is none, or more than one of the GPUs has."""
     text = value.strip().lower()
     number, unit = text[:-3].strip(), text[-3:]
-    if unit not in MIB_BY_UNIT or not (number.isascii() and number.isdecimal()) or len(number) > LONGEST_AMOUNT:
+    if unit not in MIB_BY_UNIT or not (number.isascii() and number.isdecimal()) or len(number) > MOST_LIMIT_DIGITS:
         raise RequestError(f"{MEMORY}={shown(value)} is not an amount of memory with its unit, MiB or GiB", hint=HINT)
     mib = int(number) * MIB_BY_UNIT[unit]
     if not mib:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # The program of the GPU Tracker's hooks; this distribution does not import the tracker.
 HOOK_PROGRAM = "amd_gpu_tracker/hook.py"
 # Most digits of a device number; the kernel's numbers have 12 and 20 bits.
-LONGEST_NUMBER = 10
+LONGEST_DEVICE_NUMBER = 10
 # A list for 64 partitions, the most that a host has, is a quarter of this.
-LONGEST_LIST = 2**16
+LONGEST_DEVICE_LIST = 2**16
 
 
 def apply_edits(spec: dict[str, Any], edits: Edits) -> bool:
@@ -92,7 +92,7 @@ def _hook_text(hook: dict[str, Any]) -> str:
 
 def _parse_listed(listed: object) -> dict[str, list[Any]]:
     try:
-        sections = loads(listed.encode()) if isinstance(listed, str) and len(listed) <= LONGEST_LIST else None
+        sections = loads(listed.encode()) if isinstance(listed, str) and len(listed) <= LONGEST_DEVICE_LIST else None
     except (ValueError, RecursionError):
         sections = None
     if not isinstance(sections, dict) or not all(
@@ -133,7 +133,9 @@ def _is_node_mount(listed: str) -> bool:
 
 def _are_numbers(text: str) -> bool:
     major, _, minor = text.partition(":")
-    return all(number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER for number in (major, minor))
+    return all(
+        number.isascii() and number.isdecimal() and len(number) <= LONGEST_DEVICE_NUMBER for number in (major, minor)
+    )
 
 
 def _is_hook(hook: object) -> bool:

@@ -34,7 +34,7 @@ VRAM_KIND = "VRAM"
 # An image can set any number of resources of kinds that this node does not advertise. No more than this are examined.
 MOST_UNADVERTISED = 8
 # Longer than any unique id or PCI address.
-LONGEST_NAME = 64
+LONGEST_GPU_NAME = 64
 
 
 class VramRequest(Value):
@@ -244,7 +244,7 @@ def _unadvertised(resources: dict[str, str], settings: Settings) -> tuple[tuple[
     for kind, value in resources.items():
         if len(found) == MOST_UNADVERTISED:
             break
-        first = value[: LONGEST_NAME + 1].partition(",")[0]
+        first = value[: LONGEST_GPU_NAME + 1].partition(",")[0]
         if kind not in kinds and (is_identity(first) or (kind == VRAM_KIND and is_amount(value))):
             found.append((kind, first))
     return tuple(found)

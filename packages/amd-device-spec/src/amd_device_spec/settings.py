@@ -40,7 +40,7 @@ IDLE = "idle"
 LOW_LEVEL_RUNTIME = "low-level-runtime"
 # Keys that define which GPUs are sick.
 SICKNESS = ("allow-sick-gpus", "bad-page-limit")
-LONGEST_AMOUNT = 7
+MOST_SETTING_DIGITS = 7
 UNITS_OF_TIME = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 # Kinds of settings.
@@ -279,7 +279,7 @@ def _problem_of_time(key: str, row: Setting, value: Any) -> tuple[str, str] | No
 def parse_time(text: str) -> int:
     """Return the seconds of `90s`, `60m`, `2h` or `1d`; 0 if it is not one of these."""
     number, unit = text[:-1], text[-1:]
-    is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_AMOUNT
+    is_number = number.isascii() and number.isdecimal() and len(number) <= MOST_SETTING_DIGITS
     return int(number) * UNITS_OF_TIME[unit] if is_number and unit in UNITS_OF_TIME else 0
 
 
@@ -336,7 +336,7 @@ def _problem_of_kinds(key: str, row: Setting, value: object) -> tuple[str, str] 
 def _problem_of_amount(key: str, row: Setting, value: object) -> tuple[str, str] | None:
     # True is an int, too.
     text = str(value) if type(value) is int else value
-    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= LONGEST_AMOUNT:
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= MOST_SETTING_DIGITS:
         return None
     return f"{key} is not a number of {row.unit}", f"as in {key} = {row.example}"
 

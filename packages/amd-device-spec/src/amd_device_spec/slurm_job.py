@@ -15,7 +15,7 @@ JOB_ID = "SLURM_JOB_ID"
 GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 NODE = "SLURMD_NODENAME"
 # A host has at most 64 GPUs, with numbers of two digits.
-LONGEST_LIST = 1024
+LONGEST_GPU_LIST = 1024
 
 
 class SlurmError(ToolkitError):
@@ -56,7 +56,7 @@ def parse_job(variables: Mapping[str, str]) -> Job | None:
 
 def parse_numbers(text: str) -> list[int] | None:
     """Return the numbers of a list; None if it contains anything else."""
-    words = text.split(",") if len(text) <= LONGEST_LIST else [""]
+    words = text.split(",") if len(text) <= LONGEST_GPU_LIST else [""]
     if not all(word.isascii() and word.isdecimal() for word in words):
         return None
     return [int(word) for word in words]

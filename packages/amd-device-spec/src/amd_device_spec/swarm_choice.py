@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from amd_device_spec.settings import Settings
 
 # Swarm's amounts are 64-bit integers.
-LONGEST_AMOUNT = 19
+MOST_RESOURCE_DIGITS = 19
 
 
 class SwarmChoice(Value):
@@ -136,7 +136,7 @@ def _vram(request: GpuRequest, settings: Settings) -> VramRequest | None:
         )
     for kind in kinds:
         value = request.resources[kind]
-        if len(value) > LONGEST_AMOUNT or not is_amount(value) or not int(value):
+        if len(value) > MOST_RESOURCE_DIGITS or not is_amount(value) or not int(value):
             raise RequestError(
                 f"{SWARM_PREFIX}{kind}={shown(value)} is not a number of MiB",
                 hint=f"write one number in node-generic-resources of the docker daemon: {kind}=65520",

@@ -8,15 +8,15 @@ import time
 from amdgpu_discovery.errors import ToolkitError
 
 # Limit for one image; AMD's largest images have a million files.
-MOST_NAMES = 5_000_000
+MOST_FILE_NAMES = 5_000_000
 # A manifest may name one layer many times; engines mount at most 128.
-MOST_LAYERS = 512
+MOST_MANIFEST_LAYERS = 512
 # Limit for the file sizes in the headers of one layer: a compressed layer can claim any size.
 LARGEST_LAYER = 2**40
 # Limit for all layers of an image, as far as they have been read.
 LARGEST_IMAGE = 2**40
 # Processor time in seconds for an image, plus time for each MiB of it: xz unpacks 10 MiB per second, bzip2 5.
-TIMEOUT = 60.0
+IMAGE_SECONDS = 60.0
 SECONDS_OF_MIB = 1.0
 # Limit for the names in memory, of files with code and of deletions. Real images need a tenth of it.
 LARGEST_KEPT = 32 * 1024 * 1024
@@ -59,7 +59,7 @@ class Reading:
 
     def bound_time(self) -> None:
         """Raise ImageError if reading costs too much time for the image's size: 1 MB of bzip2 may be 900 GB."""
-        if time.process_time() - self._began > TIMEOUT + SECONDS_OF_MIB * self.taken / MEBIBYTE:
+        if time.process_time() - self._began > IMAGE_SECONDS + SECONDS_OF_MIB * self.taken / MEBIBYTE:
             raise ImageError("reading it takes more processor time than any image of its size needs")
 
     def show(self, names: int, size: int) -> None:
@@ -83,8 +83,8 @@ class Counter:
         """Count names; ImageError if there are too many."""
         self._names += names
         self._reading.names += names
-        if self._reading.names > MOST_NAMES:
-            raise ImageError(f"it has more than {MOST_NAMES} files, more than any image needs")
+        if self._reading.names > MOST_FILE_NAMES:
+            raise ImageError(f"it has more than {MOST_FILE_NAMES} files, more than any image needs")
 
     def keep(self, size: int) -> None:
         """Count bytes of names kept in memory; ImageError if all layers of the image keep too many."""

@@ -10,12 +10,12 @@ from amd_gpu_images.contents import Image
 from amdgpu_discovery.command_line.json_parts import list_at, object_at, texts_at
 
 # OCI distribution specification: registries accept manifests of at least this size. Engines refuse larger ones.
-LARGEST_DOCUMENT = 4 * 1024 * 1024
+LARGEST_IMAGE_DOCUMENT = 4 * 1024 * 1024
 
 
 def parse_document(content: bytes, name: str) -> dict[str, Any]:
     """Parse a document of an image, which must be a JSON object; ImageError."""
-    if len(content) > LARGEST_DOCUMENT:
+    if len(content) > LARGEST_IMAGE_DOCUMENT:
         raise ImageError(f"{name} is larger than 4 MiB")
     try:
         document = json.loads(content)

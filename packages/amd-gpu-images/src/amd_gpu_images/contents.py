@@ -25,7 +25,7 @@ UNREADABLE = "unreadable"
 # Limit for the path of a file with code; real directories are less than half as deep.
 DEEPEST_PATH = 64
 # Limit for directories above an image's files with code; a real image has a thousand.
-MOST_DIRECTORIES = 100_000
+MOST_CODE_DIRECTORIES = 100_000
 # Memory of a Python string in addition to its characters.
 SIZE_OF_STRING = 64
 
@@ -154,8 +154,8 @@ def _forms_of(paths: Iterable[str]) -> dict[int, int]:
             seen.add(key)
             paths_by_form.update({hash(_field(form)): key for form in (at, f"./{at}", f"/{at}")})
             at = at.rpartition("/")[0]
-        if len(seen) - files > MOST_DIRECTORIES:
-            raise ImageError(f"the files with code of an image are in more than {MOST_DIRECTORIES} directories")
+        if len(seen) - files > MOST_CODE_DIRECTORIES:
+            raise ImageError(f"the files with code of an image are in more than {MOST_CODE_DIRECTORIES} directories")
     return paths_by_form
 
 

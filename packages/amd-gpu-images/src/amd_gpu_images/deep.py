@@ -26,7 +26,7 @@ MOST_NEEDED = (1 << 17) + 64
 ELF = b"\x7fELF"
 BUNDLED = re.compile(rb"(?:amdgcn|spirv64)-amd-amdhsa-(?:unknown)?-(gfx[0-9a-f-]{3,12}(?:generic)?|amdgcnspirv)")
 # Longer than any name in a bundle, so that a name across two chunks is found.
-LONGEST_NAME = 128
+LONGEST_TARGET_NAME = 128
 # Limit per layer; libraries of ROCm have some thousand, one for each source file.
 MOST_BUNDLES = 50_000
 
@@ -69,7 +69,7 @@ class Programs:
         rest = b""
         for chunk in chunks:
             text = rest + chunk
-            found |= _named(text, max(0, len(rest) - LONGEST_NAME))
+            found |= _named(text, max(0, len(rest) - LONGEST_TARGET_NAME))
             # A bundle may continue in the next chunk.
             end = max(0, len(text) - MOST_NEEDED)
             found |= self._compressed(text, end)

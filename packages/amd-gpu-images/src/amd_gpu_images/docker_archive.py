@@ -9,8 +9,8 @@ from lzma import LZMAError
 from tarfile import ReadError
 from typing import IO, Any
 
-from amd_gpu_images.bounds import LARGEST_LAYER, MOST_LAYERS, Counter, ImageError, Reading
-from amd_gpu_images.configuration import LARGEST_DOCUMENT, describe, parse_document
+from amd_gpu_images.bounds import LARGEST_LAYER, MOST_MANIFEST_LAYERS, Counter, ImageError, Reading
+from amd_gpu_images.configuration import LARGEST_IMAGE_DOCUMENT, describe, parse_document
 from amd_gpu_images.contents import Image, LayerContents
 from amd_gpu_images.sources import PIECE, Readable, open_source
 from amd_gpu_images.tar_header import EXTENSIONS
@@ -25,7 +25,7 @@ NAMES = (".json", ".tar")
 BLOBS = "blobs/"
 LARGEST_HEADER = 1024 * 1024
 # Layers, configurations, and the links that old versions of Docker add.
-MOST_MEMBERS = 5000
+MOST_ARCHIVE_FILES = 5000
 # Limit for all documents together; the rest of an archive is layers.
 LARGEST_DOCUMENTS = 16 * 1024 * 1024
 
@@ -87,8 +87,8 @@ def _read_members(stream: ArchiveStream, parts: Parts, name: str, reading: Readi
     file: Any = stream
     with tarfile.open(fileobj=file, mode="r|", bufsize=PIECE, tarinfo=BoundedHeader) as archive:
         for count, member in enumerate(archive):
-            if count > MOST_MEMBERS:
-                raise ImageError(f"{name} has more than {MOST_MEMBERS} members, more than any image needs")
+            if count > MOST_ARCHIVE_FILES:
+                raise ImageError(f"{name} has more than {MOST_ARCHIVE_FILES} members, more than any image needs")
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
             # The next header begins at `offset`.
             stream.allow(max(archive.offset - member.offset_data, 0))
@@ -153,13 +153,13 @@ class Parts:
         configuration = parse_document(self._documents.get(str(manifest.get("Config")), b""), "the configuration")
         paths = manifest.get("Layers")
         paths = paths if isinstance(paths, list) else []
-        if len(paths) > MOST_LAYERS:
-            raise ImageError(f"{name} has more than {MOST_LAYERS} layers")
+        if len(paths) > MOST_MANIFEST_LAYERS:
+            raise ImageError(f"{name} has more than {MOST_MANIFEST_LAYERS} layers")
         return describe({}, {}, configuration).replace(layers=tuple(self._layer(path, name) for path in paths))
 
     def _add_document(self, member: tarfile.TarInfo, file: IO[bytes]) -> None:
         self._documents_size += member.size
-        if member.size > LARGEST_DOCUMENT or self._documents_size > LARGEST_DOCUMENTS:
+        if member.size > LARGEST_IMAGE_DOCUMENT or self._documents_size > LARGEST_DOCUMENTS:
             raise ImageError("the documents of an archive are larger than any image needs")
         self._documents[member.name] = file.read()
 

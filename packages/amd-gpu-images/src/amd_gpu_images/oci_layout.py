@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Any
 
-from amd_gpu_images.bounds import MOST_LAYERS, ImageError, Reading
-from amd_gpu_images.configuration import LARGEST_DOCUMENT, describe, parse_document
+from amd_gpu_images.bounds import MOST_MANIFEST_LAYERS, ImageError, Reading
+from amd_gpu_images.configuration import LARGEST_IMAGE_DOCUMENT, describe, parse_document
 from amd_gpu_images.contents import Image, LayerContents
 from amd_gpu_images.tar_layer import read_layer
 from amdgpu_discovery.command_line.json_parts import object_at, objects_at, texts_at
@@ -22,7 +22,7 @@ INDEX = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.dist
 OURS = "com.amd.gpu."
 TAG = "org.opencontainers.image.ref.name"
 # No tool nests indexes more deeply.
-DEEPEST = 3
+DEEPEST_INDEX = 3
 # Each index may have 4 MiB; a layout has one for each tag.
 MOST_INDEXES = 256
 # A digest in a message is cut to this length.
@@ -75,7 +75,7 @@ class Walk:
                 yield IndexedImage(reference=f"{name}{digest}", descriptor=descriptor)
             return
         self._indexes += 1
-        if depth >= DEEPEST or self._indexes > MOST_INDEXES:
+        if depth >= DEEPEST_INDEX or self._indexes > MOST_INDEXES:
             raise ImageError(f"{name} has more indexes in indexes than any image needs")
         for inner in objects_at(self._read(descriptor), "manifests"):
             inner_digest = f"@{str(inner.get('digest'))[:MOST_DIGEST]}"
@@ -157,7 +157,7 @@ class Layout:
 
     def _read(self, path: str) -> bytes:
         with self._open(path) as file:
-            return file.read(LARGEST_DOCUMENT + 1) or b""
+            return file.read(LARGEST_IMAGE_DOCUMENT + 1) or b""
 
     def _open(self, path: str) -> FileIO:
         full = f"{self.directory}/{path}"
@@ -213,7 +213,7 @@ def _choose(index: dict[str, Any], tag: str, name: str) -> dict[str, Any]:
 
 def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Follow a descriptor through indexes to a manifest. Return the manifest and its merged descriptor."""
-    for _ in range(DEEPEST):
+    for _ in range(DEEPEST_INDEX):
         document = layout.read_document(descriptor)
         if not (descriptor.get("mediaType") in INDEX or "manifests" in document):
             return document, descriptor
@@ -224,8 +224,8 @@ def _resolve(layout: Layout, descriptor: dict[str, Any], name: str) -> tuple[dic
 
 def _read_layers(layout: Layout, manifest: dict[str, Any], reading: Reading) -> list[LayerContents]:
     descriptors = objects_at(manifest, "layers")
-    if len(descriptors) > MOST_LAYERS:
-        raise ImageError(f"it has more than {MOST_LAYERS} layers")
+    if len(descriptors) > MOST_MANIFEST_LAYERS:
+        raise ImageError(f"it has more than {MOST_MANIFEST_LAYERS} layers")
     layers: list[LayerContents] = []
     for number, descriptor in enumerate(descriptors, 1):
         reading.layer = f"layer {number} of {len(descriptors)}"

@@ -26,7 +26,7 @@ ENGINES = ("docker", "podman")
 # An image in a registry.
 REGISTRY = "docker://"
 # An engine may have to start first.
-SECONDS = 10.0
+IMAGE_ANSWER_SECONDS = 10.0
 # Messages of Docker, and of Podman 3 to 6, if their store lacks the image.
 MISSING = ("no such image", "no such object", "image not known")
 
@@ -82,7 +82,7 @@ def read_image(reference: Reference, reading: Reading, *, with_layers: bool = Tr
 
 
 def _has(engine: str, name: str) -> bool:
-    answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=SECONDS)
+    answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=IMAGE_ANSWER_SECONDS)
     if not answer.succeeded and answer.is_installed:
         line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
         if not any(missing in line.lower() for missing in MISSING):

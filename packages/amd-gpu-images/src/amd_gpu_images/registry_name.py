@@ -17,7 +17,7 @@ NAME = re.compile(
 )
 # A user and password in front of a registry. No program accepts them in a name.
 LOGIN = re.compile(r"^(?:\w+://)?[^@]*:.*@(?!sha\d+:)")
-LONGEST = 512
+LONGEST_REGISTRY_NAME = 512
 DOCKER_HUB = "docker.io"
 # The image proxy begins a refusal with this, where a registry's message would be.
 REFUSED_BY_PROXY = "no image for this host: "
@@ -49,15 +49,17 @@ class RegistryName(Value):
 
 def is_registry_name(text: str) -> bool:
     """Return whether a text has the form of a name in a registry."""
-    return len(text) <= LONGEST and NAME.fullmatch(text) is not None
+    return len(text) <= LONGEST_REGISTRY_NAME and NAME.fullmatch(text) is not None
 
 
 def parse_registry_name(text: str) -> RegistryName:
     """Parse the name of an image in a registry; ImageError."""
-    match = NAME.fullmatch(text) if len(text) <= LONGEST else None
+    match = NAME.fullmatch(text) if len(text) <= LONGEST_REGISTRY_NAME else None
     if match is None:
         hint = "write [REGISTRY/]REPOSITORY[:TAG] or [REGISTRY/]REPOSITORY@sha256:..."
-        raise ImageError(f"{without_login(text)[:LONGEST]} does not name an image in a registry", hint=hint)
+        raise ImageError(
+            f"{without_login(text)[:LONGEST_REGISTRY_NAME]} does not name an image in a registry", hint=hint
+        )
     return RegistryName(repository=match["repository"], tag=match["tag"] or "", digest=match["digest"] or "")
 
 

@@ -16,7 +16,7 @@ from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 # Limits for one command about images: seconds, and questions to a registry. No real index has that many images.
-TIMEOUT = 120.0
+REGISTRY_SECONDS = 120.0
 MOST_QUESTIONS = 300
 NAME = "{name}"
 # The proxy does not choose an image for a name with a digest.
@@ -109,7 +109,7 @@ class Questions:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._asked = 0
-        self._end = time.monotonic() + TIMEOUT
+        self._end = time.monotonic() + REGISTRY_SECONDS
 
     def read_manifest(self, name: RegistryName) -> Manifest:
         """Return a manifest or an index; ImageError."""
@@ -134,7 +134,9 @@ class Questions:
         self._asked += 1
         left = self._end - time.monotonic()
         if self._asked > MOST_QUESTIONS or left <= 0:
-            raise ImageError(f"reading {name} takes more than {TIMEOUT:g} seconds, or {MOST_QUESTIONS} questions")
+            raise ImageError(
+                f"reading {name} takes more than {REGISTRY_SECONDS:g} seconds, or {MOST_QUESTIONS} questions"
+            )
         answer = ask([word.replace(NAME, str(name)) for word in argv], seconds=left)
         if not answer.succeeded:
             raise refusal(answer, name, self.program)

@@ -37,7 +37,7 @@ EXTENSIONS = frozenset((LONG_NAME, LONG_LINK, PAX, PAX_GLOBAL, PAX_OF_SOLARIS))
 MODULUS = 65521
 HALF = 0xFFFF
 # Limit for a size, which has at most 64 bits.
-MOST_DIGITS = 20
+MOST_SIZE_DIGITS = 20
 # Number of cached fields; most headers of a layer share some thousand values.
 REMEMBERED = 1 << 16
 
@@ -94,7 +94,7 @@ def parse_pax(content: bytes) -> dict[bytes, bytes]:
     records: dict[bytes, bytes] = {}
     at = 0
     while at < len(content) and content[at]:
-        digits, space, _ = content[at : at + MOST_DIGITS].partition(b" ")
+        digits, space, _ = content[at : at + MOST_SIZE_DIGITS].partition(b" ")
         if not space or not digits.isdigit():
             raise ValueError("a pax record has no length")
         end = at + int(digits)
@@ -109,6 +109,6 @@ def parse_pax(content: bytes) -> dict[bytes, bytes]:
 
 def parse_size(text: bytes) -> int:
     """Parse the size in a pax record; ValueError."""
-    if not text.isdigit() or len(text) > MOST_DIGITS:
+    if not text.isdigit() or len(text) > MOST_SIZE_DIGITS:
         raise ValueError("a size in a pax record is not a number")
     return int(text)

@@ -23,7 +23,7 @@ from amdgpu_discovery.command_line.programs import Answer
 from amdgpu_discovery.errors import reason
 
 # Time limit without a byte of an image.
-SECONDS = 120.0
+SILENT_TRANSFER_SECONDS = 120.0
 # A registry may take minutes to assemble a large layer after it has received all of it.
 SECONDS_OF_COPY = 600.0
 # Seconds between two checks.
@@ -72,15 +72,15 @@ class Watched(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # as BufferedReader calls it
         """Read the next bytes, and wait for them as long as the program moves bytes."""
         if not self._is_ready():
-            stall = Stall(lambda: bytes_of(self._printing.pid), SECONDS)
+            stall = Stall(lambda: bytes_of(self._printing.pid), SILENT_TRANSFER_SECONDS)
             while not self._is_ready():
                 if stall.is_over():
                     program = self._printing.args[0]  # type: ignore[index]  # a list
-                    raise ImageError(stall_message(str(program), SECONDS), hint="try again")
+                    raise ImageError(stall_message(str(program), SILENT_TRANSFER_SECONDS), hint="try again")
         return int(self._pipe.readinto(buffer))
 
     def _is_ready(self) -> bool:
-        return bool(select.select([self._pipe], [], [], min(STEP, SECONDS))[0])
+        return bool(select.select([self._pipe], [], [], min(STEP, SILENT_TRANSFER_SECONDS))[0])
 
 
 def read_saved(engine: str, name: str, reading: Reading) -> Image:

@@ -62,7 +62,7 @@ def test_the_names_that_are_kept_of_all_layers_are_bounded(layout, reader, monke
 
 
 def test_the_directories_above_files_with_code_are_bounded(monkeypatch):
-    monkeypatch.setattr(contents, "MOST_DIRECTORIES", 100)
+    monkeypatch.setattr(contents, "MOST_CODE_DIRECTORIES", 100)
     below, above = LayerContents(), LayerContents()
     for number in range(10):
         below.add(f"{number}/" + "d/" * 20 + "x_gfx900.co")

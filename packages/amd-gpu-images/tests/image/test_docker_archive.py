@@ -118,7 +118,7 @@ def test_a_sparse_file_at_the_end_of_an_archive_is_one_sentence(cut):
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("where", ["around", "in a layer"])
 def test_little_that_unpacks_to_much_is_bounded_by_processor_time(pack, where, make_layer, monkeypatch):
-    monkeypatch.setattr(bounds, "TIMEOUT", 0.0)
+    monkeypatch.setattr(bounds, "IMAGE_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "SECONDS_OF_MIB", 0.01)
     bomb = pack(make_layer(("zeros", bytes(40_000_000))))
 
@@ -128,7 +128,7 @@ def test_little_that_unpacks_to_much_is_bounded_by_processor_time(pack, where, m
 
 
 def test_an_image_may_cost_processor_time_by_its_size(make_layer, monkeypatch):
-    monkeypatch.setattr(bounds, "TIMEOUT", 0.0)
+    monkeypatch.setattr(bounds, "IMAGE_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "SECONDS_OF_MIB", 1e6)
 
     assert read(gzip.compress(saved(make_layer, make_layer("x_gfx906.co")))) == ["gfx906"]

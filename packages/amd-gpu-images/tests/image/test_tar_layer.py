@@ -160,7 +160,7 @@ KINDS = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNU
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_headers_that_describe_no_file_are_counted(kind, layout, reader, monkeypatch, make_layer):
-    monkeypatch.setattr(bounds, "MOST_NAMES", 100)
+    monkeypatch.setattr(bounds, "MOST_FILE_NAMES", 100)
     layout.add(extension(kind, b"12 path=abc\n") * 101 + make_layer("x_gfx900.co"))
 
     assert refusal(f"oci:{layout.directory}") == "it has more than 100 files, more than any image needs"
@@ -175,7 +175,7 @@ def test_headers_that_describe_files_are_bounded_in_all(kind, layout, reader, mo
 
 
 def test_the_map_of_a_sparse_file_is_counted(layout, reader, monkeypatch):
-    monkeypatch.setattr(bounds, "MOST_NAMES", 100)
+    monkeypatch.setattr(bounds, "MOST_FILE_NAMES", 100)
     header = tarfile.TarInfo("sparse")
     header.type = tarfile.GNUTYPE_SPARSE
     first = bytearray(header.tobuf(tarfile.GNU_FORMAT))

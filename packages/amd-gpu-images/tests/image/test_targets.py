@@ -219,7 +219,7 @@ def test_long_work_is_shown_on_a_terminal_and_nowhere_else(layout, monkeypatch, 
 
 
 def test_names_without_end_are_refused(layout, reader, monkeypatch, make_layer):
-    monkeypatch.setattr(bounds, "MOST_NAMES", 100)
+    monkeypatch.setattr(bounds, "MOST_FILE_NAMES", 100)
     layout.add(make_layer(*map(str, range(60))), make_layer(*map(str, range(60))))
 
     assert refusal(f"oci:{layout.directory}") == "it has more than 100 files, more than any image needs"

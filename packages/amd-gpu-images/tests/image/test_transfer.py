@@ -20,7 +20,7 @@ def test_a_program_that_moves_is_not_idle_however_long_it_takes():
 
 
 def test_a_program_that_prints_nothing_and_moves_nothing_is_ended(monkeypatch):
-    monkeypatch.setattr(transfer, "SECONDS", 0.1)
+    monkeypatch.setattr(transfer, "SILENT_TRANSFER_SECONDS", 0.1)
 
     with pytest.raises(ImageError) as caught:
         read_printed(["sleep", "1000"], "docker://app:1", Reading())

@@ -30,7 +30,7 @@ class Service:
 
     SOCKET = protocol.SOCKET
     # How long a reservation may last.
-    MOST_SECONDS = protocol.MOST_SECONDS
+    MOST_SECONDS = protocol.LONGEST_RESERVATION
 
     def __init__(self, host: Host) -> None:
         """Ask the service of this host."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from amd_gpu_tracker.book.lease import MOST_GPUS, NEVER, ProcessId
+from amd_gpu_tracker.book.lease import MOST_LEASED_GPUS, NEVER, ProcessId
 from amd_gpu_tracker.book.state import State, make_directory
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.errors import FileError, reason
@@ -113,7 +113,7 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
         ticket = Ticket.from_json({**fields, "number": number, "name": name}, {"ProcessId": ProcessId})
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
-    is_sound = ticket.waiter.is_possible and all(0 <= number < MOST_GPUS for number in ticket.among)
+    is_sound = ticket.waiter.is_possible and all(0 <= number < MOST_LEASED_GPUS for number in ticket.among)
     is_sound = is_sound and ticket.put_first >= 0
     return ticket if is_sound and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER else None
 

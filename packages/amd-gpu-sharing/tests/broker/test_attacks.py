@@ -14,7 +14,7 @@ import pytest
 
 from amd_gpu_sharing.broker import server
 from amd_gpu_sharing.broker.requests.client import connect, is_listening, is_served
-from amd_gpu_sharing.broker.requests.people import LARGEST_ID
+from amd_gpu_sharing.broker.requests.people import LARGEST_UID
 from amd_gpu_sharing.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from amd_gpu_tracker.book.state import State
 from support.other_user import become
@@ -92,7 +92,7 @@ def send(path, content):
         json.dumps({**HONEST, "numbers": [-1]}).encode() + b"\n",
         json.dumps({**HONEST, "numbers": [10**40]}).encode() + b"\n",
         json.dumps({**HONEST, "numbers": "0"}).encode() + b"\n",
-        json.dumps({**HONEST, "owner": LARGEST_ID + 1}).encode() + b"\n",
+        json.dumps({**HONEST, "owner": LARGEST_UID + 1}).encode() + b"\n",
         json.dumps({**HONEST, "wait": "yes"}).encode() + b"\n",
         json.dumps({**HONEST, "reservation": "../1/debug"}).encode() + b"\n",
     ],
@@ -169,7 +169,7 @@ def test_half_a_line_and_silence_delay_nobody(broker, person):
 
 def test_who_has_too_many_connections_is_told_so(broker, monkeypatch):
     broker.kill()
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "MOST_USER_CONNECTIONS", 2)
     broker.start()
 
     def connect_thrice():

@@ -290,8 +290,8 @@ def test_a_process_with_too_many_open_files_takes_no_ticket_away(host, job, monk
 @pytest.fixture
 def impatient_service(host, monkeypatch):
     """Serve who waits by a process that gives up on the lock after a moment."""
-    monkeypatch.setattr(serve, "LOCK_SECONDS", 0.1)
-    monkeypatch.setattr(server, "POLL_SECONDS", 0.5)
+    monkeypatch.setattr(serve, "SERVICE_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(server, "QUEUE_POLL_SECONDS", 0.5)
     listener = serve.listen(f"{open_state(host, os.environ).run_directory}/{SOCKET_NAME}", serve.ONLY_OWNER)
     pid = os.fork()
     if not pid:

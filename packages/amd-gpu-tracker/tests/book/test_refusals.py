@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.book.refusals import LARGEST_BYTES, LONGEST_MESSAGE, read_refusals, record_refusal
+from amd_gpu_tracker.book.refusals import LARGEST_REFUSALS_FILE, LONGEST_REFUSAL, read_refusals, record_refusal
 from amd_gpu_tracker.watch.show.table import format_refusals
 
 ANYTHING = st.recursive(
@@ -24,9 +24,9 @@ def test_a_long_refusal_is_cut_and_the_file_stays_small(machine):
 
     refusals = read_refusals(machine.state)
 
-    assert {len(refusal.message) for refusal in refusals} == {LONGEST_MESSAGE}
+    assert {len(refusal.message) for refusal in refusals} == {LONGEST_REFUSAL}
     assert {len(refusal.container_id) for refusal in refusals} == {1024}
-    assert os.path.getsize(machine.state.refusals_path) <= LARGEST_BYTES
+    assert os.path.getsize(machine.state.refusals_path) <= LARGEST_REFUSALS_FILE
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "large"])

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.book.user_files import LARGEST_LEASE, MOST_BYTES, MOST_LEASES, UserFiles, find_users
+from amd_gpu_tracker.book.user_files import LARGEST_LEASE, MOST_LEASES, MOST_USER_BYTES, UserFiles, find_users
 from amd_gpu_tracker.errors import StateError
-from amd_gpu_tracker.leases.user_leases import MOST_GPUS, MOST_LINES, read_user_leases
+from amd_gpu_tracker.leases.user_leases import MOST_REPORTED_LEASES, MOST_USER_GPUS, read_user_leases
 from amdgpu_discovery.host import Host
 
 USER = os.geteuid()
@@ -219,7 +219,7 @@ WRONG_FIELDS = [
     ({"container_id": "a\0b"}, "container_id has a null byte"),
     ({"bundle": "\ud800"}, "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed"),
     ({"gpus": "0000:03:00.0/0"}, "gpus is a list, not '0000:03:00.0/0'"),
-    ({"gpus": ["0000:03:00.0/0"] * (MOST_GPUS + 1)}, "it names more than 256 GPUs"),
+    ({"gpus": ["0000:03:00.0/0"] * (MOST_USER_GPUS + 1)}, "it names more than 256 GPUs"),
     ({"container_id": "c" * 1025}, "its container id is longer than 1024 characters"),
     ({"since": 1e308 * 10}, "Infinity is not JSON"),
     ({"\x1b[2J": 1, "bundle": 3}, "bundle is text, not 3"),
@@ -244,7 +244,7 @@ def test_many_broken_leases_are_a_few_lines(user, read):
 
     _, problems = read()
 
-    assert len(problems) == MOST_LINES + 1
+    assert len(problems) == MOST_REPORTED_LEASES + 1
     assert problems[-1] == f"90 more leases of user {USER} are like these"
 
 
@@ -273,9 +273,9 @@ def test_of_one_user_root_reads_so_much_and_no_more(user, read, bytes_read):
     assert problems == (
         f"the leases of user {USER} in {user.path.parent} cannot be read: one user has more than root reads",
     )
-    assert len(used) >= MOST_BYTES // LARGEST_LEASE - 1
+    assert len(used) >= MOST_USER_BYTES // LARGEST_LEASE - 1
     # What proves them is read too: a few small files in /proc for each.
-    assert sum(bytes_read) < 2 * MOST_BYTES
+    assert sum(bytes_read) < 2 * MOST_USER_BYTES
 
 
 def test_files_that_grow_while_they_are_read_count_as_read(user, monkeypatch):
@@ -292,7 +292,7 @@ def test_files_that_grow_while_they_are_read_count_as_read(user, monkeypatch):
         with pytest.raises(OSError, match="it is too large"):
             files.read(str(user.path.parent / "pid"), 1024 * 1024)
 
-    assert sum(asked) <= MOST_BYTES + 100
+    assert sum(asked) <= MOST_USER_BYTES + 100
 
 
 def test_of_a_huge_directory_root_reads_so_many_names_and_no_more(user, read, monkeypatch):

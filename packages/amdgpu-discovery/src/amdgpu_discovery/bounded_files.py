@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 # An attribute has a page at most, except for the list of bad pages (34 bytes each) and files on a simulated host.
 LARGEST_ATTRIBUTE = 256 * 1024
-LARGEST_ANSWER = 64 * 1024
+LARGEST_PIECE = 64 * 1024
 SHORTEST_WAIT = 0.01
 # The kernel's limit for a process that did not ask for more (NR_OPEN of fs.h).
-MOST_DESCRIPTORS = 1024 * 1024
+MOST_OPEN_FILES = 1024 * 1024
 # Children that may not have ended yet.
 UNREAPED: list[int] = []
 
@@ -124,7 +124,7 @@ def _answer(paths: Sequence[str], writer: int, read: Read) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         # This process may hang for ever, and would hold every lock that the caller has open.
         os.closerange(3, writer)
-        os.closerange(writer + 1, MOST_DESCRIPTORS)
+        os.closerange(writer + 1, MOST_OPEN_FILES)
         for path in paths:
             os.write(writer, dumps(_read(path, read)) + b"\n")
     finally:
@@ -151,7 +151,7 @@ def _collect(reader: int, pid: int, paths: Sequence[str], answers: dict[str, Fil
             if now >= until:
                 return None
             continue
-        more = os.read(reader, LARGEST_ANSWER)
+        more = os.read(reader, LARGEST_PIECE)
         if not more:
             return None
         *lines, rest = (rest + more).split(b"\n")

@@ -19,9 +19,9 @@ OWN_TABLE = "/etc/amd-container-toolkit/rocm-drivers.json"
 LENGTH_WITH_RELEASE = 4
 # 10.0 in that form; smaller numbers are of builds.
 FIRST_RELEASE = 10_000_000
-LARGEST = 64 * 1024
+LARGEST_VERSION_FILE = 64 * 1024
 # Of one number in a version; no version has a longer number.
-MOST_DIGITS = 18
+MOST_VERSION_DIGITS = 18
 Rows = dict[str, dict[str, list[str]]]
 
 
@@ -88,7 +88,7 @@ def leading_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers at the beginning of a version: 6, 12, 12 for "6.12.12-2164967.24.04"."""
     numbers: list[int] = []
     for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))][:MOST_DIGITS]
+        digits = part[: len(part) - len(part.lstrip("0123456789"))][:MOST_VERSION_DIGITS]
         if not digits:
             break
         numbers.append(int(digits))
@@ -100,7 +100,7 @@ def leading_numbers(text: str) -> tuple[int, ...]:
 def _read_own(host: Host) -> Rows:
     """Return the valid rows of the administrator's file, {} if it is missing or unusable."""
     try:
-        modules = loads(read_plain_file(host.path(OWN_TABLE), largest=LARGEST)[0])["modules"]
+        modules = loads(read_plain_file(host.path(OWN_TABLE), largest=LARGEST_VERSION_FILE)[0])["modules"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     rows = modules if isinstance(modules, dict) else {}

@@ -19,7 +19,7 @@ FRAME_BUFFER_HEAPS = (1, 2)
 
 
 # Digits of 2^64 - 1, the largest number that the kernel prints; Python refuses to convert thousands of digits.
-MOST_DIGITS = 20
+MOST_PROPERTY_DIGITS = 20
 # The render minor of a node whose properties this process may not read.
 HIDDEN = -1
 
@@ -96,7 +96,7 @@ def read_property(properties: str, key: str) -> int:
 
 def parse_number(text: str) -> int | None:
     """Parse a number that the kernel prints; return None for any other text."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_PROPERTY_DIGITS else None
 
 
 def read_generation(host: Host) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The kernel reserves the highest number for "no user".
 LARGEST_UID = (1 << 32) - 2
-LONGEST_UID = len(str(LARGEST_UID))
+MOST_UID_DIGITS = len(str(LARGEST_UID))
 # Not through pwd: a directory service that does not answer would block the caller.
 USERS = "/etc/passwd"
 LARGEST_USERS = 1024 * 1024
@@ -29,7 +29,7 @@ class NoSuchUser(ToolkitError):
 
 def parse_uid(text: str) -> int | None:
     """Parse a user id; return None for any other text."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_UID
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_UID_DIGITS
     return int(text) if is_number and int(text) <= LARGEST_UID else None
 
 

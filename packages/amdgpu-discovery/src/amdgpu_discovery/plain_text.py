@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LONGEST_LINE = 500
+LONGEST_SHOWN_LINE = 500
 
 
 def printable(text: str) -> str:
@@ -19,6 +19,6 @@ def printable_lines(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text as one printable line, cut after LONGEST_LINE characters."""
-    plain = printable(text[: LONGEST_LINE + 1])
-    return plain if len(plain) <= LONGEST_LINE else f"{plain[:LONGEST_LINE]}..."
+    """Return text as one printable line, cut after LONGEST_SHOWN_LINE characters."""
+    plain = printable(text[: LONGEST_SHOWN_LINE + 1])
+    return plain if len(plain) <= LONGEST_SHOWN_LINE else f"{plain[:LONGEST_SHOWN_LINE]}..."

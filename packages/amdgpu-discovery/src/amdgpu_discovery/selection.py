@@ -27,7 +27,7 @@ ALL = "all"
 CDI_PREFIX = "amd.com/gpu="
 NO_GPU = ("", "none", "void", f"{CDI_PREFIX}none", f"{CDI_PREFIX}void")
 # Shorter words of hexadecimal digits are GPU numbers; upstream draws the line here too.
-LONGEST_NUMBER = 8
+LONGEST_GPU_NUMBER = 8
 OF_NUMBERS = "+-0123456789 "
 # How an item may identify a GPU, in the words of settings and options.
 BY_UUID = "uuid"
@@ -43,7 +43,7 @@ NO_UNIQUE_ID = "gpu-xx"
 # Far more than a host has GPUs: each item is compared with every GPU, as root and before any limit of the container's.
 MOST_ITEMS = 1024
 # MAX_ARG_STRLEN of Linux: no process can be started with a longer variable, so this limit costs nothing.
-LONGEST_REQUEST = 128 * 1024
+LONGEST_VARIABLE = 128 * 1024
 
 
 class Resolution(Value):
@@ -71,14 +71,16 @@ def asks_for_nothing(request: str) -> bool:
 def names_numbers(request: str) -> bool:
     """Return whether a request has only numbers, ranges, `all` and words for no GPU."""
     return all(
-        item in NO_GPU or item == ALL or (not item.strip(OF_NUMBERS) and (len(item) <= LONGEST_NUMBER or "-" in item))
-        for item in request[:LONGEST_REQUEST].lower().split(",")
+        item in NO_GPU
+        or item == ALL
+        or (not item.strip(OF_NUMBERS) and (len(item) <= LONGEST_GPU_NUMBER or "-" in item))
+        for item in request[:LONGEST_VARIABLE].lower().split(",")
     )
 
 
 def may_be_choice(request: str) -> bool:
     """Return False if a request certainly names GPUs; `choices.grammar` parses the others."""
-    text = request[:LONGEST_REQUEST].lower()
+    text = request[:LONGEST_VARIABLE].lower()
     return "auto" in text or "free" in text or (ALL in text and ("+" in text or "&" in text))
 
 
@@ -120,9 +122,9 @@ def resolve(
 
 def split_items(request: str) -> list[str]:
     """Return the items of a request, each once; RequestError if it is too long."""
-    if len(request) > LONGEST_REQUEST:
+    if len(request) > LONGEST_VARIABLE:
         raise RequestError(
-            f"a request of {len(request)} characters is too long", hint=f"at most {LONGEST_REQUEST} are read"
+            f"a request of {len(request)} characters is too long", hint=f"at most {LONGEST_VARIABLE} are read"
         )
     if asks_for_nothing(request):
         return []
@@ -146,7 +148,7 @@ def find_numbers(request: str) -> list[range]:
 def _span_of(item: str) -> tuple[int, int] | None:
     """Return the first and the last number that an item names, None if it names none."""
     # Longer words are ids, but no id begins with a sign.
-    number = parse_number(item) if len(item) <= LONGEST_NUMBER or item.startswith("+") else None
+    number = parse_number(item) if len(item) <= LONGEST_GPU_NUMBER or item.startswith("+") else None
     if number is not None:
         return number, number
     first, _, last = item.partition("-")
@@ -190,7 +192,7 @@ def parse_unique_id(item: str) -> int | None:
     if lower[8:9] == "-":
         return _parse_smi_uuid(lower)
     for prefix in ("0x", "gpu-", ""):
-        if lower.startswith(prefix) and (prefix or len(lower) > LONGEST_NUMBER):
+        if lower.startswith(prefix) and (prefix or len(lower) > LONGEST_GPU_NUMBER):
             digits = lower[len(prefix) :]
             return int(digits, 16) if digits and not digits.strip("0123456789abcdef") else None
     return None

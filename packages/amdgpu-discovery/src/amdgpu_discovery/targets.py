@@ -19,7 +19,7 @@ BLANKS_OF_C = " \t\n\v\f\r"
 # More than any part of a version may be.
 NO_NUMBER = 2**32
 # Python refuses to convert thousands of digits. Zeros in front are digits too.
-MOST_DIGITS = 64
+MOST_OVERRIDE_DIGITS = 64
 
 
 def fits(target: str, targets: Iterable[str]) -> bool:
@@ -69,7 +69,7 @@ def _scan_unsigned(text: str) -> int:
     """Return what C's `%u` reads: blanks and a sign may come first, and 32 bits count. NO_NUMBER if it reads less."""
     digits = text.lstrip(BLANKS_OF_C)
     sign, digits = (digits[0], digits[1:]) if digits[:1] in ("+", "-") else ("", digits)
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > MOST_DIGITS or int(digits) >= 2**64:
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > MOST_OVERRIDE_DIGITS or int(digits) >= 2**64:
         return NO_NUMBER
     return int(f"{sign}{digits}") % 2**32
 

@@ -89,8 +89,8 @@ def test_processes_that_are_refused_are_counted_and_threads_of_the_kernel_are_no
 
 
 def test_what_one_process_can_cost_is_bounded(proc, monkeypatch):
-    monkeypatch.setattr(drm_clients, "MOST_NODES", 3)
-    monkeypatch.setattr(drm_clients, "MOST_DESCRIPTORS", 20)
+    monkeypatch.setattr(drm_clients, "MOST_OPEN_NODES", 3)
+    monkeypatch.setattr(drm_clients, "MOST_PROCESS_DESCRIPTORS", 20)
     for descriptor in range(10):
         proc.open(12, descriptor, "/dev/dri/renderD128", FDINFO.replace("id:\t4", f"id:\t{descriptor}"))
     for descriptor in range(30):

@@ -17,7 +17,7 @@ RENDER_MINORS = range(128, 192)
 
 
 # KFD counts nodes with 32 bits; no host has more than a hundred.
-MOST_NODES = 4096
+MOST_KFD_NODES = 4096
 
 
 class PlacedDrm(Value):
@@ -160,7 +160,9 @@ def _number_nodes(profile: Profile, gpu_nodes: int) -> tuple[tuple[int, ...], It
     if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
         raise ProfileError(f"processors cannot be nodes {given} of {total}", hint="leave `node` out")
     of_gpus = [number for gpu in profile.gpus for number in gpu.kfd_nodes]
-    if len({*given, *of_gpus}) != len(given) + len(of_gpus) or not all(0 <= number < MOST_NODES for number in of_gpus):
+    if len({*given, *of_gpus}) != len(given) + len(of_gpus) or not all(
+        0 <= number < MOST_KFD_NODES for number in of_gpus
+    ):
         raise ProfileError(f"GPUs cannot be KFD nodes {of_gpus}", hint="leave `kfd_nodes` out")
     free = iter(sorted(set(range(total + len(of_gpus))) - {*given, *of_gpus}))
     return tuple(next(free) if cpu.node is None else cpu.node for cpu in profile.cpus), free

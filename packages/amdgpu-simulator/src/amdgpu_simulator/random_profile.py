@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
 
-MOST_GPUS = 6
+MOST_RANDOM_GPUS = 6
 # Domains are 32 bits wide; those above 16 bits change the length of an address.
 DOMAINS = (0, 0, 0, 1, 0xFFFF, 0x10000)
 FOREIGN = ForeignDrm(pci_address="0000:ff:00.0", driver="ast", vendor_id=0x1A03, device_id=0x2000)
@@ -19,7 +19,7 @@ FOREIGN = ForeignDrm(pci_address="0000:ff:00.0", driver="ast", vendor_id=0x1A03,
 
 def random_profile(random: Random) -> Profile:
     """Return a host with random GPUs, partitions, order, minors and ids; the same host for the same seed."""
-    count = random.randint(0, MOST_GPUS)
+    count = random.randint(0, MOST_RANDOM_GPUS)
     addresses = random.sample(range(1, 0xE0), count)
     gpus = [_random_gpu(random, bus) for bus in addresses]
     if random.random() < 0.5:

@@ -16,10 +16,10 @@ from amdgpu_discovery.host import Host
 from amdgpu_simulator.namespace import has_mounts_below
 
 HOST, LOCK = "host", "lock"
-MOST = 1000
+MOST_BREAKS = 1000
 # A name is also the name of a directory.
-LONGEST_NAME = 64
-NAME = re.compile(rf"(?!\.)[A-Za-z0-9_.-]{{1,{LONGEST_NAME}}}")
+LONGEST_PROGRAM_NAME = 64
+NAME = re.compile(rf"(?!\.)[A-Za-z0-9_.-]{{1,{LONGEST_PROGRAM_NAME}}}")
 
 
 class NoSimulation(ToolkitError):
@@ -41,8 +41,8 @@ def running_simulation(name: str) -> Iterator[tuple[str, str, int]]:
     The descriptor is for the command, so that the simulation still counts as running if only the command is left of it.
     """
     if not NAME.fullmatch(name):
-        hint = f"use --name with at most {LONGEST_NAME} letters, digits, dots, dashes and underscores"
-        raise NotAName(f"{name[:LONGEST_NAME]!r} cannot name a simulation", hint=hint)
+        hint = f"use --name with at most {LONGEST_PROGRAM_NAME} letters, digits, dots, dashes and underscores"
+        raise NotAName(f"{name[:LONGEST_PROGRAM_NAME]!r} cannot name a simulation", hint=hint)
     with _locked():
         for old in _directories():
             # The directory of a simulation that was killed.
@@ -96,7 +96,7 @@ def _remove(directory: str) -> None:
 
 def _new_directory(name: str) -> str:
     base = _base()
-    for count in range(1, MOST):
+    for count in range(1, MOST_BREAKS):
         directory = os.path.join(base, name if count == 1 else f"{name}-{count}")
         with suppress(FileExistsError):
             os.mkdir(directory)

@@ -16,7 +16,7 @@ from amdgpu_discovery.host import Host
 
 # An option of dockerd, and of Podman 5.8 and later.
 OPTION = "--cdi-spec-dir"
-MOST_DIRECTORIES = 16
+MOST_CDI_DIRECTORIES = 16
 
 
 def find_directories(host: Host, engine: Engine, files: Iterable[str]) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def find_directories(host: Host, engine: Engine, files: Iterable[str]) -> tuple[
 def normalized(directories: Iterable[object]) -> tuple[str, ...]:
     """Return directories without empty names; /var/run is a link to /run."""
     names = [str(each).removeprefix("/var") if str(each).startswith("/var/run/") else str(each) for each in directories]
-    return tuple(name.rstrip("/") for name in names[:MOST_DIRECTORIES] if name)
+    return tuple(name.rstrip("/") for name in names[:MOST_CDI_DIRECTORIES] if name)
 
 
 def find_own_directories(host: Host) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -20,7 +20,7 @@ SPEC_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 DEFAULT_OUTPUT = "/etc/cdi/amd.json"
 # One file for each output, so that two simultaneous commands cannot overwrite each other's options.
 OPTIONS_DIRECTORY = "/var/lib/amd-container-toolkit/cdi"
-LONGEST_NAME = 200
+LONGEST_OPTIONS_NAME = 200
 
 
 class CdiError(ToolkitError):
@@ -85,7 +85,7 @@ def _names_of(output: str) -> tuple[str, ...]:
 
 def _path_of(output: str) -> str:
     name = quote(os.fsencode(output), safe="")
-    if len(name) > LONGEST_NAME:
+    if len(name) > LONGEST_OPTIONS_NAME:
         # Imported here because it loads OpenSSL, which takes as long as everything else here.
         import hashlib
 

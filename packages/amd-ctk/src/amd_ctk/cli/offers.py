@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 # Time limit for each engine, because the shell waits for the answer.
-SECONDS = 2
+COMPLETION_SECONDS = 2
 
 
 def engines(incomplete: str) -> list[str]:
@@ -44,7 +44,7 @@ def containers(incomplete: str) -> list[str]:
     from amd_ctk.engines.engine_words import ENGINES
     from amd_ctk.explain.running import ask_engine
 
-    answers = [ask_engine(engine, "ps", "--format", "{{.Names}}", seconds=SECONDS) for engine in ENGINES]
+    answers = [ask_engine(engine, "ps", "--format", "{{.Names}}", seconds=COMPLETION_SECONDS) for engine in ENGINES]
     names = {name for answer in answers if answer.succeeded for name in answer.output.split() if name.isprintable()}
     return _beginning(sorted(names), incomplete)
 

@@ -19,7 +19,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-SECONDS = 30
+RELOAD_SECONDS = 30
 HINT = "nothing was changed; use --no-validate to skip this check"
 HOW_TO_RESTART = "its configuration is changed; restart it by hand"
 
@@ -65,9 +65,9 @@ def ask_engine(engine: Engine, text: str, path: str) -> tuple[str, str | None]:
 def _run(command: tuple[str, ...]) -> tuple[bool, str]:
     """Return whether the engine accepts a file, and its output."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RELOAD_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return False, f"no answer within {SECONDS} seconds"
+        return False, f"no answer within {RELOAD_SECONDS} seconds"
     except OSError as error:
         return False, f"it cannot be run: {error.strerror}"
     if done.returncode == 0:

@@ -13,7 +13,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 
 # The longest files that come with an engine have 30 KiB, most of it comments.
-LARGEST = 128 * 1024
+LARGEST_ENGINE_FILE = 128 * 1024
 # dockerd sets no limit, and a list of registries may be long.
 LARGEST_OF_DOCKER = 4 * 1024 * 1024
 
@@ -21,7 +21,7 @@ LARGEST_OF_DOCKER = 4 * 1024 * 1024
 class EngineFiles:
     """The readable files of an engine, in increasing priority; `problem` is that of `broken_file`, the first other."""
 
-    def __init__(self, host: Host, engine: Engine, paths: Iterable[str], *, largest: int = LARGEST) -> None:
+    def __init__(self, host: Host, engine: Engine, paths: Iterable[str], *, largest: int = LARGEST_ENGINE_FILE) -> None:
         """Read the files; none has to exist."""
         self._engine = engine
         self._documents: list[Document] = []

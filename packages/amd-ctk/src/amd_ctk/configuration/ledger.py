@@ -23,7 +23,7 @@ DIRECTORY = "/var/lib/amd-container-toolkit"
 FILE_NAME = "engine-configuration.json"
 LOCK_NAME = "engine-configuration.lock"
 # An edit takes a second at most; with an engine's check, a few seconds.
-TIMEOUT_SECONDS = 60.0
+LEDGER_SECONDS = 60.0
 
 
 class Change(Value):
@@ -137,7 +137,7 @@ class Ledger:
 
 
 @contextmanager
-def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = TIMEOUT_SECONDS) -> Iterator[Ledger]:
+def open_ledger(host: Host, environment: Mapping[str, str], *, timeout: float = LEDGER_SECONDS) -> Iterator[Ledger]:
     """Give the caller exclusive access to the ledger; LedgerInUse, FileError if its directory cannot be made."""
     directory = ledger_directory(host, environment)
     try:

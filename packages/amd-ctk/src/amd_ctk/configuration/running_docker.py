@@ -18,7 +18,7 @@ from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.ledger import Ledger, ledger_directory
 from amd_ctk.configuration.plan import unset_default
 from amdgpu_discovery.command_line.json_parts import object_at
-from amdgpu_discovery.command_line.programs import LARGEST, parse_object
+from amdgpu_discovery.command_line.programs import LARGEST_OUTPUT, parse_object
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import remove_file, replace_file
 from amdgpu_discovery.plain_files import read_plain_file
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PROGRAM = "dockerd"
 BUILT_IN = "runc"
 # A loaded machine may be slow to answer.
-SECONDS = 10.0
+DOCKER_SECONDS = 10.0
 PAUSE = 0.1
 
 
@@ -68,7 +68,7 @@ class RunningDocker(Value):
         connection = _UnixConnection(self.socket)
         try:
             connection.request("GET", "/info")
-            engine_info = parse_object(connection.getresponse().read(LARGEST).decode("utf-8", "replace"))
+            engine_info = parse_object(connection.getresponse().read(LARGEST_OUTPUT).decode("utf-8", "replace"))
         except (OSError, HTTPException):
             return {}
         finally:
@@ -81,12 +81,12 @@ class _UnixConnection(HTTPConnection):
     """A connection to a server at a path."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=SECONDS)
+        super().__init__("localhost", timeout=DOCKER_SECONDS)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(SECONDS)
+        self.sock.settimeout(DOCKER_SECONDS)
         self.sock.connect(self._path)
 
 
@@ -125,7 +125,7 @@ def _with_next_default(target: Target, old: str | None, name: str, environment: 
 
 
 def _has_other_default(docker: RunningDocker, name: str) -> bool:
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + DOCKER_SECONDS
     while docker.default_of_ours() == name:
         if time.monotonic() > end:
             return False

@@ -26,7 +26,7 @@ ORDER = ("windows", "driver", "dkms", "secure-boot", "kfd", "gpu-state", "nodes"
 # The engines that --engine accepts. Checks that concern all engines run with each of them.
 ENGINES = ("docker", "podman", "containerd", "slurm")
 # Twice the length of the longest name.
-LONGEST_NAME = 40
+LONGEST_CHECK_NAME = 40
 # The version of the format of `--json`; see schema/doctor.json.
 VERSION = 1
 
@@ -59,7 +59,7 @@ def run_checks(facts: Facts, *, only: Iterable[str] = (), skip: Iterable[str] = 
     known = check_names()
     for name in (*only, *skip):
         if name not in known:
-            spelt = name[:LONGEST_NAME].replace("_", "-").lower()
+            spelt = name[:LONGEST_CHECK_NAME].replace("_", "-").lower()
             hint = f"did you mean {get_close_matches(spelt, known, n=1, cutoff=0)[0]}? reference/doctor.md lists all"
             raise DoctorError(f"there is no check {name}", hint=hint)
     chosen = [CHECKS[name] for name in known if (not only or name in only) and name not in skip]

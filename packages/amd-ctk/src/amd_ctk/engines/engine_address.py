@@ -28,7 +28,7 @@ PODMAN_SOCKET = re.compile(r"unix://(/.*)?/podman/podman\.sock")
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 # Of an address in a message.
-LONGEST = 200
+LONGEST_SHOWN_ADDRESS = 200
 # Podman's options that name a connection, and those that make Podman look for one.
 CONNECTION = ("--connection", "-c")
 REMOTE = ("--remote", "-r")
@@ -122,14 +122,14 @@ class Endpoint(Value):
 def find_endpoint() -> Endpoint:
     """Return where `docker` looks for its engine, according to this program's environment and the user's files."""
     if text := os.environ.get(ADDRESS):
-        address, undo = parse_address(text[:LONGEST]), f"unset {ADDRESS}"
+        address, undo = parse_address(text[:LONGEST_SHOWN_ADDRESS]), f"unset {ADDRESS}"
     elif context := find_context((), os.environ):
         # The address of a removed context is unknown.
         address = read_context(context, (), os.environ) or EngineAddress()
         undo = f"unset {CONTEXT}" if os.environ.get(CONTEXT) else "docker context use default"
     else:
         return Endpoint()
-    return Endpoint(address=address.text[:LONGEST], undo=undo, is_other_machine=address.is_other_machine)
+    return Endpoint(address=address.text[:LONGEST_SHOWN_ADDRESS], undo=undo, is_other_machine=address.is_other_machine)
 
 
 def find_own_settings(environment: Mapping[str, str], engine: str = PODMAN, options: Sequence[str] = ()) -> str:

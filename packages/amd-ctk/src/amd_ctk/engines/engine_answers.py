@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amd_ctk.engines.image_names import ImageNames
 
 # Engines answer in a tenth of a second, on a busy host in several seconds.
-SECONDS = 8.0
+ENGINE_SECONDS = 8.0
 # Podman's Docker API reports this licence, Docker its edition or nothing.
 LICENCE_OF_PODMAN = "Apache-2.0"
 
@@ -61,7 +61,7 @@ class ImageSettings(Value):
 
 def ask_info(command: Sequence[str]) -> EngineInfo:
     """Return what an engine says about itself. `command` is its program, perhaps with options or behind sudo."""
-    answer = ask([*command, "info", "--format", "{{json .}}"], seconds=SECONDS)
+    answer = ask([*command, "info", "--format", "{{json .}}"], seconds=ENGINE_SECONDS)
     tree = parse_object(answer.output)
     found = _parse_podman(tree) if object_at(tree, "host", "ociRuntime") else _parse_docker(tree)
     return found.replace(answer=answer)
@@ -69,7 +69,7 @@ def ask_info(command: Sequence[str]) -> EngineInfo:
 
 def ask_image(command: Sequence[str], image: str) -> ImageSettings:
     """Return what an image says that the engine behind `command` has."""
-    answer = ask([*command, "image", "inspect", "--format", "{{json .Config}}", image], seconds=SECONDS)
+    answer = ask([*command, "image", "inspect", "--format", "{{json .Config}}", image], seconds=ENGINE_SECONDS)
     tree = parse_object(answer.output)
     if not answer.succeeded or not tree:
         return ImageSettings(late=answer.problem if answer.is_late else "")
@@ -86,7 +86,7 @@ def ask_names(command: Sequence[str], image: str) -> ImageNames | None:
     # Only a container whose user or group is a name needs this.
     from amd_ctk.engines.image_names import read_names
 
-    answer = ask([*command, "image", "inspect", "--format", "{{json .GraphDriver}}", image], seconds=SECONDS)
+    answer = ask([*command, "image", "inspect", "--format", "{{json .GraphDriver}}", image], seconds=ENGINE_SECONDS)
     return read_names(parse_object(answer.output))
 
 

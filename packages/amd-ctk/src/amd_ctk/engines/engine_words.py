@@ -72,7 +72,7 @@ LAUNCHERS: dict[str, tuple[str, ...]] = {
     "time": ("-f", "--format", "-o", "--output"),
     "timeout": ("-k", "--kill-after", "-s", "--signal"),
 }
-TIMEOUT = "timeout"
+TIMEOUT_PROGRAM = "timeout"
 PREFIXES = (SUDO, "env", *LAUNCHERS)
 
 
@@ -260,7 +260,7 @@ def _behind_launcher(argv: Sequence[str]) -> tuple[str, ...]:
     while position < len(argv) and argv[position].startswith("-") and argv[position] != "--":
         position += 2 if argv[position] in LAUNCHERS[name] else 1
     position += argv[position : position + 1] == ("--",)
-    return tuple(argv[position + (name == TIMEOUT) :])
+    return tuple(argv[position + (name == TIMEOUT_PROGRAM) :])
 
 
 def _kept_by(options: Sequence[str]) -> tuple[str, ...] | None:

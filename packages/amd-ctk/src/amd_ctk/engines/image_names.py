@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 USERS_FILE = "etc/passwd"
 GROUPS_FILE = "etc/group"
-LARGEST = 1024 * 1024
-MOST_LAYERS = 128
+LARGEST_NAME_FILE = 1024 * 1024
+MOST_MOUNTED_LAYERS = 128
 # The most digits of an id.
-LONGEST_ID = 10
+MOST_ID_DIGITS = 10
 
 
 class Named(Value):
@@ -53,7 +53,7 @@ def read_names(graph_driver: dict[str, Any]) -> ImageNames | None:
     """Return the names of an image by its `GraphDriver`; None if its layers cannot be read here."""
     known = graph_driver.get("Data")
     layers = [str(known.get(key) or "") for key in ("UpperDir", "LowerDir")] if isinstance(known, dict) else []
-    directories = [each for layer in layers for each in layer.split(":") if each.startswith("/")][:MOST_LAYERS]
+    directories = [each for layer in layers for each in layer.split(":") if each.startswith("/")][:MOST_MOUNTED_LAYERS]
     try:
         return ImageNames(
             users=tuple(_parse(_read_first(directories, USERS_FILE), gid_at=3)),
@@ -88,7 +88,7 @@ def resolve_user(user: str, groups: Sequence[str], names: ImageNames) -> Resolve
 
 def _find(word: str, entries: Iterable[Named]) -> Named | None:
     """Return the entry with a name or a number; a number needs none."""
-    is_number = word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID
+    is_number = word.isascii() and word.isdecimal() and len(word) <= MOST_ID_DIGITS
     number = int(word) if is_number else -1
     for entry in entries:
         if word == entry.name or number == entry.number:
@@ -104,7 +104,7 @@ def _read_first(directories: Sequence[str], name: str) -> str:
             # The image's author chose where its links lead.
             if os.path.realpath(path) != path:
                 break
-            return read_plain_file(path, largest=LARGEST)[0].decode("utf-8", "replace")
+            return read_plain_file(path, largest=LARGEST_NAME_FILE)[0].decode("utf-8", "replace")
     raise FileNotFoundError(name)
 
 
@@ -112,6 +112,8 @@ def _parse(text: str, *, gid_at: int) -> Iterator[Named]:
     for line in text.splitlines():
         fields = [*line.strip().split(":"), "", "", "", ""]
         number, gid = fields[2], fields[gid_at]
-        if fields[0] and all(each.isascii() and each.isdecimal() and len(each) <= LONGEST_ID for each in (number, gid)):
+        if fields[0] and all(
+            each.isascii() and each.isdecimal() and len(each) <= MOST_ID_DIGITS for each in (number, gid)
+        ):
             members = tuple(filter(None, fields[3].split(","))) if gid_at == 2 else ()
             yield Named(name=fields[0], number=int(number), gid=int(gid), members=members)

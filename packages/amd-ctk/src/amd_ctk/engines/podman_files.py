@@ -9,7 +9,7 @@ CONTAINERS_CONF = ("/usr/share/containers/containers.conf", "/etc/containers/con
 CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 # Below a user's own settings, which root may read too.
 OWN_CONF = "containers/containers.conf"
-MOST_DROP_INS = 32
+MOST_ENGINE_DROP_INS = 32
 
 
 def podman_files(host: Host, own_settings: str) -> list[str]:
@@ -18,7 +18,7 @@ def podman_files(host: Host, own_settings: str) -> list[str]:
     if not own_settings:
         return files
     own = f"{own_settings}/{OWN_CONF}"
-    return [*files, own, *_drop_ins(host, f"{own}.d")[:MOST_DROP_INS]]
+    return [*files, own, *_drop_ins(host, f"{own}.d")[:MOST_ENGINE_DROP_INS]]
 
 
 def _drop_ins(host: Host, directory: str) -> list[str]:

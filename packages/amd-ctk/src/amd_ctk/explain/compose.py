@@ -27,7 +27,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.plain_text import one_line
 
-LARGEST_FILE = 4 * 1024 * 1024
+LARGEST_COMPOSE_FILE = 4 * 1024 * 1024
 # The YAML version of the Go library in Compose: a service may be called n or on.
 COMPOSE_YAML = (1, 2)
 WHOLE = "run 'docker compose config > whole.yaml', and explain whole.yaml"
@@ -136,7 +136,7 @@ def _defaults_beside(path: str, environment: Mapping[str, str]) -> dict[str, str
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        tree = parse_spec(read_plain_file(path, largest=LARGEST_FILE)[0], yaml_version=COMPOSE_YAML).tree
+        tree = parse_spec(read_plain_file(path, largest=LARGEST_COMPOSE_FILE)[0], yaml_version=COMPOSE_YAML).tree
     except OSError as error:
         raise ExplainError(f"{path} cannot be read: {reason(error)}") from error
     except BrokenText as error:

@@ -20,7 +20,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value
 
-SECONDS = 5.0
+COMPOSE_SECONDS = 5.0
 # The first version that is written in Go and prints JSON.
 FIRST = (2,)
 # A Compose file may name files on other machines. Compose must not fetch them.
@@ -115,7 +115,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def _ask(*args: str) -> Answer:
-    return ask(["env", *WITHOUT_REMOTES, "docker", "compose", *args], seconds=SECONDS)
+    return ask(["env", *WITHOUT_REMOTES, "docker", "compose", *args], seconds=COMPOSE_SECONDS)
 
 
 def _overrides(path: str) -> list[str]:

@@ -20,9 +20,9 @@ from amdgpu_discovery.unknown_gpus import shown
 VARIABLE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?)([-?+])([^${}]*))?\})", re.ASCII)
 # Stands for a value while the words around it are read; YAML contains no zero bytes.
 KEPT = re.compile(r"\0(\d+)\0")
-DEEPEST = 20
+DEEPEST_DEFAULT = 20
 # The limit of a file of variables.
-LARGEST_FILE = 1024 * 1024
+LARGEST_ENV_FILE = 1024 * 1024
 EXPORT = re.compile(r"export(?=\s)")
 BLANKS = "\t\v\f\r \x85\xa0"
 BLANK = re.compile(f"[{BLANKS}]*")
@@ -42,7 +42,7 @@ def expand_text(text: str, find: Callable[[str], str | None]) -> str:
         values.append(_restored(_value_of(match, find), values))
         return f"\0{len(values) - 1}\0"
 
-    for _ in range(DEEPEST):
+    for _ in range(DEEPEST_DEFAULT):
         text, replaced = VARIABLE.subn(keep, text)
         if not replaced:
             break
@@ -54,7 +54,7 @@ def expand_text(text: str, find: Callable[[str], str | None]) -> str:
 def read_variables(path: str, find: Callable[[str], str | None]) -> dict[str, str]:
     """Return the variables of a file; `find` gives the values of `$NAME` and of names without a value; ExplainError."""
     try:
-        return parse_variables(read_plain_file(path, largest=LARGEST_FILE)[0].decode(), find)
+        return parse_variables(read_plain_file(path, largest=LARGEST_ENV_FILE)[0].decode(), find)
     except (OSError, UnicodeDecodeError, ExplainError) as error:
         raise ExplainError(f"the environment file {path} cannot be read: {reason(error)}") from error
 

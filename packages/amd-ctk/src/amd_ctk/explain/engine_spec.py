@@ -43,9 +43,9 @@ RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
 # Podman also takes a major number alone, and any letters or none.
 PODMAN_RULE = re.compile(r"([acb]) ([0-9]+|\*)(?::([0-9]+|\*))? ([rwm]*)")
 # The most digits of a user or group id.
-LONGEST_ID = 10
+MOST_ID_DIGITS = 10
 # The most digits of a device number.
-LONGEST_NUMBER = 20
+LONGEST_DEVICE_WORD = 20
 
 
 class CdiEdits(Value):
@@ -121,7 +121,7 @@ def number_of_id(word: str) -> int | None:
     """Return the number of a user or group, None for a name that only the image knows."""
     if word in ("", "root"):
         return 0
-    return int(word) if word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID else None
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= MOST_ID_DIGITS else None
 
 
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:
@@ -181,7 +181,7 @@ def _parse_rule(text: str, engine: str) -> Tree:
         raise ToolkitError(f"--device-cgroup-rule {text!r}: this is not a rule", hint="write it as 'c 226:* rwm'")
     kind, *numbers, access = found.groups()
     read = {
-        key: -1 if word in ("*", None) else int(word[:LONGEST_NUMBER])
+        key: -1 if word in ("*", None) else int(word[:LONGEST_DEVICE_WORD])
         for key, word in zip(("major", "minor"), numbers, strict=True)
     }
     named = {key: number for key, number in read.items() if number >= 0 or engine != PODMAN}

@@ -10,7 +10,7 @@ from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engines import docker
 from amd_ctk.engines.engine_address import is_elsewhere
-from amd_ctk.engines.engine_answers import SECONDS, ask_info
+from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_info
 from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.engines.podman_files import podman_files
 from amd_ctk.explain.container import Container
@@ -41,7 +41,7 @@ CONFIGURE = {
 CDI_DRIVER = "cdi"
 AMD_DRIVERS = ("", "amd")
 AMD_CAPABILITIES = frozenset(("gpu", "amd"))
-MOST_GPUS = 64
+MOST_COUNTED_GPUS = 64
 
 
 class RuntimeView(Value):
@@ -308,7 +308,7 @@ def find_version(container: Container, host: Host) -> tuple[int, ...]:
     if not host.is_this_machine or container.is_engine_silent:
         return ()
     # For this word, Podman does not set itself up.
-    return parse_version(ask([PODMAN, "--version"], seconds=SECONDS).output)
+    return parse_version(ask([PODMAN, "--version"], seconds=ENGINE_SECONDS).output)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -321,4 +321,4 @@ def _devices_of(request: GpusRequest) -> str:
         return ",".join(request.devices)
     if request.count < 0:
         return "all"
-    return ",".join(map(str, range(min(request.count, MOST_GPUS)))) or "void"
+    return ",".join(map(str, range(min(request.count, MOST_COUNTED_GPUS)))) or "void"

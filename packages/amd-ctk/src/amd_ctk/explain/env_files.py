@@ -10,9 +10,9 @@ from amd_ctk.explain.container import ExplainError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import read_file
 
-LARGEST_FILE = 1024 * 1024
+LARGEST_ENV_FILE = 1024 * 1024
 # The limit of Go's bufio.Scanner, with which both engines read lines.
-LONGEST_LINE = 64 * 1024 - 1
+LONGEST_ENV_LINE = 64 * 1024 - 1
 BOM = "\ufeff"
 # What Podman strips in front of a name; Docker strips all white space of Unicode.
 PODMAN_BLANKS = " \t\n\v\f\r"
@@ -22,7 +22,7 @@ def read_env_file(path: str, *, engine: str = DOCKER) -> Iterator[str]:
     """Yield the variables of a file as an engine reads it; ExplainError."""
     try:
         # The caller may name the pipe of <(command).
-        read = read_file(path, largest=LARGEST_FILE)
+        read = read_file(path, largest=LARGEST_ENV_FILE)
         # Podman passes on bytes that are not UTF-8.
         text = read.decode(errors="replace" if engine == PODMAN else "strict")
     except (OSError, UnicodeDecodeError) as error:
@@ -34,7 +34,7 @@ def read_env_file(path: str, *, engine: str = DOCKER) -> Iterator[str]:
 
 def _lines(text: str, path: str) -> Iterator[str]:
     for line in text.split("\n"):
-        if len(line.encode()) > LONGEST_LINE:
+        if len(line.encode()) > LONGEST_ENV_LINE:
             raise _refused(path, "a line is too long")
         yield line.removesuffix("\r")
 

@@ -22,7 +22,7 @@ from amdgpu_discovery.plain_text import one_line
 
 Tree = dict[str, Any]
 
-LARGEST_FILE = 4 * 1024 * 1024
+LARGEST_MANIFEST = 4 * 1024 * 1024
 # Every Kubernetes document has this, and no Compose file.
 KUBE_DOCUMENT = re.compile(r'^apiVersion[ \t]*:|"apiVersion"[ \t]*:', re.MULTILINE)
 BETWEEN_DOCUMENTS = re.compile(r"^---(?=\s|$).*\n?", re.MULTILINE)
@@ -73,7 +73,7 @@ def read_pod(path: str, name: str, host: Host) -> Container:
 
 def _read_text(path: str) -> str:
     try:
-        return read_plain_file(path, largest=LARGEST_FILE)[0].decode()
+        return read_plain_file(path, largest=LARGEST_MANIFEST)[0].decode()
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else "it is not text in UTF-8"
         raise ExplainError(f"{path} cannot be read: {why}") from error

@@ -71,7 +71,7 @@ VALUES = {
 MAYBE_REMOTE = "the command may go to an engine on another machine; this is what one on this host would do"
 PODMAN_SERVICE_HINT = "a service of Podman takes no runtime: use --device amd.com/gpu=0"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
-LARGEST_ID = 2**31 - 1
+LARGEST_ENGINE_ID = 2**31 - 1
 NUMBER = re.compile("-?[0-9]+")
 # A name of letters, digits and separators, perhaps after a host that may have capitals, with a tag and a digest.
 IMAGE = re.compile(
@@ -235,8 +235,8 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str, *, 
     users = [("user", value) for value in options.get("user", ())[-1:]]
     for option, value in (*users, *(("group-add", value) for value in options.get("group-add", ()))):
         numbers = (int(word[:12]) for word in value.split(":", 1) if NUMBER.fullmatch(word))
-        if not all(0 <= number <= LARGEST_ID for number in numbers):
-            yield _refusal(engine, f"--{option}={value}", f"uids and gids must be in range 0-{LARGEST_ID}")
+        if not all(0 <= number <= LARGEST_ENGINE_ID for number in numbers):
+            yield _refusal(engine, f"--{option}={value}", f"uids and gids must be in range 0-{LARGEST_ENGINE_ID}")
     if engine in VALUES and not IMAGE.fullmatch(image):
         yield ToolkitError(f"{engine} refuses the image {image!r}: invalid reference format", hint="write NAME:TAG")
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from amd_ctk.engines.engine_answers import SECONDS, ask_image, ask_names
+from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_image, ask_names
 from amd_ctk.engines.engine_words import ENGINES, KEEP_GROUPS, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
@@ -58,10 +58,10 @@ def ask_engines(name: str) -> EngineAnswers:
 
 
 def ask_engine(engine: str, *args: str, seconds: float | None = None) -> Answer:
-    """Return an engine's answer within `seconds`, by default SECONDS, without making the engine set itself up."""
+    """Return an engine's answer within `seconds`, by default ENGINE_SECONDS; the engine does not set itself up."""
     if not is_set_up(engine):
         return Answer(problem="podman has no containers and no images")
-    return ask([engine, *args], seconds=seconds or SECONDS)
+    return ask([engine, *args], seconds=seconds or ENGINE_SECONDS)
 
 
 def is_set_up(engine: str) -> bool:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-RELOAD_SECONDS = 60
+PAGE_RELOAD_SECONDS = 60
 # The first columns on a phone; the others follow.
 FIRST = ("GPU", "State", "Who", "What", "Since", "Ends in", "Busy", "VRAM")
 STYLE = """
@@ -65,7 +65,7 @@ def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, h
         *(_table(waiting) if waiting[1:] else (f"<p>{EMPTY_QUEUE}</p>",)),
         f"<footer>{text(at)}</footer>",
     ]
-    return format_web_page(f"GPUs of {host}", parts, style=STYLE, reload_seconds=RELOAD_SECONDS)
+    return format_web_page(f"GPUs of {host}", parts, style=STYLE, reload_seconds=PAGE_RELOAD_SECONDS)
 
 
 def _gpu_rows(listing: Listing) -> list[Sequence[str]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Exit codes from 126 on have other meanings; GNU parallel counts the same way.
 MOST_FAILED = 101
 # The failed lines that the last message lists.
-MOST_NAMED = 20
+MOST_FAILED_LINES = 20
 # Signals that end the jobs too.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HANDLED = (*ENDING, signal.SIGTSTP)
@@ -83,7 +83,7 @@ def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
             print_note(f"Stopped after {ended} of {count} jobs. Continue with --from-line={min(unfinished)}")
         end_by(jobs.ended_by)
     failed = sorted(jobs.failed)
-    lines = ", ".join(map(str, failed[:MOST_NAMED])) + (" and more" if len(failed) > MOST_NAMED else "")
+    lines = ", ".join(map(str, failed[:MOST_FAILED_LINES])) + (" and more" if len(failed) > MOST_FAILED_LINES else "")
     result = f", {len(failed)} failed: line{'' if len(failed) == 1 else 's'} {lines}" if failed else ""
     print_note(f"{count} job{'' if count == 1 else 's'} ended{result}")
     sys.exit(min(len(failed), MOST_FAILED))

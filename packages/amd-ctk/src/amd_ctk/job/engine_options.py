@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engines.engine_address import find_own_settings, is_elsewhere
-from amd_ctk.engines.engine_answers import SECONDS, ask_info
+from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_info
 from amd_ctk.engines.engine_words import (
     PODMAN,
     engine_of,
@@ -118,12 +118,12 @@ def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> Eng
 def _of_podman(command: Sequence[str], host: Host) -> EngineOptions:
     program = ("info", "--format", "{{.Host.OCIRuntime.Path}} {{.Host.ServiceIsRemote}}")
     # Podman lists no runtimes, and fails if it does not know the name of one.
-    with_ours = ask([*command, RUNTIME, *program], seconds=SECONDS)
+    with_ours = ask([*command, RUNTIME, *program], seconds=ENGINE_SECONDS)
     if with_ours.succeeded:
         return EngineOptions(fixed=(RUNTIME,))
     if with_ours.is_late:
         return _without_answer(with_ours, command)
-    default = ask([*command, *program], seconds=SECONDS)
+    default = ask([*command, *program], seconds=ENGINE_SECONDS)
     if not default.succeeded:
         return _without_answer(default, command)
     path, _, is_service = default.output.strip().partition(" ")

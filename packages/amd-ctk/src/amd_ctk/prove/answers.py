@@ -17,7 +17,7 @@ NO_GPU = "no GPU"
 # No driver answers behind the node, as on a simulated host, whose nodes only have the numbers of GPUs.
 NO_DEVICE_ERRORS = (errno.ENXIO, errno.ENODEV)
 # 512 GPUs need a handful of lines each.
-LARGEST = 1 << 20
+LARGEST_PROBE_ANSWER = 1 << 20
 
 
 class Answers(Value):
@@ -50,7 +50,7 @@ def parse_answers(text: str) -> Answers:
     by_path = {"open": answers.opened, "ask": answers.ioctls, "device": answers.devices}
     by_minor = {"make": answers.created, "foreign": answers.foreign}
     listed = []
-    for line in text[:LARGEST].splitlines():
+    for line in text[:LARGEST_PROBE_ANSWER].splitlines():
         words = line.split()
         if len(words) != 3 or not _is_number(words[2]):
             continue

@@ -18,7 +18,7 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
 IMAGE = "localhost/amd-ctk-proof:local"
-SECONDS = 60.0
+PROOF_SECONDS = 60.0
 NAMESPACE = "amd-ctk-proof"
 # Placeholders in an engine's command: the number of a GPU, and the directory of the image.
 GPU, ROOTFS = "{gpu}", "{rootfs}"
@@ -109,17 +109,17 @@ def image_in(engine: ProofEngine, packed: bytes) -> Iterator[Run]:
     try:
         yield partial(_run, engine, "")
     finally:
-        ask([engine.name, "rmi", "--force", IMAGE], seconds=SECONDS)
+        ask([engine.name, "rmi", "--force", IMAGE], seconds=PROOF_SECONDS)
 
 
 def _run(engine: ProofEngine, directory: str, gpu: int, command: list[str]) -> Answer:
     argv = (word.replace(GPU, str(gpu)).replace(ROOTFS, directory) for word in engine.argv)
-    return ask([*argv, *command], seconds=SECONDS)
+    return ask([*argv, *command], seconds=PROOF_SECONDS)
 
 
 def _feed(argv: list[str], packed: bytes) -> None:
     try:
-        done = subprocess.run(argv, input=packed, capture_output=True, check=False, timeout=SECONDS)
+        done = subprocess.run(argv, input=packed, capture_output=True, check=False, timeout=PROOF_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineProblem(f"{argv[0]} cannot load the image: {type(error).__name__}") from error
     if done.returncode:

@@ -29,7 +29,7 @@ ARGUMENT_BYTES = 16
 # struct kfd_process_device_apertures: six addresses, then the id of the GPU.
 ENTRY_BYTES = 56
 ID_AT = 48
-MOST_GPUS = 512
+MOST_PROBED_GPUS = 512
 # drm/amdgpu_drm.h: DRM_IOCTL_AMDGPU_INFO with AMDGPU_INFO_DEV_INFO, whose answer begins with the PCI device id.
 GET_INFO = 1 << 30 | 32 << 16 | ord("d") << 8 | 0x45
 DEVICE_INFO = 0x16
@@ -72,14 +72,14 @@ def try_open(path: str, ask: Callable[[int], Answer]) -> Answer | None:
 
 def list_gpus(descriptor: int) -> list[int]:
     """Return the ids of the GPUs on which KFD lets this process compute; OSError."""
-    room = array.array("B", bytes(ARGUMENT_BYTES + MOST_GPUS * ENTRY_BYTES))
+    room = array.array("B", bytes(ARGUMENT_BYTES + MOST_PROBED_GPUS * ENTRY_BYTES))
     address = room.buffer_info()[0] + ARGUMENT_BYTES
     count = 0
     # With a count of 0, KFD returns the number of GPUs. With a count beyond that, Linux 6.12 fails with EINVAL.
     for _ in ("how many", "which"):
         room[:ARGUMENT_BYTES] = array.array("B", address.to_bytes(8, "little") + count.to_bytes(8, "little"))
         fcntl.ioctl(descriptor, GET_APERTURES, room, True)
-        count = min(int.from_bytes(room[8:12].tobytes(), "little"), MOST_GPUS)
+        count = min(int.from_bytes(room[8:12].tobytes(), "little"), MOST_PROBED_GPUS)
         if not count:
             break
     places = [ARGUMENT_BYTES + each * ENTRY_BYTES + ID_AT for each in range(count)]

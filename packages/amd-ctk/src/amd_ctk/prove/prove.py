@@ -24,7 +24,7 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.people import behind_sudo
 from amdgpu_discovery.plain_text import printable
 
-LONGEST_MESSAGE = 300
+LONGEST_PROOF_MESSAGE = 300
 # The number in a result that concerns the engine as a whole.
 NO_NUMBER = -1
 # In the caller's working directory.
@@ -72,7 +72,7 @@ def _prove(engine: ProofEngine, gpu: Gpu, gpus: Sequence[Gpu], state: GpuState |
     answer = run(gpu.number, probe_command(foreign))
     if not answer.succeeded:
         lines = answer.errors.strip().splitlines() or [answer.problem or f"exit code {answer.exit_code}"]
-        words = printable(lines[-1][:LONGEST_MESSAGE])
+        words = printable(lines[-1][:LONGEST_PROOF_MESSAGE])
         return Proof(engine=engine.name, gpu=gpu.number, state=FAILED, words=f"the container does not start: {words}")
     result, words = judge(parse_answers(answer.output), gpu, gpus)
     return Proof(engine=engine.name, gpu=gpu.number, state=result, words=words)

@@ -11,7 +11,7 @@ from amd_ctk.swarm.resources import Resource, SwarmError
 from amd_device_spec.request import SWARM_PREFIX
 from amdgpu_discovery.value import Value
 
-SECONDS = 30
+SWARM_SECONDS = 30
 TASK_LABEL = "com.docker.swarm.task.id"
 # swarmkit sets these labels on the container of every task (moby, daemon/cluster/executor/container/container.go).
 NAME_FORMAT = '{{.ID}} {{.Label "com.docker.swarm.service.name"}} {{.Label "com.docker.swarm.task.name"}}'
@@ -39,9 +39,9 @@ def docker(*args: str) -> str:
     if program is None:
         raise SwarmError("docker is not installed", hint="run this on a node of the swarm")
     try:
-        done = subprocess.run([program, *args], capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run([program, *args], capture_output=True, text=True, timeout=SWARM_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise SwarmError(f"docker {args[0]} gave no answer within {SECONDS} seconds") from error
+        raise SwarmError(f"docker {args[0]} gave no answer within {SWARM_SECONDS} seconds") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise SwarmError(f"docker {args[0]} failed: {lines[-1]}")

@@ -24,9 +24,9 @@ TASKS_BY_ID = ("--no-trunc", "--no-resolve", "--format", "{{.Name}} {{.CurrentSt
 # Limit for one call; more services would keep a manager busy for minutes.
 MOST_JOBS = 1000
 # A service's name is a host name on its networks (moby, daemon/cluster/controllers/plugin and swarmkit's validateName).
-LONGEST_NAME = 63
+LONGEST_SERVICE_NAME = 63
 # Swarm counts generic resources in signed 64-bit numbers (swarmkit, api/types.proto: DiscreteGenericResource).
-LARGEST_AMOUNT = 2**63 - 1
+LARGEST_RESOURCE_AMOUNT = 2**63 - 1
 
 
 class OneShot(Value):
@@ -166,10 +166,10 @@ def service_command(job: SwarmJob, template: Template) -> list[str]:
 
 def _require_name(longest: str) -> None:
     parts = longest.replace("_", "-").replace(".", "-").split("-")
-    if len(longest) > LONGEST_NAME or not all(part.isascii() and part.isalnum() for part in parts):
+    if len(longest) > LONGEST_SERVICE_NAME or not all(part.isascii() and part.isalnum() for part in parts):
         raise SwarmError(
             f"{longest} is not a name for a service",
-            hint=f"use at most {LONGEST_NAME} letters, digits, dots, dashes and underscores, as in sweep",
+            hint=f"use at most {LONGEST_SERVICE_NAME} letters, digits, dots, dashes and underscores, as in sweep",
         )
 
 
@@ -185,8 +185,10 @@ def resources_of_job(host: Host, *, vram_mib: int, gpus: int) -> tuple[Resource,
     if bool(vram_mib) == bool(gpus):
         raise SwarmError("a job reserves either memory or whole GPUs", hint="use --vram=MIB or --gpus=N")
     amount = vram_mib or gpus
-    if amount > LARGEST_AMOUNT:
-        raise SwarmError(f"{amount} is more than Docker accepts", hint=f"the largest amount is {LARGEST_AMOUNT}")
+    if amount > LARGEST_RESOURCE_AMOUNT:
+        raise SwarmError(
+            f"{amount} is more than Docker accepts", hint=f"the largest amount is {LARGEST_RESOURCE_AMOUNT}"
+        )
     settings = read_settings(host)
     if vram_mib:
         kinds, usual_kind = settings.swarm_vram_resources, VRAM_KIND

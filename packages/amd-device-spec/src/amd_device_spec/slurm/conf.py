@@ -27,9 +27,9 @@ LONGEST_FILE = 2**20
 # 64 partitions are the most GPUs that a host has.
 MOST_DEVICES = 1024
 # Of a number in a name; longer numbers would take time.
-MOST_DIGITS = 9
+MOST_HOST_NUMBER_DIGITS = 9
 # In one name; each further one multiplies the cost of comparing it.
-MOST_BRACKETS = 4
+MOST_RANGES = 4
 
 
 def find_conf(host: Host, name: str) -> str | None:
@@ -132,9 +132,9 @@ def _split(expression: str) -> Iterator[str]:
         if character == " " and depth > 0:
             raise SlurmError(f"{shown(expression)} in Slurm's configuration has a blank in brackets", hint=HINT)
         if position == len(expression) or (character in ", " and depth == 0):
-            if expression.count("[", start, position) > MOST_BRACKETS:
+            if expression.count("[", start, position) > MOST_RANGES:
                 item = shown(expression[start:position])
-                raise SlurmError(f"{item} in Slurm's configuration has more than {MOST_BRACKETS} brackets", hint=HINT)
+                raise SlurmError(f"{item} in Slurm's configuration has more than {MOST_RANGES} brackets", hint=HINT)
             if start < position:
                 yield expression[start:position]
             start = position + 1
@@ -148,7 +148,7 @@ def _matches_one(item: str, name: str) -> bool:
     if not name.startswith(before):
         return False
     name = name[len(before) :]
-    digits = min(len(name) - len(name.lstrip("0123456789")), MOST_DIGITS)
+    digits = min(len(name) - len(name.lstrip("0123456789")), MOST_HOST_NUMBER_DIGITS)
     return any(_holds(inside, name[:end]) and _matches_one(behind, name[end:]) for end in range(1, digits + 1))
 
 
@@ -180,5 +180,5 @@ def _ranges(inside: str) -> Iterator[tuple[str, str]]:
     for part in inside.split(","):
         first, _, last = part.partition("-")
         last = last or first
-        if all(word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS for word in (first, last)):
+        if all(word.isascii() and word.isdecimal() and len(word) <= MOST_HOST_NUMBER_DIGITS for word in (first, last)):
             yield first, last

@@ -19,7 +19,7 @@ IDLE_TIMEOUT = 60.0
 RESPONSE_TIMEOUT = 60.0
 PIECE = 128 * 1024
 # A manifest of 128 layers has 30 KiB. A parsed index takes up to 22 times its size in Python.
-LARGEST_DOCUMENT = 512 * 1024
+LARGEST_PROXIED_DOCUMENT = 512 * 1024
 
 
 class RegistryError(ToolkitError):
@@ -151,6 +151,6 @@ class RegistryAnswer:
         with self._connection.explained(), self._connection.limited():
             for piece in self.pieces():
                 content += piece
-                if len(content) > LARGEST_DOCUMENT:
+                if len(content) > LARGEST_PROXIED_DOCUMENT:
                     return None
         return bytes(content)

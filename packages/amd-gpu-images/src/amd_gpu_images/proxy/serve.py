@@ -18,7 +18,7 @@ from amdgpu_discovery.host import Host
 # sd_listen_fds(3).
 FIRST_DESCRIPTOR = 3
 # An engine opens three to six for one pull. Further connections wait until one ends.
-MOST_CONNECTIONS = 32
+MOST_PULL_CONNECTIONS = 32
 # Limit for each user except root, so that no user keeps the others from pulling.
 MOST_OF_A_USER = 12
 # Limit for the search through the kernel's table, because every user can open sockets.
@@ -41,7 +41,7 @@ class EngineServer:
     def __init__(self, listener: socket.socket, connection: type[EngineConnection]) -> None:
         self._listener = listener
         self._connection = connection
-        self._places = BoundedSemaphore(MOST_CONNECTIONS)
+        self._places = BoundedSemaphore(MOST_PULL_CONNECTIONS)
         self._threads: set[Thread] = set()
         self._by_user: Counter[int | None] = Counter()
         self._counting = Lock()

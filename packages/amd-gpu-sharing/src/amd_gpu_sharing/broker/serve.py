@@ -34,7 +34,7 @@ DESCRIPTORS = 65_536
 # How long the stand-in for the service stays when no job waits.
 STAND_IN_SECONDS = 1.0
 # Container starts hold the lock for milliseconds. A process that holds it longer must not hold up all clients.
-LOCK_SECONDS = 5.0
+SERVICE_LOCK_SECONDS = 5.0
 BLIND = (
     "this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: jobs are not warned, what they"
     " leave running is not found and not ended, and rules for groups may refuse their members"
@@ -151,7 +151,7 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
 
 
 def _book(state: State, processes: Processes) -> Book:
-    return Book(state, processes, partial(KernelLock, timeout=LOCK_SECONDS))
+    return Book(state, processes, partial(KernelLock, timeout=SERVICE_LOCK_SECONDS))
 
 
 def _raise_descriptors() -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from amd_gpu_sharing.broker.handler import Handler
 from amd_gpu_sharing.broker.queue.place import ABSENCE_SECONDS
-from amd_gpu_sharing.broker.queue.queue import POLL_SECONDS
+from amd_gpu_sharing.broker.queue.queue import QUEUE_POLL_SECONDS
 from amd_gpu_sharing.broker.requests.client import is_listening
 from amd_gpu_sharing.broker.requests.connection import Connection, FairTurns, has_hung_up
 from amd_gpu_sharing.broker.requests.peer import Subordinates, find_peer, find_uid, no_account
@@ -30,7 +30,7 @@ SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
 ACCEPT_BATCH = 1024
 ACCEPT_SECONDS = 0.02
 # For each user other than root.
-MOST_CONNECTIONS = 1_100
+MOST_USER_CONNECTIONS = 1_100
 # Kept free for files and processes; without them, the broker could serve no client.
 SPARE_DESCRIPTORS = 64
 # How long the broker stays when it is not needed.
@@ -152,11 +152,11 @@ class Server:
         queue = self._handler.queue
         if len(queue):
             must_poll = self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.view.user_leases
-            due += [now + POLL_SECONDS] if must_poll else []
+            due += [now + QUEUE_POLL_SECONDS] if must_poll else []
             due += [now + ABSENCE_SECONDS] if queue.has_absent() else []
             due += [at for at in (queue.next_notice(),) if at is not None]
         if (next_end := self._handler.next_end) is not None:
-            due.append(max(next_end, now + POLL_SECONDS) if self._has_failed else next_end)
+            due.append(max(next_end, now + QUEUE_POLL_SECONDS) if self._has_failed else next_end)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)
         return max(0.0, min(due) - now) if due else None
@@ -187,7 +187,7 @@ class Server:
         own = self._arrivals.count_of(uid) + self._counts.get(uid, 0) if uid else 0
         if self._is_full():
             _reject(connected, refusal(WaitRefused("too many jobs are already waiting", hint="try again later")))
-        elif own >= MOST_CONNECTIONS:
+        elif own >= MOST_USER_CONNECTIONS:
             _reject(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
         else:
             self._arrivals.add(uid, connected)

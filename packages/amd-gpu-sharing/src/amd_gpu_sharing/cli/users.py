@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from amd_gpu_sharing.broker.requests.people import GROUP_SIGN, MOST_GPUS, MOST_SECONDS, NO_LIMIT, Permission
+from amd_gpu_sharing.broker.requests.people import GROUP_SIGN, LONGEST_LIMIT, MOST_REQUESTED_GPUS, NO_LIMIT, Permission
 from amd_gpu_tracker.errors import OptionsExcluded
 from amdgpu_discovery.command_line.context import PrintJson, announce, command_group, host_of, whole_number
 from amdgpu_discovery.command_line.edited import preview_edit, up_to_date
@@ -41,7 +41,9 @@ def allow(
     gpus: Annotated[
         int | None,
         typer.Option(
-            metavar="COUNT", parser=whole_number(0, MOST_GPUS), help="How many GPUs at once, at most; 0 for none."
+            metavar="COUNT",
+            parser=whole_number(0, MOST_REQUESTED_GPUS),
+            help="How many GPUs at once, at most; 0 for none.",
         ),
     ] = None,
     together: Annotated[
@@ -77,7 +79,7 @@ def allow(
     rule = Permission(
         who=who,
         gpus=gpus or NO_LIMIT,
-        seconds=parse_at_most(duration, MOST_SECONDS),
+        seconds=parse_at_most(duration, LONGEST_LIMIT),
         groups=tuple(chosen),
         is_together=together,
         is_excluded=gpus == 0,

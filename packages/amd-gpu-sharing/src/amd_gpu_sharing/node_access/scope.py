@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # From systemd's bus interface: org.freedesktop.systemd1(5).
 MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 START = ("busctl", "--quiet", "--timeout=10", "call", *MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))")
-SECONDS = 15.0
-POLL_SECONDS = 0.005
+SCOPE_SECONDS = 15.0
+SCOPE_POLL_SECONDS = 0.005
 SESSION, USER_MANAGER = ("session-", ".scope"), ("user@", ".service")
 # Every scope except a strict one may open it.
 OTHER_NODE = "/dev/full"
@@ -106,7 +106,7 @@ def _call(words: Sequence[str]) -> str:
 
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False, text=True
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=SCOPE_SECONDS, check=False, text=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return f"{words[0]} cannot be run: {getattr(error, 'strerror', None) or 'no answer in time'}"
@@ -115,11 +115,11 @@ def _call(words: Sequence[str]) -> str:
 
 def _wait_until_in(path: str, name: str) -> str:
     """Wait until systemd has moved a process: it answers earlier, but sets up the filter first."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + SCOPE_SECONDS
     while not is_in(path, name):
         if time.monotonic() > end:
             return "systemd did not start it in time"
-        time.sleep(POLL_SECONDS)
+        time.sleep(SCOPE_POLL_SECONDS)
     return ""
 
 

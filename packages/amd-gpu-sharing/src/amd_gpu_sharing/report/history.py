@@ -18,8 +18,8 @@ from amdgpu_discovery.people import title_of_person
 
 History = Iterator[Used | None]
 
-SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
-MOST_DIGITS = 5
+PERIOD_SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+MOST_PERIOD_DIGITS = 5
 NOT_RECORDED = "GPU Tracker is disabled, so reservations are not recorded: 'sudo amd-ctk gpu-tracker enable' starts it"
 TURNED_OFF = "Reservations are not recorded: 'sudo amd-ctk usage enable' starts it"
 NOT_BEGUN = "Reservations are not recorded, because {problem}; fix this, then run 'sudo amd-ctk usage enable'"
@@ -34,8 +34,8 @@ class ReportError(ToolkitError):
 
 def parse_since(text: str, now: float) -> float:
     """Parse the start of a report into seconds since 1970 (UTC): `7d`, `12h`, `2w`, or a day such as `2026-11-01`."""
-    if (length := re.fullmatch(rf"(\d{{1,{MOST_DIGITS}}})([hdw])", text)) is not None:
-        return now - int(length[1]) * SECONDS_BY_UNIT[length[2]]
+    if (length := re.fullmatch(rf"(\d{{1,{MOST_PERIOD_DIGITS}}})([hdw])", text)) is not None:
+        return now - int(length[1]) * PERIOD_SECONDS_BY_UNIT[length[2]]
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%d"))
     except (OverflowError, ValueError):

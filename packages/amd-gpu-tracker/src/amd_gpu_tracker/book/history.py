@@ -18,7 +18,7 @@ VERSION = 1
 # How the end became known: by the release hook, the program, a look, `reset`, or only by a restart of the machine.
 HOOK, PROGRAM, FOUND, FORGOTTEN, POWER = "hook", "program", "found", "forgotten", "power"
 # The limit of a line; a reservation of 1,000 GPUs has 30,000 characters.
-LONGEST_LINE = 1 << 16
+LONGEST_HISTORY_LINE = 1 << 16
 # Where `unrecorded` notes a failure of the history.
 FAILED = "unrecorded/history"
 # A killed process may have written the line without removing the file; search so many bytes at the end for it.
@@ -104,7 +104,7 @@ def open_path(directory: str, lease_path: str) -> str:
 def read_begun(path: str) -> tuple[str, str] | None:
     """Return the month and the line of a running reservation; None if nothing is recorded."""
     try:
-        month, _, text = read_file(path, largest=LONGEST_LINE).decode().partition("\n")
+        month, _, text = read_file(path, largest=LONGEST_HISTORY_LINE).decode().partition("\n")
     except (OSError, ValueError):
         return None
     is_month = len(month) == len("2026-11") and month.replace("-", "0", 1).isdigit() and month[4] == "-"

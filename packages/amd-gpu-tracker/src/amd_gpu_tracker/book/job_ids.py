@@ -8,7 +8,7 @@ from amd_gpu_tracker.errors import WaitRefused
 
 # The characters of Docker's container names; a name is a part of a file's name.
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-LONGEST_NAME = 64
+LONGEST_JOB_NAME = 64
 # A lease that holds the GPUs of a job while it ends has the job's id with this suffix.
 ENDING = ".ending"
 
@@ -34,8 +34,8 @@ def name_of(job: str) -> str:
 
 def require_name(name: str) -> None:
     """Raise WaitRefused if a job cannot have this name."""
-    if not (0 < len(name) <= LONGEST_NAME and NAME_LETTERS.issuperset(name) and name[0] not in "-."):
+    if not (0 < len(name) <= LONGEST_JOB_NAME and NAME_LETTERS.issuperset(name) and name[0] not in "-."):
         letters = "letters, digits, '_', '.' and '-', and begin with a letter, a digit or '_'"
         raise WaitRefused(
-            f"{name[:LONGEST_NAME]!r} is not a name for a job", hint=f"use up to {LONGEST_NAME} {letters}"
+            f"{name[:LONGEST_JOB_NAME]!r} is not a name for a job", hint=f"use up to {LONGEST_JOB_NAME} {letters}"
         )

@@ -26,9 +26,9 @@ CLOCK_OFFSETS = "/proc/self/timens_offsets"
 LARGEST_PID = 1 << 22
 # In ticks since boot, which the kernel counts in 64 bits.
 LARGEST_START = (1 << 64) - 1
-# For users and groups; no GPU has more MiB. No host has more GPUs than MOST_GPUS.
+# For users and groups; no GPU has more MiB. No host has more GPUs than MOST_LEASED_GPUS.
 LARGEST_ID = (1 << 32) - 1
-MOST_GPUS = 4096
+MOST_LEASED_GPUS = 4096
 # In seconds; later than anything that a calendar can show.
 NEVER = 1e13
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Lock = Callable[[str], AbstractContextManager[None]]
 
 # Many times what hundreds of simultaneous container starts need on a busy machine.
-TIMEOUT_SECONDS = 60.0
+LOCK_SECONDS = 60.0
 FLAGS = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
 # How often `LibraryLock` tries.
-POLL_SECONDS = 0.003
+LOCK_POLL_SECONDS = 0.003
 # The signals of Ctrl-Z and of a terminal's background. A process stopped with the lock would keep every container out,
 # and `amd-ctk run --wait` takes the lock again and again.
 STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
@@ -39,7 +39,7 @@ STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 class KernelLock:
     """Holds the lock until the end of the `with` block or of the process; LockTimeout names the process that has it."""
 
-    def __init__(self, path: str, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, path: str, timeout: float = LOCK_SECONDS) -> None:
         self._path = path
         self._timeout = timeout
 
@@ -111,7 +111,7 @@ class LibraryLock(CommandLock):
     def _wait(self, descriptor: int) -> None:
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+            time.sleep(LOCK_POLL_SECONDS)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -20,7 +20,7 @@ EXCLUSIVE = "exclusive"
 RESTART_GRACE = 15
 LONGEST_GRACE = 3600
 # Hexadecimal digits of 64 bits.
-LONGEST_ID = 16
+LONGEST_UNIQUE_ID = 16
 
 
 class TrackedGpu(Value):
@@ -125,7 +125,7 @@ def _parse(document: dict[str, Any]) -> Policy:
         raise ValueError("'restart_grace' is not a number of seconds")
     for gpu in policy.gpus:
         digits = gpu.unique_id[2:]
-        if gpu.unique_id[:2] != "0x" or not 0 < len(digits) <= LONGEST_ID or digits.strip(HEXADECIMAL):
+        if gpu.unique_id[:2] != "0x" or not 0 < len(digits) <= LONGEST_UNIQUE_ID or digits.strip(HEXADECIMAL):
             raise ValueError("'unique_id' of a GPU is not an id")
         if not 0 <= gpu.lost_since < NEVER:
             raise ValueError("'lost_since' of a GPU is not a time")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 # The file is halved when it grows beyond this.
-LARGEST_BYTES = 64 * 1024
+LARGEST_REFUSALS_FILE = 64 * 1024
 # Enough for a host with 64 GPUs and a sentence about each of them, and for an id that runc accepts.
-LONGEST_MESSAGE = 16 * 1024
-LONGEST_ID = 1024
+LONGEST_REFUSAL = 16 * 1024
+LONGEST_CONTAINER_ID = 1024
 MOST_PEOPLE = 64
 
 
@@ -63,16 +63,16 @@ def record_refusal(
     """Record a refusal if possible; the caller holds the lock and refuses in any case."""
     state.count(REFUSALS)
     words: dict[str, object] = {
-        "container_id": container_id[:LONGEST_ID],
+        "container_id": container_id[:LONGEST_CONTAINER_ID],
         "ways": list(ways),
-        "message": message[:LONGEST_MESSAGE],
+        "message": message[:LONGEST_REFUSAL],
     }
     if people:
-        words |= {"template": template[:LONGEST_MESSAGE], "people": list(people[:MOST_PEOPLE])}
+        words |= {"template": template[:LONGEST_REFUSAL], "people": list(people[:MOST_PEOPLE])}
     line = dumps({"time": time.time(), **words}) + b"\n"
     try:
         append_to_file(state.refusals_path, line)
-        if posix.stat(state.refusals_path).st_size > LARGEST_BYTES:
+        if posix.stat(state.refusals_path).st_size > LARGEST_REFUSALS_FILE:
             lines = read_plain_file(state.refusals_path)[0].splitlines(keepends=True)
             replace_file(state.refusals_path, b"".join(lines[len(lines) // 2 :]), mode=0o644)
     except (OSError, FileError):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # `leases/` and the tracker's other files are in it; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"
-LONGEST_NAME = 200
+LONGEST_GPU_OWNER = 200
 # Events to count. Each has a file with one byte per event.
 STARTS, REFUSALS, REPAIRS = "starts", "refusals", "repairs"
 # How much of the container id remains in a name that would be too long.
@@ -332,7 +332,7 @@ def _not_understood(what: str, error: ValueError, gpus: tuple[str, ...] | None =
 def _lease_name(root: str, container_id: str) -> str:
     """Return a file name that is different for every pair."""
     name = "@".join(part.replace("%", "%25").replace("/", "%2F").replace("@", "%40") for part in (container_id, root))
-    if len(name) > LONGEST_NAME:
+    if len(name) > LONGEST_GPU_OWNER:
         from hashlib import sha256
 
         # An argument that is not UTF-8 has surrogates.

@@ -16,7 +16,7 @@ from amdgpu_discovery.plain_text import printable
 HISTORY, POLICY, DRAINS, METRICS = "history", "gpus", "drains", "metrics"
 DIRECTORY = "unrecorded"
 # Limit for a path and a reason.
-LONGEST = 5000
+LONGEST_UNRECORDED_TEXT = 5000
 
 
 def note_failure(run_directory: str, record: str, problem: str) -> None:
@@ -44,7 +44,7 @@ def read_failures(run_directory: str) -> dict[str, str]:
     for record in (HISTORY, POLICY, DRAINS, METRICS):
         try:
             content = read_plain_file(f"{run_directory}/{DIRECTORY}/{record}")[0]
-            found[record] = printable(str(loads(content)["problem"])[:LONGEST])
+            found[record] = printable(str(loads(content)["problem"])[:LONGEST_UNRECORDED_TEXT])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return found

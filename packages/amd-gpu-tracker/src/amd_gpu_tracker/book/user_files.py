@@ -34,11 +34,11 @@ LEASES = "leases"
 # Limits for one user. A lease of 64 GPUs with long paths has 2 KiB; the rest is reserve.
 MOST_LEASES = 1000
 LARGEST_LEASE = 16 * 1024
-MOST_BYTES = 4 * 1024 * 1024
+MOST_USER_BYTES = 4 * 1024 * 1024
 # Leftovers of interrupted writes are among the names.
-MOST_NAMES = 2 * MOST_LEASES
+MOST_DIRECTORY_NAMES = 2 * MOST_LEASES
 # For all files of a user that a child reads: many times what they take.
-SECONDS = 2.0
+USER_FILES_SECONDS = 2.0
 MUTE = "its file system does not answer"
 MOUNTS = "/proc/self/mountinfo"
 IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
@@ -61,12 +61,12 @@ class UserFiles:
     are read.
     """
 
-    def __init__(self, uid: int, directory: str = "", *, mount: int = 0, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, uid: int, directory: str = "", *, mount: int = 0, most_bytes: int = MOST_USER_BYTES) -> None:
         self.uid = uid
         self.directory = directory
         self._mount = mount
         self._bytes_left = most_bytes
-        self._seconds_left = SECONDS
+        self._seconds_left = USER_FILES_SECONDS
 
     def read(self, path: str, largest: int, *, directory: int | None = None) -> tuple[bytes, float]:
         """Return the content of a user's file and when it was written; OSError if another user owns it.
@@ -236,7 +236,7 @@ def _lease_names(directory: int) -> Iterator[str]:
     with os.scandir(directory) as entries:
         for count, entry in enumerate(entries, 1):
             leases += entry.name.endswith(".json")
-            if leases > MOST_LEASES or count > MOST_NAMES:
+            if leases > MOST_LEASES or count > MOST_DIRECTORY_NAMES:
                 raise OSError(errno.EFBIG, f"it has more than {MOST_LEASES} leases")
             if entry.name.endswith(".json"):
                 yield entry.name

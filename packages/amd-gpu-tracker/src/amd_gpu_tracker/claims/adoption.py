@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Creating a container takes less than a second, unless its engine itself waits.
 CREATION_TIMEOUT_SECONDS = 10.0
-POLL_SECONDS = 0.05
+ADOPTION_POLL_SECONDS = 0.05
 # At most so many users with rootless containers are named.
 MOST_USERS = 8
 
@@ -57,7 +57,7 @@ def adopt_running(book: Book, notify: Notify, *, since: float) -> None:
     until = time.monotonic() + CREATION_TIMEOUT_SECONDS
     pending = _scan(book, notify_once, since=since)
     while pending and time.monotonic() < until:
-        time.sleep(POLL_SECONDS)
+        time.sleep(ADOPTION_POLL_SECONDS)
         pending = _scan(book, notify_once, since=since)
     for creation in pending:
         notify(

@@ -26,7 +26,7 @@ CLAIM = "claim"
 RELEASE = "release"
 CHECK = "check"
 # Longer than a hook waits for the tracker's lock. Without a timeout, an engine would wait forever.
-TIMEOUT_SECONDS = 120
+HOOK_SECONDS = 120
 # What to do with containers whose image requires other GPUs. Without this option, they are refused.
 IMAGE_REQUIREMENTS = "--image-requirements"
 ENFORCE = "enforce"
@@ -82,7 +82,7 @@ def _is_hook(hook: object, command: str) -> bool:
 
 def _hook(*words: str) -> dict[str, Any]:
     """Return a hook that needs no environment: some engines pass it none, some the caller's."""
-    return {"path": words[0], "args": list(words), "timeout": TIMEOUT_SECONDS}
+    return {"path": words[0], "args": list(words), "timeout": HOOK_SECONDS}
 
 
 def _python_words(host: Host, command: str, *more: str) -> list[str]:

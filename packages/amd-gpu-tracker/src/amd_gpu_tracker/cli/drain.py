@@ -13,7 +13,7 @@ from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, NOTHING_WO
 # In seconds: a hundred years.
 LONGEST_DRAIN = 36500 * 86400
 # Nothing notifies the tracker when a container ends.
-POLL_SECONDS = 1.0
+DRAIN_POLL_SECONDS = 1.0
 
 Gpus = Annotated[list[str], typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")]
 
@@ -57,7 +57,7 @@ def drain(
     # By key, because numbers change if a GPU is lost meanwhile.
     keys = {gpu.key for gpu in tracker.status().gpus if gpu.number in numbers}
     while wait and any(gpu.containers for gpu in tracker.status().tracked if gpu.key in keys):
-        time.sleep(POLL_SECONDS)
+        time.sleep(DRAIN_POLL_SECONDS)
 
 
 def _find_end(until: str, duration: str, *, now: float) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 # How many waiting jobs a message names.
-MOST_NAMED = 8
+MOST_NAMED_JOBS = 8
 
 
 @examples("amd-gpu-tracker enable")
@@ -53,6 +53,6 @@ def disable(context: typer.Context) -> None:
 
 def _end_of_wait(names: list[str]) -> str:
     """Return a sentence about waiting jobs that end because the tracker was disabled."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    more = f" and {len(names) - MOST_NAMED_JOBS} more" if len(names) > MOST_NAMED_JOBS else ""
     jobs = "1 waiting job ends" if len(names) == 1 else f"{len(names)} waiting jobs end"
-    return f"{jobs} without GPUs: {', '.join(names[:MOST_NAMED])}{more}"
+    return f"{jobs} without GPUs: {', '.join(names[:MOST_NAMED_JOBS])}{more}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.book.lock import TIMEOUT_SECONDS, KernelLock, LibraryLock
+from amd_gpu_tracker.book.lock import LOCK_SECONDS, KernelLock, LibraryLock
 from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.companion import find_sharing, require_sharing
@@ -58,7 +58,7 @@ class Tracker:
         host: Host,
         *,
         processes: Processes | None = None,
-        lock_timeout: float = TIMEOUT_SECONDS,
+        lock_timeout: float = LOCK_SECONDS,
         rules: ChoiceRules = NO_RULES,
         lock: type[KernelLock] = LibraryLock,
     ) -> None:

@@ -40,11 +40,11 @@ IMAGE_ANNOTATION = "io.kubernetes.cri.image-name"
 PODMAN_LISTS = ("containers.json", "volatile-containers.json")
 # Limits: for a file about root's containers, which may list very many; for a file of a user; and for all files that are
 # read for the names of a user's containers.
-LARGEST_BYTES = 64 * 1024 * 1024
+LARGEST_NAMES_FILE = 64 * 1024 * 1024
 LARGEST_BYTES_OF_USERS = 1024 * 1024
 MOST_BYTES_OF_A_USER = 16 * 1024 * 1024
 # Engines allow less.
-LONGEST_NAME = 128
+LONGEST_CONTAINER_NAME = 128
 
 
 def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
@@ -101,7 +101,7 @@ class _Reader:
         """Return a JSON document, None if there is none."""
         try:
             if self._files is None:
-                return loads(read_plain_file(path, largest=LARGEST_BYTES)[0])
+                return loads(read_plain_file(path, largest=LARGEST_NAMES_FILE)[0])
             return loads(self._files.read_in_child(path, LARGEST_BYTES_OF_USERS))
         except (OSError, RecursionError, ValueError):
             return None
@@ -143,4 +143,4 @@ def _list(value: Any) -> list[Any]:
 
 
 def _name(value: Any) -> str:
-    return value[:LONGEST_NAME] if isinstance(value, str) else ""
+    return value[:LONGEST_CONTAINER_NAME] if isinstance(value, str) else ""

@@ -46,7 +46,7 @@ SLURM_JOB = re.compile(r"/(?:slurmstepd\.scope|slurm(?:_[^/]*)?(?:/uid_[0-9]+)?)
 # Below it, systemd lets a user make cgroups with any names (systemd.resource-control(5), Delegate=).
 USER_SERVICE = re.compile(r"/user@(?P<uid>[0-9]{1,10})\.service(?:/|$)", re.MULTILINE)
 # Limit for ids that no engine made; a cgroup's name has 255 bytes at most.
-LONGEST_ID = 128
+LONGEST_FOREIGN_ID = 128
 # LXC, and systemd-nspawn through systemd-machined.
 OTHERS = (("lxc", re.compile(r"lxc\.payload\.(?P<id>[^/]+)")), ("nspawn", re.compile(r"machine-(?P<id>[^/]+)\.scope")))
 # Slurm and systemd-machined make no cgroups below the service of a user.
@@ -118,7 +118,9 @@ def _by_id(path: str) -> ContainerOfProcess | None:
 
 def _by_name(path: str) -> ContainerOfProcess | None:
     found = ((engine, pattern.search(path)) for engine, pattern in OTHERS)
-    named = ((engine, printable(match["id"][:LONGEST_ID]), path[: match.start()]) for engine, match in found if match)
+    named = (
+        (engine, printable(match["id"][:LONGEST_FOREIGN_ID]), path[: match.start()]) for engine, match in found if match
+    )
     return next((_container(container_id, engine, above) for engine, container_id, above in named), None)
 
 

@@ -35,8 +35,8 @@ DIRECTORIES = (
 )
 SUFFIX = ".service"
 RESTART = "Restart="
-LARGEST_FILE = 64 * 1024
-MOST_DROP_INS = 64
+LARGEST_UNIT_FILE = 64 * 1024
+MOST_UNIT_DROP_INS = 64
 # Of Docker and Podman; "on-failure" is written without its number of attempts.
 POLICIES = ("always", "unless-stopped", "on-failure")
 # The start time that dockerd writes for a container that never ran.
@@ -75,12 +75,12 @@ def _drop_ins(name: str) -> list[str]:
         at = f"{directory}/{name}.d"
         names = os.listdir(at) if os.path.isdir(at) else ()
         found.update({each: f"{at}/{each}" for each in names if each.endswith(".conf")})
-    return [path for _, path in sorted(found.items())][:MOST_DROP_INS]
+    return [path for _, path in sorted(found.items())][:MOST_UNIT_DROP_INS]
 
 
 def _read(path: str) -> str:
     try:
-        return read_plain_file(path, largest=LARGEST_FILE)[0].decode(errors="replace")
+        return read_plain_file(path, largest=LARGEST_UNIT_FILE)[0].decode(errors="replace")
     except OSError:
         return ""
 

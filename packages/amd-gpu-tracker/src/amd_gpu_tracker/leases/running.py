@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DOCKER_ROOTS = "/run/docker"
 CONTAINERD_ROOTS = "/run/containerd/runc"
 # Limit for a runtime's state or a bundle's config.json, many times their usual size.
-LARGEST_BYTES = 16 * 1024 * 1024
+LARGEST_STATE_FILE = 16 * 1024 * 1024
 OTHERS_MAY_WRITE = 0o022
 # containerd's shims, and the monitor of Podman and CRI-O. A runtime may itself wait for the container that it runs.
 SHIM = "containerd-shim"
@@ -96,9 +96,9 @@ def read_own_file(path: str) -> bytes:
         is_own = found.st_uid == os.geteuid() and not found.st_mode & OTHERS_MAY_WRITE
         if found.st_mode & FILE_TYPE != REGULAR_FILE or not is_own:
             raise OSError(errno.EINVAL, "others may write it, or it is not a plain file")
-        if found.st_size > LARGEST_BYTES:
+        if found.st_size > LARGEST_STATE_FILE:
             raise OSError(errno.EFBIG, "it is too large")
-        return file.read(LARGEST_BYTES)
+        return file.read(LARGEST_STATE_FILE)
 
 
 def _usual_roots(host: Host) -> list[str]:

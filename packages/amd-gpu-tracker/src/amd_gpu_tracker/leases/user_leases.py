@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import GpuLocation
 
 # Per user; one more line counts the other invalid leases.
-MOST_LINES = 10
+MOST_REPORTED_LEASES = 10
 # Many times what a host has (MI300X: 64); the time to process a lease grows with it.
-MOST_GPUS = 256
+MOST_USER_GPUS = 256
 # runc's own limit.
-LONGEST_ID = 1024
+LONGEST_CONTAINER_ID = 1024
 # ioctl_ns(2)
 NS_GET_PARENT = 0xB702
 NS_GET_OWNER_UID = 0xB704
 UID_BYTES = 4
 # The deepest nesting of user namespaces (kernel/user_namespace.c).
-DEEPEST = 33
+DEEPEST_USER_NAMESPACE = 33
 
 
 class UserLease(Value):
@@ -86,8 +86,10 @@ class UserLeases(Value):
 
     def _lines(self, uid: int) -> list[str]:
         lines = [fault.message for fault in self.faults if fault.uid == uid]
-        more = len(lines) - MOST_LINES
-        return lines if more <= 0 else [*lines[:MOST_LINES], f"{more} more leases of user {uid} are like these"]
+        more = len(lines) - MOST_REPORTED_LEASES
+        return (
+            lines if more <= 0 else [*lines[:MOST_REPORTED_LEASES], f"{more} more leases of user {uid} are like these"]
+        )
 
     def without_used(self, gpus: Sequence[GpuLocation]) -> list[GpuLocation]:
         """Return the GPUs that no user's container has; StateError if a fault is about one of them."""
@@ -225,10 +227,10 @@ def _fault(user: UserFiles, message: str, gpus: tuple[str, ...] | None = None) -
 def _parse(content: bytes) -> Lease:
     """Return a lease; ValueError if it is not one, or larger than any that this toolkit writes."""
     lease = parse_lease(content)
-    if len(lease.gpus) > MOST_GPUS:
-        raise ValueError(f"it names more than {MOST_GPUS} GPUs")
-    if len(lease.container_id) > LONGEST_ID:
-        raise ValueError(f"its container id is longer than {LONGEST_ID} characters")
+    if len(lease.gpus) > MOST_USER_GPUS:
+        raise ValueError(f"it names more than {MOST_USER_GPUS} GPUs")
+    if len(lease.container_id) > LONGEST_CONTAINER_ID:
+        raise ValueError(f"its container id is longer than {LONGEST_CONTAINER_ID} characters")
     return lease
 
 
@@ -273,7 +275,7 @@ def _makers_of_user_namespaces(process: str) -> list[int]:
     try:
         own = os.stat("/proc/self/ns/user")
         opened.append(os.open(f"{process}/ns/user", os.O_RDONLY | os.O_CLOEXEC))
-        while len(opened) <= DEEPEST and not os.path.samestat(os.fstat(opened[-1]), own):
+        while len(opened) <= DEEPEST_USER_NAMESPACE and not os.path.samestat(os.fstat(opened[-1]), own):
             maker = fcntl.ioctl(opened[-1], NS_GET_OWNER_UID, bytes(UID_BYTES))
             makers.append(int.from_bytes(maker, sys.byteorder))
             opened.append(fcntl.ioctl(opened[-1], NS_GET_PARENT, 0))

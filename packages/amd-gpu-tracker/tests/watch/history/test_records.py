@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.book.history import LONGEST_LINE, finish, format_begun, open_path
+from amd_gpu_tracker.book.history import LONGEST_HISTORY_LINE, finish, format_begun, open_path
 from amd_gpu_tracker.book.history_directory import begin_history
 from amd_gpu_tracker.book.lease import Lease, ProcessId
 from amd_gpu_tracker.book.lock import LibraryLock
@@ -341,6 +341,6 @@ def test_a_line_says_the_same_read_with_others_and_alone(fields, changes, data):
 
 def test_a_line_without_end_is_read_in_pieces_that_fit(state):
     with open(month(state), "wb") as file:
-        file.write(b"x" * (3 * LONGEST_LINE))
+        file.write(b"x" * (3 * LONGEST_HISTORY_LINE))
 
     assert list(read_history(state, **ALL)) == [None, None]

@@ -28,7 +28,7 @@ AS_USERS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()"
 WITHOUT_PAUSES = """
 from amd_gpu_tracker.cli import main
 from amd_gpu_tracker.watch.usage import screen
-screen.READING_SECONDS, screen.WATCH_SECONDS = 0.01, 0.5
+screen.READING_SECONDS, screen.USAGE_SECONDS = 0.01, 0.5
 main()
 """
 STATUS = [sys.executable, "-c", WITHOUT_PAUSES, "status"]

@@ -11,7 +11,7 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.value import Value
 
 STANDARD_INPUT = "-"
-LARGEST_BYTES = 1 << 20
+LARGEST_PARAMETER_FILE = 1 << 20
 # Stands for the line in a command.
 PLACE = "{}"
 
@@ -37,9 +37,9 @@ class ParameterLine(Value):
 def read_parameters(path: str) -> str:
     """Return the text of a file, or of standard input for `-`; ParametersError if it is no text, or too long."""
     try:
-        content = read_input(path, LARGEST_BYTES)
-        if len(content) > LARGEST_BYTES:
-            raise ParametersError(f"{path} has more than {LARGEST_BYTES} bytes", hint="submit it in parts")
+        content = read_input(path, LARGEST_PARAMETER_FILE)
+        if len(content) > LARGEST_PARAMETER_FILE:
+            raise ParametersError(f"{path} has more than {LARGEST_PARAMETER_FILE} bytes", hint="submit it in parts")
         return content.decode()
     except OSError as error:
         raise ParametersError(f"{path} cannot be read: {reason(error)}") from error

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-SECONDS = 3.0
+PROGRAM_SECONDS = 3.0
 # Limit for each stream; the longest output is a list of containers.
-LARGEST = 4 * 1024 * 1024
+LARGEST_OUTPUT = 4 * 1024 * 1024
 PIECE = 64 * 1024
 # Exists while systemd is the init of this machine; see sd_booted(3).
 RUNNING = "/run/systemd/system"
@@ -49,7 +49,7 @@ class Answer(Value):
         return not self.problem and self.exit_code == 0
 
 
-def ask(argv: Sequence[str], *, seconds: float = SECONDS) -> Answer:
+def ask(argv: Sequence[str], *, seconds: float = PROGRAM_SECONDS) -> Answer:
     """Run a program and return its output. This never raises and never takes longer than `seconds`."""
     program = shutil.which(argv[0])
     if program is None:
@@ -71,7 +71,7 @@ def ask(argv: Sequence[str], *, seconds: float = SECONDS) -> Answer:
         except subprocess.TimeoutExpired:
             return Answer(problem=f"{argv[0]} gave no answer within {seconds:g} seconds", is_late=True)
         except _TooLong:
-            return Answer(problem=f"{argv[0]} printed more than {LARGEST // 1024**2} MiB")
+            return Answer(problem=f"{argv[0]} printed more than {LARGEST_OUTPUT // 1024**2} MiB")
         finally:
             _end(process)
     return Answer(output=output, errors=errors, exit_code=process.returncode)
@@ -104,7 +104,7 @@ def _add_piece(text: bytearray, descriptor: int) -> bool:
     """Read a piece and return whether there was one; _TooLong."""
     piece = os.read(descriptor, PIECE)
     text += piece
-    if len(text) > LARGEST:
+    if len(text) > LARGEST_OUTPUT:
         raise _TooLong
     return bool(piece)
 

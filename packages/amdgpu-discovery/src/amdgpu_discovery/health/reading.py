@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 # For all GPUs together; a GPU answers in milliseconds.
-MOST_SECONDS = 2.0
+HEALTH_SECONDS = 2.0
 SICK = "sick"
 SUSPECT = "suspect"
 # Errors by which a driver reports that it has lost its hardware.
@@ -66,7 +66,7 @@ def read_health(
     with_errors: bool = True,
     earlier: Mapping[str, Health] | None = None,
     limits: HealthLimits = NO_LIMITS,
-    seconds: float = MOST_SECONDS,
+    seconds: float = HEALTH_SECONDS,
 ) -> dict[str, Health]:
     """Return the health of the PCI functions with these addresses, by the `limits` of the administrator.
 

@@ -11,7 +11,7 @@ from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, find_owners
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attributes
-from amdgpu_discovery.health.reading import FATAL_ERRORS, MOST_SECONDS
+from amdgpu_discovery.health.reading import FATAL_ERRORS, HEALTH_SECONDS
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import KfdNode, parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.models import PCI_DEVICES
@@ -220,7 +220,7 @@ def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
         return {"health": {RUNTIME_STATUS: ASLEEP}}
     names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
     paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
-    answers = read_in_child([list(paths.values())], seconds=MOST_SECONDS)
+    answers = read_in_child([list(paths.values())], seconds=HEALTH_SECONDS)
     found = {name: answers[path] for name, path in paths.items() if path in answers}
     texts = {name: ERRORS.get(answer.error, "") or answer.text for name, answer in found.items()}
     # A GPU on a simulated host uses nothing by default.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.driver_versions import MOST_DIGITS, leading_numbers
+from amdgpu_discovery.driver_versions import MOST_VERSION_DIGITS, leading_numbers
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX, find_given_gpus, names_requirements
 from amdgpu_discovery.requirements.facts import HINT, RequirementError, not_judged, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
@@ -228,7 +228,7 @@ def _parse_size(comparison: Comparison) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_VERSION_DIGITS
 
 
 def _invalid_value(comparison: Comparison, reason: str) -> Exception:

@@ -11,11 +11,11 @@ MOST_LINKS = 200_000
 # Descriptors of DRM nodes: 128 processes that compute, on a host with 64 partitions.
 MOST_READINGS = 8192
 # Bytes that are read of these, many times what DRM prints.
-MOST_BYTES = 64 * 1024 * 1024
+MOST_CLIENT_BYTES = 64 * 1024 * 1024
 # Root gets more, because daemons and most containers belong to root.
 SHARE_OF_ROOT = 5
 # Processor time for all users together, however many there are. A busy machine takes longer to provide it.
-MOST_SECONDS = 5.0
+CLIENT_SECONDS = 5.0
 
 
 class Deadline:
@@ -24,7 +24,7 @@ class Deadline:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._start = clock()
-        self._end = self._start + MOST_SECONDS
+        self._end = self._start + CLIENT_SECONDS
 
     def is_over(self) -> bool:
         """Return whether the time has run out."""
@@ -61,4 +61,4 @@ class Budget:
 def budget_of(uid: int) -> Budget:
     """Return what a scan may read of the processes that are charged to a user."""
     share = 1 if uid else SHARE_OF_ROOT
-    return Budget(links=MOST_LINKS * share, readings=MOST_READINGS * share, most_bytes=MOST_BYTES * share)
+    return Budget(links=MOST_LINKS * share, readings=MOST_READINGS * share, most_bytes=MOST_CLIENT_BYTES * share)

@@ -32,11 +32,11 @@ CAPACITY = "drm-engine-capacity-"
 DRIVER = "amdgpu"
 DRI = "/dev/dri/"
 # Limit for one process, which may open as many files as its own limits allow.
-MOST_DESCRIPTORS = 65536
+MOST_PROCESS_DESCRIPTORS = 65536
 # How many links are read before the clock is read again: ten milliseconds.
 LINKS_AT_ONCE = 1024
 # Limit for DRM nodes among them: for each of these the kernel walks the buffers of the client.
-MOST_NODES = 1024
+MOST_OPEN_NODES = 1024
 # Many times what DRM prints; the kernel adds a line for each lock that a process has on the file.
 LARGEST_FDINFO = 256 * 1024
 # PF_KTHREAD of include/linux/sched.h; kernel threads have no descriptors.
@@ -205,7 +205,12 @@ class _ProcessReader:
             with posix.scandir(handle) as entries:
                 for count, entry in enumerate(entries):
                     is_late = count % LINKS_AT_ONCE == LINKS_AT_ONCE - 1 and self._deadline.is_over()
-                    if count == MOST_DESCRIPTORS or len(found) == MOST_NODES or is_late or not self._budget.take_link():
+                    if (
+                        count == MOST_PROCESS_DESCRIPTORS
+                        or len(found) == MOST_OPEN_NODES
+                        or is_late
+                        or not self._budget.take_link()
+                    ):
                         self.is_cut = True
                         break
                     node = _linked_node(entry.name, handle)

@@ -15,7 +15,7 @@ STATUS_BYTES = 1024
 CGROUP_BYTES = 8192
 # systemd puts what a user starts below this slice, even if it becomes root later (sudo). Only root can move it out.
 SLICES_OF_USERS = b"/user.slice/user-"
-LONGEST_UID = 10
+SLICE_UID_DIGITS = 10
 # Engines name cgroups by the 64 hexadecimal digits of an id. LXC, systemd-nspawn and Slurm use words.
 ID_OF_CONTAINER = b"0" * 64
 DIGITS_AS_ZEROS = bytes.maketrans(b"0123456789abcdef", ID_OF_CONTAINER[:16])
@@ -47,7 +47,7 @@ def user_of_slice(cgroup: bytes) -> int | None:
     for line in cgroup.split(b"\n"):
         path = line.split(b":", 2)[2] if line.count(b":") >= 2 else b""
         uid, end, _ = path.removeprefix(SLICES_OF_USERS).partition(b".slice")
-        if path.startswith(SLICES_OF_USERS) and end and uid.isdigit() and len(uid) <= LONGEST_UID:
+        if path.startswith(SLICES_OF_USERS) and end and uid.isdigit() and len(uid) <= SLICE_UID_DIGITS:
             return int(uid)
     return None
 

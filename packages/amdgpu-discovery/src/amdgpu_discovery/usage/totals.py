@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # For all GPUs together; a GPU answers in milliseconds. gpu_busy_percent has 0 to 100, and is missing if the power
 # management of a GPU does not measure it.
-MOST_SECONDS = 2.0
+TOTALS_SECONDS = 2.0
 FILES = ("mem_info_vram_total", "mem_info_vram_used", "mem_info_gtt_total", "mem_info_gtt_used", "gpu_busy_percent")
 
 
@@ -55,7 +55,7 @@ def read_totals(host: Host, gpus: Sequence[Gpu], *, hanging: Container[str] = ()
     paths = {
         gpu.number: [host.path(f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}") for name in FILES] for gpu in read
     }
-    answers = read_in_child(list(paths.values()), seconds=MOST_SECONDS)
+    answers = read_in_child(list(paths.values()), seconds=TOTALS_SECONDS)
     answers_by_gpu = {number: [answers.get(path, FileAnswer()) for path in of_gpu] for number, of_gpu in paths.items()}
     return tuple(
         _totals(gpu, answers_by_gpu[gpu.number])

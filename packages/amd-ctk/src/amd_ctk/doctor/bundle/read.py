@@ -21,7 +21,7 @@ from amdgpu_discovery.value import Value, ValueType
 MEMORY = 256 * 1024 * 1024
 FACTS = "facts.json"
 LARGEST_MEMBER = 1024 * 1024
-MOST_MEMBERS = 64
+MOST_BUNDLE_FILES = 64
 # Limits of the whole archive, packed and unpacked.
 LARGEST_PACKED = 4 * 1024 * 1024
 LARGEST_UNPACKED = 16 * 1024 * 1024
@@ -60,7 +60,7 @@ def _unpack(content: bytes) -> bytes:
 def _read(archive: Any) -> list[tuple[str, bytes]]:
     members: list[tuple[str, bytes]] = []
     for member in archive:
-        if not member.isreg() or member.size > LARGEST_MEMBER or len(members) >= MOST_MEMBERS:
+        if not member.isreg() or member.size > LARGEST_MEMBER or len(members) >= MOST_BUNDLE_FILES:
             raise ValueError(f"{member.name[:80]!r} does not belong there")
         file = archive.extractfile(member)
         members.append((member.name, file.read(LARGEST_MEMBER)))

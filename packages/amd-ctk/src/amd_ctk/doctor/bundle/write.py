@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
-from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_MEMBERS, BundleError
+from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_BUNDLE_FILES, BundleError
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.run import Result, format_json
@@ -63,7 +63,7 @@ def write_bundle(host: Host, facts: Facts, results: Sequence[Result], path: str,
     members: dict[str, str] = {README: TEXT, REPORT: format_json(results), LOG: _last_lines(host)}
     members |= {FACTS: _format(format_facts(facts, with_serials=with_serials)), **dict(_settings(host))}
     for directory in SPEC_DIRECTORIES:
-        for name in sorted(host.names(directory))[: MOST_MEMBERS // 4]:
+        for name in sorted(host.names(directory))[: MOST_BUNDLE_FILES // 4]:
             members |= _spec(host, f"{directory}/{name}")
     content = {name: hide(text).encode()[:LARGEST_MEMBER] for name, text in members.items()}
     if profile is not None:

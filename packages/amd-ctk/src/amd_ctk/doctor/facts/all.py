@@ -26,7 +26,7 @@ from amd_ctk.doctor.facts.toolkit import ToolkitFacts, read_toolkit
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.inside.nodes import TriedNode
 from amd_ctk.engines.docker import FIRST_GPUS_BY_CDI, FIRST_WITH_GPUS
-from amd_ctk.engines.engine_answers import SECONDS
+from amd_ctk.engines.engine_answers import ENGINE_SECONDS
 from amd_ctk.explain.running import EngineAnswers, ask_engines
 from amd_device_spec.slurm_job import NODE
 from amdgpu_discovery.gpu import Gpu
@@ -131,8 +131,8 @@ def read_facts(
 
     With an `engine`, other engines are not asked. `user` is the owner of the rootless containers to look at. Threads
     ask the programs that may be slow, and whatever forks runs before or after them: a child of a process with threads
-    can hang. Engines and then the container share SECONDS, so that the command ends within nine seconds even if nothing
-    answers.
+    can hang. Engines and then the container share ENGINE_SECONDS, so that the command ends within nine seconds even if
+    nothing answers.
     """
     elsewhere = dict(find_own_directories(BrokenHost(host.root)))
     specs = read_all_spec_files(host, [each for directories in elsewhere.values() for each in directories])
@@ -174,4 +174,4 @@ def add_inside(host: Host, facts: Facts, inside: InsideFacts) -> Facts:
 
 def seconds_left(waited: float) -> float:
     """Return how long a container may take to answer, after the wait for engines."""
-    return max(LEAST_SECONDS, SECONDS - waited)
+    return max(LEAST_SECONDS, ENGINE_SECONDS - waited)

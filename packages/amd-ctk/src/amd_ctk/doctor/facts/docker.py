@@ -8,7 +8,7 @@ from collections.abc import Callable
 from amd_ctk.cdi.engine_directories import find_directories, normalized, without_gpus
 from amd_ctk.configuration.apply import ask_engine
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.configuration.engine_files import LARGEST, LARGEST_OF_DOCKER, find_missing, read_document
+from amd_ctk.configuration.engine_files import LARGEST_ENGINE_FILE, LARGEST_OF_DOCKER, find_missing, read_document
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.configuration.runtime_program import is_program
 from amd_ctk.configuration.unit_files import CommandLine, read_command_line
@@ -187,7 +187,9 @@ def _read_file(host: Host) -> DockerFacts:
     return facts.replace(by_hand=own.refusal.hint) if own.refusal else facts
 
 
-def _read(host: Host, path: str, judge: Callable[[Document], DockerFacts], *, largest: int = LARGEST) -> DockerFacts:
+def _read(
+    host: Host, path: str, judge: Callable[[Document], DockerFacts], *, largest: int = LARGEST_ENGINE_FILE
+) -> DockerFacts:
     facts = DockerFacts(file_path=path)
     try:
         return judge(read_document(host, DOCKER, path, largest=largest)).replace(file_path=path)

@@ -25,7 +25,7 @@ SOURCES_D = "/etc/apt/sources.list.d"
 OS_RELEASE = "/etc/os-release"
 # AMD's own packages, this project's, and the driver's.
 PREFIXES = ("amd-c", "amd-device-spec", "amd-gpu-tracker", "amdgpu", "amdrocm-", "rocm")
-MOST_NAMES = 3
+MOST_NAMED_FILES = 3
 # Each of this project's packages records its build there.
 PARTS = "/usr/lib/amd-container-toolkit/parts"
 AMD_REPOSITORIES = ("radeon.com/", "repo.amd.com/")
@@ -124,9 +124,9 @@ def read_packages(host: Host) -> PackageFacts:
     """Return what dpkg and apt know, nothing without dpkg, and which of the toolkit's packages are of other builds."""
     states = dict(_states(host.read_attribute(STATUS)))
     broken = [f"{name} is {state}" for name, state in states.items() if state != "installed"]
-    more = f" and {len(states) - MOST_NAMES} more" if len(states) > MOST_NAMES else ""
+    more = f" and {len(states) - MOST_NAMED_FILES} more" if len(states) > MOST_NAMED_FILES else ""
     return PackageFacts(
-        installed=", ".join(sorted(states)[:MOST_NAMES]) + more,
+        installed=", ".join(sorted(states)[:MOST_NAMED_FILES]) + more,
         broken=tuple(broken),
         foreign_sources=tuple(_find_foreign(host)),
         mixed=tuple(_find_mixed(host)),

@@ -23,7 +23,7 @@ OVER = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
 )
 ENDING = "COMPLETING"
-LONGEST_NUMBER = 20
+LONGEST_JOB_NUMBER = 20
 
 
 class LeftContainer(Value):
@@ -85,7 +85,9 @@ def _containers_of_jobs(processes: Processes) -> dict[int, str]:
     """Return, by process id, the job that the first process of each container names in its environment."""
     first = [pid for pid in processes.pids() if processes.ids_inside(pid)[1:][-1:] == [1]]
     jobs = processes.variable_of(first, JOB_ID)
-    return {pid: job for pid, job in jobs.items() if job.isascii() and job.isdecimal() and len(job) < LONGEST_NUMBER}
+    return {
+        pid: job for pid, job in jobs.items() if job.isascii() and job.isdecimal() and len(job) < LONGEST_JOB_NUMBER
+    }
 
 
 def _find_leftovers(containers: Mapping[int, str], output: str) -> tuple[LeftContainer, ...]:

@@ -31,7 +31,7 @@ from amdgpu_discovery.value import Value
 SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
 # The most containers to name for one GPU.
-MOST_NAMES = 3
+MOST_NAMED_CONTAINERS = 3
 
 
 class ToolkitFacts(Value):
@@ -200,9 +200,9 @@ def _read_tracker(host: Host) -> dict[str, Any]:
 
 
 def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
-    names = tracker.container_names(uses[:MOST_NAMES])
-    more = f" and {len(uses) - MOST_NAMES} more" if len(uses) > MOST_NAMES else ""
-    shown = (names.get(use.container_id, cut_id(use.container_id)) for use in uses[:MOST_NAMES])
+    names = tracker.container_names(uses[:MOST_NAMED_CONTAINERS])
+    more = f" and {len(uses) - MOST_NAMED_CONTAINERS} more" if len(uses) > MOST_NAMED_CONTAINERS else ""
+    shown = (names.get(use.container_id, cut_id(use.container_id)) for use in uses[:MOST_NAMED_CONTAINERS])
     return printable(", ".join(shown)) + more
 
 

@@ -27,10 +27,10 @@ PR_SET_DUMPABLE = 4
 PR_SET_KEEPCAPS = 8
 CLONE_NEWUSER = 0x10000000
 CAPABILITY_VERSION = 0x20080522
-LARGEST_ANSWER = 4 * 1024 * 1024
+LARGEST_CHILD_ANSWER = 4 * 1024 * 1024
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
-MOST_NAMES = 20000
+MOST_FOUND_NAMES = 20000
 
 
 def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: int) -> None:
@@ -164,7 +164,7 @@ def _read_until(reader: int, deadline: float) -> bytes:
         content += chunk
         if not chunk:
             return content
-        if len(content) > LARGEST_ANSWER:
+        if len(content) > LARGEST_CHILD_ANSWER:
             break
     return b""
 
@@ -206,7 +206,7 @@ def reopen(handle: int, flags: int, own_files: int) -> int:
     return os.open(str(handle), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=own_files)
 
 
-def names_below(path: str, most: int = MOST_NAMES) -> list[str]:
+def names_below(path: str, most: int = MOST_FOUND_NAMES) -> list[str]:
     """Return the names in a directory of the container, at most `most`; [] if it cannot be listed."""
     try:
         with os.scandir(path) as entries:

@@ -40,7 +40,7 @@ LIBRARIES = (
     "/usr/lib/ollama/rocm/rocblas/library",
     "/usr/lib/ollama/rocblas/library",
 )
-MOST_DIRECTORIES = 1000
+MOST_VERSION_DIRECTORIES = 1000
 MOST_TARGETS = 64
 TARGET = re.compile(TARGET_PATTERN)
 LONGEST_VERSION = 64
@@ -99,7 +99,9 @@ def _find_targets() -> set[str]:
 
 
 def _find(patterns: tuple[str, ...]) -> list[str]:
-    return [path for pattern in patterns for path in islice(_expand("", pattern.split("/")[1:]), MOST_DIRECTORIES)]
+    return [
+        path for pattern in patterns for path in islice(_expand("", pattern.split("/")[1:]), MOST_VERSION_DIRECTORIES)
+    ]
 
 
 def _expand(directory: str, parts: list[str]) -> Iterator[str]:

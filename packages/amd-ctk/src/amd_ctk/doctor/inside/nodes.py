@@ -14,7 +14,7 @@ from amdgpu_discovery.drm import DRM_MAJOR
 
 DRI = "/dev/dri"
 RENDER = re.compile("renderD[0-9]+")
-MOST_NODES = 512
+MOST_CONTAINER_NODES = 512
 
 
 class TriedNode(NodeAccess):
@@ -42,7 +42,7 @@ def try_nodes(kfd: tuple[int, int] | None, own_files: int) -> list[dict[str, Any
 
 
 def _render_paths() -> list[str]:
-    return [f"{DRI}/{name}" for name in names_below(DRI, MOST_NODES) if RENDER.fullmatch(name)]
+    return [f"{DRI}/{name}" for name in names_below(DRI, MOST_CONTAINER_NODES) if RENDER.fullmatch(name)]
 
 
 def _try(path: str, kfd: tuple[int, int] | None, own_files: int) -> TriedNode:

@@ -33,7 +33,7 @@ GRACE_SECONDS = 30.0
 ROUNDS = 20
 ROUND_SECONDS = 0.5
 # How much longer than the grace period an engine may take to stop a container.
-ENGINE_SECONDS = 30.0
+STOP_SECONDS = 30.0
 # The verdict in the journal.
 ENDING_VERDICT = "ending"
 SERVICE = "amd-gpu-tracker.service"
@@ -80,7 +80,7 @@ def end_container(lease: Lease, processes: Processes, log: Journal, *, grace: fl
     """Stop a container through its engine; if that does not stop it, end its first process."""
     if command := _stop_command(lease):
         log(ENDING_VERDICT, f"container {lease.container_id}: {' '.join(command)}")
-        _run([*command, "-t", str(int(grace)), lease.container_id], grace + ENGINE_SECONDS)
+        _run([*command, "-t", str(int(grace)), lease.container_id], grace + STOP_SECONDS)
     verdict = judge(lease, processes)
     init = lease.init or verdict.found_init
     if verdict.is_alive and init:

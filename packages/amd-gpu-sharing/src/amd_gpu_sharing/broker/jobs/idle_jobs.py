@@ -26,9 +26,9 @@ from amdgpu_discovery.plain_json import dumps, loads
 CHECKS = 10
 MOST_BETWEEN_CHECKS = 60.0
 # Time limit of a check. It takes far less, even with the health of GPUs, which has its own limit.
-MOST_SECONDS = 20.0
+IDLE_CHECK_SECONDS = 20.0
 # The capacity of a pipe. The keys of all GPUs are written at once, and need far less.
-MOST_BYTES = 65536
+LARGEST_PIPE_WRITE = 65536
 
 
 class IdleJobs:
@@ -103,7 +103,7 @@ class IdleJobs:
         """Record which of the jobs are idle; return whether anything changed."""
         self.is_fresh = True
         # Checks are missing in between.
-        is_gap = now > self._checked_at + 3 * MOST_BETWEEN_CHECKS + MOST_SECONDS
+        is_gap = now > self._checked_at + 3 * MOST_BETWEEN_CHECKS + IDLE_CHECK_SECONDS
         self._checked_at, changed = now, []
         for job in jobs:
             since = 0.0 if not unused.issuperset(job.gpus) else now if is_gap else job.idle_since or now
@@ -174,7 +174,7 @@ class IdleCheck:
     @property
     def deadline(self) -> float | None:
         """Return the time limit of the running check, in seconds since boot; None if none runs."""
-        return self._began + MOST_SECONDS if self._reader >= 0 else None
+        return self._began + IDLE_CHECK_SECONDS if self._reader >= 0 else None
 
     def start(self, now: float) -> None:
         """Start a check, unless an earlier one is still running."""
@@ -186,7 +186,7 @@ class IdleCheck:
         self._began = now
         try:
             act = partial(_write_unused, self._host, writer)
-            self._pid = self._children.start(act, seconds=int(MOST_SECONDS), keep=(writer,))
+            self._pid = self._children.start(act, seconds=int(IDLE_CHECK_SECONDS), keep=(writer,))
         finally:
             os.close(writer)
 
@@ -195,9 +195,9 @@ class IdleCheck:
         if self._reader < 0:
             return None
         try:
-            answer = os.read(self._reader, MOST_BYTES)
+            answer = os.read(self._reader, LARGEST_PIPE_WRITE)
         except BlockingIOError:
-            if now < self._began + MOST_SECONDS:
+            if now < self._began + IDLE_CHECK_SECONDS:
                 return None
             answer = b""
         os.close(self._reader)

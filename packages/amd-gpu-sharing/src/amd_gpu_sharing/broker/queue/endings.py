@@ -28,7 +28,7 @@ from amdgpu_discovery.errors import ToolkitError
 # Jobs get a warning this long before their end; jobs shorter than twice this get it at half time.
 WARNING_SECONDS = 600.0
 # Retry after this long if a process did not end, for example because it is blocked in its driver.
-RETRY_SECONDS = 60.0
+ENDING_RETRY_SECONDS = 60.0
 
 
 class Endings:
@@ -73,7 +73,7 @@ class Endings:
     def _next(self, lease: Lease) -> float:
         key = _key(lease)
         if key in self._ending:
-            return self._ending[key][1] + RETRY_SECONDS
+            return self._ending[key][1] + ENDING_RETRY_SECONDS
         return lease.limit if key in self._warned else _warned_at(lease)
 
     def _limited(self, leases: Iterable[Lease]) -> list[tuple[Lease, list[Lease]]]:
@@ -101,8 +101,8 @@ class Endings:
         return log_of(self._log, lease, self._state.host)
 
     def _end(self, lease: Lease, containers: Sequence[Lease], now: float) -> None:
-        _, seen = self._ending.get(_key(lease), (0, -RETRY_SECONDS))
-        if now >= seen + RETRY_SECONDS:
+        _, seen = self._ending.get(_key(lease), (0, -ENDING_RETRY_SECONDS))
+        if now >= seen + ENDING_RETRY_SECONDS:
             self._ending[_key(lease)] = (self._children.start(lambda: self._end_now(lease, containers)), now)
 
     def _end_now(self, lease: Lease, containers: Sequence[Lease]) -> None:
@@ -153,7 +153,7 @@ class Endings:
             person=lease.person,
             group=lease.group,
             reservation=lease.container_id,
-            until=now + self._grace + RETRY_SECONDS,
+            until=now + self._grace + ENDING_RETRY_SECONDS,
             preemptible=lease.spare_from,
         )
         with suppress(ToolkitError):

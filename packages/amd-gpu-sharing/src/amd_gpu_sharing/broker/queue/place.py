@@ -10,7 +10,7 @@ from amd_gpu_sharing.broker.queue.order import latest_start
 from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_sharing.broker.requests.people import format_held
-from amd_gpu_sharing.broker.requests.protocol import LONGEST_MESSAGE, WAITING, Answer
+from amd_gpu_sharing.broker.requests.protocol import LONGEST_ANSWER_MESSAGE, WAITING, Answer
 from amd_gpu_sharing.tickets import KEPT_FIELDS, Ticket
 from amd_gpu_tracker.book.job_ids import name_of
 from amd_gpu_tracker.errors import GpusRefused
@@ -21,7 +21,7 @@ from amdgpu_discovery.errors import ToolkitError
 ABSENCE_SECONDS = 3.0
 # How often a waiting client gets a message.
 NOTICE_SECONDS = 60.0
-MOST_NAMED = 5
+MOST_NAMED_GPUS = 5
 MOST_HOLDERS_NAMED = 3
 
 
@@ -102,7 +102,7 @@ class Place:
         named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
         held = format_holders(named, now=time.time())
         # If cut off, it would name half a job.
-        sentence += held if len(sentence + held) <= LONGEST_MESSAGE else ""
+        sentence += held if len(sentence + held) <= LONGEST_ANSWER_MESSAGE else ""
         people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
         message = sentence + format_latest(None if self.latest is None else self.latest - now)
         return Answer(kind=WAITING, message=message, people=tuple(people - {self.demand.person, 0})), sentence
@@ -172,7 +172,7 @@ def format_waiting(
         return f"{said}{hint}"
     named = [
         f"{title(ticket)}: {ticket.count if place else _gpus(ticket.count)}"
-        for place, ticket in enumerate(before[:MOST_NAMED])
+        for place, ticket in enumerate(before[:MOST_NAMED_GPUS])
     ]
     jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""

@@ -25,7 +25,7 @@ MOST_WAITING = 20_000
 MOST_WAITING_OF_ONE = 1_000
 # How often to look for changes without an event: a waiting job that continues after Ctrl-Z, or the end of a user's
 # container or of a program without a reservation.
-POLL_SECONDS = 5.0
+QUEUE_POLL_SECONDS = 5.0
 
 
 class Queue:

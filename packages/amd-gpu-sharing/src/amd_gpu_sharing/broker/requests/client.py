@@ -24,7 +24,7 @@ from amdgpu_discovery.errors import ToolkitError
 
 # systemd restarts a killed broker at once; one that stays away longer was removed.
 RECONNECT_SECONDS = 20.0
-RETRY_SECONDS = 0.1
+CONNECT_RETRY_SECONDS = 0.1
 # Pause before connecting again to a socket whose backlog is full.
 BACKLOG_PAUSE_SECONDS = 0.01
 # A client waits at least this long for its first answer, which a running service sends at once; without `wait`, no
@@ -35,7 +35,7 @@ SILENT_SECONDS = 2.0
 # Many times what systemd needs to start the service.
 ANSWER_SECONDS = 10.0
 # Many times the size of an answer; anything longer is invalid.
-MOST_BYTES = 16 * LARGEST_LINE
+LARGEST_BROKER_ANSWER = 16 * LARGEST_LINE
 TIMEOUT_EXIT_CODE = 12
 
 
@@ -175,7 +175,7 @@ def send_request(
         if request.verb != RUN or silence.seconds > RECONNECT_SECONDS:
             problem = "the service that gives out GPUs has stopped"
             raise ServiceStopped(problem, hint="see 'amd-ctk queue', and try again")
-        time.sleep(RETRY_SECONDS)
+        time.sleep(CONNECT_RETRY_SECONDS)
         path = find_service() if find_service else path
 
 
@@ -251,7 +251,7 @@ def _read_answers(
             return
         silence.end()
         *lines, rest = (rest + more).split(b"\n")
-        if len(rest) > MOST_BYTES:
+        if len(rest) > LARGEST_BROKER_ANSWER:
             raise ProtocolError("the service that gives out GPUs sent an answer that cannot be read")
         yield from map(parse_answer, lines)
 

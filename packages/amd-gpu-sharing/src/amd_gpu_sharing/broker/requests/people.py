@@ -30,10 +30,10 @@ TOGETHER = "together"
 FAIR = "fair"
 FIFO = "fifo"
 NO_LIMIT = 0
-MOST_GPUS = 1024
-LARGEST_ID = (1 << 32) - 2
+MOST_REQUESTED_GPUS = 1024
+LARGEST_UID = (1 << 32) - 2
 # A year.
-MOST_SECONDS = 366 * 86400
+LONGEST_LIMIT = 366 * 86400
 # When a rule ends, in UTC. A rule cannot contain the colons of other forms.
 UNTIL_FORM = "%Y%m%dT%H%MZ"
 
@@ -120,7 +120,7 @@ def parse_permission(text: str) -> Permission:
     who, _, number = whose.partition("=")
     if not is_name(who) or (who == EVERYONE) != (number == ""):
         raise ValueError(f"{whose!r} is not NAME=NUMBER, @GROUP=NUMBER or {EVERYONE}")
-    permission = Permission(who=who, number=_parse_number(number, LARGEST_ID) if number else None)
+    permission = Permission(who=who, number=_parse_number(number, LARGEST_UID) if number else None)
     try:
         for limit in limits:
             permission = _with_limit(permission, limit)
@@ -227,12 +227,12 @@ def _generosity(permission: Permission) -> tuple[bool | int, ...]:
 def _with_limit(permission: Permission, text: str) -> Permission:
     key, _, value = text.partition("=")
     if key == "gpus":
-        gpus = _parse_number(value, MOST_GPUS)
+        gpus = _parse_number(value, MOST_REQUESTED_GPUS)
         return permission.replace(gpus=gpus, is_excluded=gpus == 0)
     if text == TOGETHER:
         return permission.replace(is_together=True)
     if key == "time":
-        return permission.replace(seconds=parse_at_most(value, MOST_SECONDS))
+        return permission.replace(seconds=parse_at_most(value, LONGEST_LIMIT))
     if key == "groups" and all(value.split(",")):
         return permission.replace(groups=tuple(value.split(",")))
     if key == "until":

@@ -25,13 +25,13 @@ VERSION = 1
 # The socket. In packages, systemd makes it.
 SOCKET = "/run/amd-container-toolkit/gpus.socket"
 LARGEST_LINE = 4096
-LONGEST_REQUEST = 1024
-LONGEST_NAME = 64
+LONGEST_GPU_REQUEST = 1024
+LONGEST_JOB_NAME = 64
 # The limit of a message in an answer: the line also holds the hint and JSON's escapes.
-LONGEST_MESSAGE = 500
+LONGEST_ANSWER_MESSAGE = 500
 # The longest time for which users can reserve GPUs.
-MOST_SECONDS = 30 * 86400
-MOST_GPUS = 1024
+LONGEST_RESERVATION = 30 * 86400
+MOST_REQUESTED_GPUS = 1024
 LARGEST_UID = (1 << 32) - 2
 
 RUN = "run"
@@ -142,7 +142,7 @@ def parse_request(line: bytes) -> Request:
 
 def format_answer(answer: Answer) -> bytes:
     """Return an answer as a line; texts that are too long are cut off."""
-    cut = answer.replace(message=answer.message[:LONGEST_MESSAGE], hint=answer.hint[:LONGEST_MESSAGE])
+    cut = answer.replace(message=answer.message[:LONGEST_ANSWER_MESSAGE], hint=answer.hint[:LONGEST_ANSWER_MESSAGE])
     return dumps({"version": VERSION, **cut.as_dict()}) + b"\n"
 
 
@@ -198,7 +198,7 @@ def _parse(line: bytes, kind: type[Any]) -> Any:
 
 
 def _require_numbers(numbers: tuple[int, ...]) -> None:
-    if len(numbers) > MOST_GPUS or not all(0 <= number < MOST_GPUS for number in numbers):
+    if len(numbers) > MOST_REQUESTED_GPUS or not all(0 <= number < MOST_REQUESTED_GPUS for number in numbers):
         raise ProtocolError("the numbers of GPUs cannot be understood")
 
 
@@ -208,5 +208,8 @@ def _is_sound(request: Request) -> bool:
         return False
     if not all(uid is None or 0 <= uid <= LARGEST_UID for uid in (request.owner, request.behind)):
         return False
-    is_short = len(request.gpus) <= LONGEST_REQUEST and max(len(request.name), len(request.reservation)) <= LONGEST_NAME
-    return is_short and request.verb in VERBS and 0 <= request.seconds <= MOST_SECONDS
+    is_short = (
+        len(request.gpus) <= LONGEST_GPU_REQUEST
+        and max(len(request.name), len(request.reservation)) <= LONGEST_JOB_NAME
+    )
+    return is_short and request.verb in VERBS and 0 <= request.seconds <= LONGEST_RESERVATION

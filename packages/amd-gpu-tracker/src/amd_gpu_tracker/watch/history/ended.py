@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "ended-by-restart.json"
 # The file is read only up to 64 KiB.
-MOST = 200
+MOST_ENDED = 200
 
 
 class Ended(Value):
@@ -66,7 +66,7 @@ def note_ended(state: State, more: Iterable[Ended]) -> None:
     """Add reservations that a restart ended to the notes. On a full disk, nothing changes."""
     from contextlib import suppress
 
-    noted = [*read_ended(state), *more][-MOST:]
+    noted = [*read_ended(state), *more][-MOST_ENDED:]
     with suppress(FileError):
         replace_file(ended_path(state), dumps([each.as_dict() for each in noted]) + b"\n", mode=0o644)
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from amd_gpu_tracker.book.history import FOUND, LONGEST_LINE, POWER, finish
+from amd_gpu_tracker.book.history import FOUND, LONGEST_HISTORY_LINE, POWER, finish
 from amd_gpu_tracker.book.lease import since_boot
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.book.unrecorded import HISTORY, clear_failure
@@ -95,8 +95,8 @@ def _read_all(state: State) -> Iterator[Used | None]:
 def _read_month(path: str) -> Iterator[Used | None]:
     try:
         with open(path, "rb") as file:
-            while block := file.read(LONGEST_LINE):
-                yield from parse_lines(block + file.readline(LONGEST_LINE))
+            while block := file.read(LONGEST_HISTORY_LINE):
+                yield from parse_lines(block + file.readline(LONGEST_HISTORY_LINE))
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {reason(error)}") from error
 
@@ -109,7 +109,7 @@ def _whole(begun: bytes) -> bytes:
 def _read_open(state: State, name: str) -> bytes:
     try:
         with open(f"{state.history_directory}/open/{name}", "rb") as file:
-            return file.read(LONGEST_LINE)
+            return file.read(LONGEST_HISTORY_LINE)
     except OSError:
         return b""
 

@@ -13,7 +13,7 @@ from amd_gpu_tracker.watch.history.used import SampleSums, parse_sums
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage
 from amdgpu_discovery.plain_json import loads
 
-LONGEST_TEXT = 256
+LONGEST_SAMPLED_TEXT = 256
 
 
 def add_sample(book: Book, usage: Usage) -> None:
@@ -49,14 +49,14 @@ def _next_sample(before: SampleSums | None, lease: Lease, users: list[GpuUser]) 
     name = next((user.name for user in users if user.name), "")
     # The image stays the same as long as the container is alive.
     sums = before or SampleSums(
-        last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_TEXT]
+        last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_SAMPLED_TEXT]
     )
     return sums.replace(
         last=round(since_boot(), 2),
         looks=sums.looks + 1,
         busy_sum=round(sums.busy_sum + busy / 100 / max(1, len(lease.gpus)), 4),
         peak_bytes=max(sums.peak_bytes, sum(user.vram_bytes for user in users)),
-        name=sums.name or name[:LONGEST_TEXT],
+        name=sums.name or name[:LONGEST_SAMPLED_TEXT],
     )
 
 

@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from amd_gpu_tracker.book.history import FOUND, LONGEST_LINE, POWER, VERSION
-from amd_gpu_tracker.book.lease import LARGEST_ID, MOST_GPUS
+from amd_gpu_tracker.book.history import FOUND, LONGEST_HISTORY_LINE, POWER, VERSION
+from amd_gpu_tracker.book.lease import LARGEST_ID, MOST_LEASED_GPUS
 from amdgpu_discovery.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 # A hundred years in seconds, and the end of the year 9999.
-LONGEST = 100 * 366 * 24 * 3600.0
+LONGEST_DURATION = 100 * 366 * 24 * 3600.0
 LATEST = 253402300799.0
-LARGEST_AMOUNT = 1 << 63
+LARGEST_MEASURE = 1 << 63
 RUNNING = "running"
 # The form of each field in lines that this version writes. Numbers have fewer digits than the largest that is allowed.
 _TEXT = r"[ !#-\[\]-~]*"
-_TEXTS = rf'\[(?:"{_TEXT}"(?:,"{_TEXT}"){{0,{MOST_GPUS - 1}}})?\]'
+_TEXTS = rf'\[(?:"{_TEXT}"(?:,"{_TEXT}"){{0,{MOST_LEASED_GPUS - 1}}})?\]'
 _SECONDS = r"(?:0|[1-9][0-9]{0,10})(?:\.[0-9]{1,9})?"
 _WHOLE = r"(?:0|[1-9][0-9]{0,17})"
 
@@ -100,7 +100,7 @@ def parse_sums(fields: dict[str, Any]) -> SampleSums:
     """Return the sums of earlier samples from the fields of a line; ValueError."""
     sums = SampleSums.from_json(fields)
     _require_within(LATEST, sums.last)
-    _require_within(LARGEST_AMOUNT, sums.looks, sums.busy_sum, sums.peak_bytes)
+    _require_within(LARGEST_MEASURE, sums.looks, sums.busy_sum, sums.peak_bytes)
     return sums
 
 
@@ -118,7 +118,7 @@ def parse_line(line: bytes, *, end: float | None = None) -> Used:
 def parse_if_sound(line: bytes, *, end: float | None = None) -> Used | None:
     """Return the result of `parse_line`, None for a line that it refuses or that is too long."""
     try:
-        return parse_line(line, end=end) if len(line) <= LONGEST_LINE else None
+        return parse_line(line, end=end) if len(line) <= LONGEST_HISTORY_LINE else None
     except ValueError:
         return None
 
@@ -175,7 +175,7 @@ def _split(texts: str) -> tuple[str, ...]:
 
 def _parse(fields: dict[str, Any]) -> Used:
     line = _Line.from_json(fields)
-    if line.version != VERSION or len(line.gpus) > MOST_GPUS:
+    if line.version != VERSION or len(line.gpus) > MOST_LEASED_GPUS:
         raise ValueError(f"it is not version {VERSION}, or has too many GPUs")
     sums = parse_sums(fields) if "last" in fields else SampleSums(last=line.start, looks=0, busy_sum=0, peak_bytes=0)
     last = sums.last if line.how == POWER else line.end

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ReadStatus = Callable[[], Status]
     from collections.abc import Collection
 
-WATCH_SECONDS = 0.5
+SCREEN_SECONDS = 0.5
 DISABLED = "GPU Tracker is disabled"
 # JSON is always complete, so --wide and --no-trunc do not change it.
 EXCLUDED_BY_OPTION = {
@@ -75,9 +75,9 @@ def watch_status(read_status: ReadStatus, *, as_json: bool, wide: bool) -> None:
     if is_terminal() and not as_json:
         from amd_gpu_tracker.watch.show.watch_screen import watch_screen
 
-        watch_screen("GPU Tracker", lambda console, _: _page(read_status, console, wide=wide), seconds=WATCH_SECONDS)
+        watch_screen("GPU Tracker", lambda console, _: _page(read_status, console, wide=wide), seconds=SCREEN_SECONDS)
         return
-    watch_text(lambda: _format_now(read_status, as_json=as_json, wide=wide), seconds=WATCH_SECONDS)
+    watch_text(lambda: _format_now(read_status, as_json=as_json, wide=wide), seconds=SCREEN_SECONDS)
 
 
 def watch_text(read: Callable[[], tuple[str, tuple[str, ...]]], *, seconds: float, unchanged_too: bool = False) -> None:

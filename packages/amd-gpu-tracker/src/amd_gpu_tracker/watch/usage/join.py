@@ -18,7 +18,7 @@ from amd_gpu_tracker.leases.running import find_running_containers
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage, UserProcess, with_few_users
 from amdgpu_discovery.models import model_of
 from amdgpu_discovery.people import read_user_names
-from amdgpu_discovery.usage.budget import MOST_SECONDS
+from amdgpu_discovery.usage.budget import CLIENT_SECONDS
 from amdgpu_discovery.usage.owners import read_real_uid
 from amdgpu_discovery.usage.reading import UsageReading, find_gpu_busy, find_process_busy, read_process_name
 
@@ -212,4 +212,4 @@ def _not_reached(count: int) -> list[str]:
     if not count:
         return []
     processes = "process was" if count == 1 else "processes were"
-    return [f"{count} {processes} not looked at within {MOST_SECONDS:g} seconds, so their use may be incomplete"]
+    return [f"{count} {processes} not looked at within {CLIENT_SECONDS:g} seconds, so their use may be incomplete"]

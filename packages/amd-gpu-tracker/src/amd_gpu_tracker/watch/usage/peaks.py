@@ -33,10 +33,10 @@ MOST_PEAKS = 1000
 # A user may make cgroups with the names of any number of containers.
 MOST_PEAKS_OF_A_USER = 32
 # Of ids and names; engines allow less.
-LONGEST_TEXT = 128
-LARGEST_AMOUNT = 1 << 63
+LONGEST_PEAK_TEXT = 128
+LARGEST_MEASURE = 1 << 63
 # More than `MOST_PEAKS` need: in JSON a character takes 12 bytes at most.
-LARGEST_BYTES = 4 * 1024 * 1024
+LARGEST_PEAKS_FILE = 4 * 1024 * 1024
 
 
 class Peak(Value):
@@ -90,7 +90,7 @@ def read_peaks(state: State) -> dict[Key, Peak]:
     """Return the remembered peaks, without invalid ones; StateError if the caller may not read them."""
     path = f"{state.run_directory}/{FILE}"
     try:
-        content = read_plain_file(path, largest=LARGEST_BYTES)[0]
+        content = read_plain_file(path, largest=LARGEST_PEAKS_FILE)[0]
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -106,7 +106,7 @@ def read_peaks(state: State) -> dict[Key, Peak]:
 
 def is_recorded(container_id: str) -> bool:
     """Return whether the peaks of a container with this id are remembered."""
-    return len(container_id) <= LONGEST_TEXT and container_id.isprintable()
+    return len(container_id) <= LONGEST_PEAK_TEXT and container_id.isprintable()
 
 
 def update_peaks(known: Mapping[Key, Peak], now: Iterable[Peak]) -> dict[Key, Peak]:
@@ -149,6 +149,6 @@ def _parse(fields: dict[str, Any]) -> Peak | None:
         peak = Peak.from_json(fields)
     except ValueError:
         return None
-    is_short = all(len(text) <= LONGEST_TEXT for text in (peak.gpu, peak.name, peak.engine))
-    is_amount = all(0 <= amount < LARGEST_AMOUNT for amount in (peak.vram_bytes, peak.gtt_bytes))
+    is_short = all(len(text) <= LONGEST_PEAK_TEXT for text in (peak.gpu, peak.name, peak.engine))
+    is_amount = all(0 <= amount < LARGEST_MEASURE for amount in (peak.vram_bytes, peak.gtt_bytes))
     return peak if is_short and is_recorded(peak.container_id) and is_amount and 0 <= peak.seen < NEVER else None

@@ -8,7 +8,14 @@ import time
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.leases.status import read_status_with_leases
 from amd_gpu_tracker.watch.usage.join import UsageJoin
-from amd_gpu_tracker.watch.usage.peaks import LONGEST_TEXT, Peak, is_recorded, read_peaks, update_peaks, write_peaks
+from amd_gpu_tracker.watch.usage.peaks import (
+    LONGEST_PEAK_TEXT,
+    Peak,
+    is_recorded,
+    read_peaks,
+    update_peaks,
+    write_peaks,
+)
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.models import find_product_names
 from amdgpu_discovery.usage.reading import UsageReading, processes_directory, read_usage
@@ -134,7 +141,7 @@ def _seen(usage: Usage, now: float) -> Iterator[Peak]:
                 yield Peak(
                     container_id=user.container_id,
                     gpu=gpu.key,
-                    name=user.name[:LONGEST_TEXT],
+                    name=user.name[:LONGEST_PEAK_TEXT],
                     engine=user.engine,
                     vram_bytes=user.vram_bytes,
                     gtt_bytes=user.gtt_bytes,

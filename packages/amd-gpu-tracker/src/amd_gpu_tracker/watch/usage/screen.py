@@ -16,7 +16,7 @@ from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf
 # Time between the two readings that show how busy GPUs are.
 READING_SECONDS = 0.25
 # A refresh reads the open files of every process, which takes a tenth of a second if there are thousands.
-WATCH_SECONDS = 2.0
+USAGE_SECONDS = 2.0
 
 
 def print_usage(reader: UsageReader, *, as_json: bool, peaks: bool, no_trunc: bool) -> None:
@@ -41,9 +41,9 @@ def watch_usage(reader: UsageReader, *, as_json: bool, peaks: bool) -> None:
     if is_terminal() and not as_json:
         from amd_gpu_tracker.watch.show.watch_screen import watch_screen
 
-        watch_screen("GPU usage", lambda *_: _page(reader, peaks=peaks), seconds=WATCH_SECONDS)
+        watch_screen("GPU usage", lambda *_: _page(reader, peaks=peaks), seconds=USAGE_SECONDS)
         return
-    watch_text(lambda: _format(reader.read(), as_json=as_json, peaks=peaks), seconds=WATCH_SECONDS, unchanged_too=True)
+    watch_text(lambda: _format(reader.read(), as_json=as_json, peaks=peaks), seconds=USAGE_SECONDS, unchanged_too=True)
 
 
 def print_metrics(reader: UsageReader) -> None:

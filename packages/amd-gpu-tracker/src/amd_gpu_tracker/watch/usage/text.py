@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 MOST_PIDS = 6
 # A container may give each of its processes another name.
-MOST_NAMES = 6
-MOST_ENDED = 20
-LONGEST_NAME = 40
+MOST_PROCESS_NAMES = 6
+MOST_SHOWN_ENDED = 20
+LONGEST_SHOWN_NAME = 40
 NOT_ACCOUNTED_FOR = "(not accounted for)"
 ONE_OF_PARTITIONS = "(one of the partitions)"
 # Characters between names and pids.
@@ -92,8 +92,8 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
     for process in user.processes:
         pids_by_name.setdefault(process.name, []).append(process)
     named = [_same_name(name, processes) for name, processes in pids_by_name.items()]
-    others = sum(len(processes) for processes in list(pids_by_name.values())[MOST_NAMES:])
-    text = "; ".join([*named[:MOST_NAMES], *([f"{others} more with other names"] if others else [])])
+    others = sum(len(processes) for processes in list(pids_by_name.values())[MOST_PROCESS_NAMES:])
+    text = "; ".join([*named[:MOST_PROCESS_NAMES], *([f"{others} more with other names"] if others else [])])
     is_told = all(process.is_partition_told for process in user.processes)
     is_untracked = enabled and user.container_id and not user.is_tracked
     notes = ("" if is_told else ONE_OF_PARTITIONS, NOT_TRACKED if is_untracked else "")
@@ -109,7 +109,7 @@ def _same_name(name: str, processes: Sequence[UserProcess]) -> str:
 
 def _quoted(name: str) -> str:
     """Return a name that cannot be taken for a part of the list: a process may give itself any name."""
-    plain = shorten(printable(name), LONGEST_NAME, "..")
+    plain = shorten(printable(name), LONGEST_SHOWN_NAME, "..")
     if not name or (plain.strip(BLANK_LETTERS) and PARTS_OF_LIST.isdisjoint(plain)):
         return plain
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -130,7 +130,7 @@ def _ended(usage: Usage, now: float) -> list[str]:
     return [
         f"{printable(peak.title)} used at most {_peak_amount(peak, gpus.get(peak.gpu))} "
         f"of GPU {numbers.get(peak.gpu, '?')}, last seen {format_minutes(now - peak.seen)} ago"
-        for peak in ended[:MOST_ENDED]
+        for peak in ended[:MOST_SHOWN_ENDED]
     ]
 
 
