@@ -15,9 +15,9 @@ ONLY_ROOT = "Only root may reserve GPUs\n"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Host:
-    (tmp_path / "host/etc/amd-container-toolkit").mkdir(parents=True)
-    return Host(tmp_path / "host")
+def served(tracked: Host) -> Host:
+    Path(tracked.path("/etc/amd-container-toolkit")).mkdir(parents=True, exist_ok=True)
+    return tracked
 
 
 def test_at_first_nobody_may(served: Host, amd_ctk) -> None:
@@ -197,8 +197,7 @@ def test_one_user_is_excluded_while_everyone_is_allowed(host, amd_ctk):
     )
 
 
-def test_a_group_has_so_many_gpus_together(host, amd_ctk):
-    host()
+def test_a_group_has_so_many_gpus_together(tracked, amd_ctk):
 
     allowed = amd_ctk("users", "allow", "@daemon", "--gpus=4", "--together")
 

@@ -70,6 +70,12 @@ class CtkProgram(CommandProgram):
         """Return how to tell Docker Swarm and Slurm that a GPU is drained or back, if the host uses them."""
         return find_hints(self.host, is_drained=is_drained, reason=reason)
 
+    def find_givers(self) -> list[str]:
+        """Return Docker Swarm if this node advertises GPUs to it."""
+        from amd_ctk.swarm.node_settings import advertises_gpus
+
+        return ["Docker Swarm"] if advertises_gpus(self.host) else []
+
 
 app = make_group(CtkProgram)
 

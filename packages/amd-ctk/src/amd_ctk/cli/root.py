@@ -8,10 +8,15 @@ import typer
 
 from amd_ctk.cli.tree import HELP_BY_COMMAND, HELP_BY_GROUP, Commands, has_command
 from amd_ctk.cli.words import respell
+from amdgpu_discovery.command_line.context import TRACKER_PROGRAM
 from amdgpu_discovery.command_line.failures import report_failures
 from amdgpu_discovery.command_line.plain_help import HostRoot, PlainTyper, RootCommand
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
 from amdgpu_discovery.standard_output import is_terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_gpu_tracker.cli import CommandProgram
 
 WHICH_TO_USE = "GPUs now: top (live) or status (once). Jobs now: queue. The past: report."
 # Typer 0.28 has its own copy of Click, earlier versions import Click.
@@ -119,6 +124,7 @@ def choose_host(
 ) -> None:
     """Tool to configure AMD Container Toolkit."""
     context.obj = _simulated(context, simulate) if simulate else host_from_environment({ROOT_VARIABLE: host_root})
+    context.meta[TRACKER_PROGRAM] = _program_of_tracker
     if context.invoked_subcommand is not None:
         return
     if is_terminal():
@@ -127,6 +133,12 @@ def choose_host(
         print_overview(context.obj)
     else:
         print(context.get_help())
+
+
+def _program_of_tracker(host: Host) -> CommandProgram:
+    from amd_ctk.cli.gpu_tracker import CtkProgram
+
+    return CtkProgram(host)
 
 
 def _simulated(context: typer.Context, profile: str) -> Host:

@@ -12,7 +12,14 @@ import typer
 
 from amd_gpu_sharing.broker.requests.people import GROUP_SIGN, LONGEST_LIMIT, MOST_REQUESTED_GPUS, NO_LIMIT, Permission
 from amd_gpu_tracker.errors import OptionsExcluded
-from amdgpu_discovery.command_line.context import PrintJson, announce, command_group, host_of, whole_number
+from amdgpu_discovery.command_line.context import (
+    TRACKER_PROGRAM,
+    PrintJson,
+    announce,
+    command_group,
+    host_of,
+    whole_number,
+)
 from amdgpu_discovery.command_line.edited import preview_edit, up_to_date
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, examples
 
@@ -58,9 +65,15 @@ def allow(
     until: Annotated[
         str, typer.Option(metavar="TIME", help="When the rule ends: Fri, 'Fri 18:00' or 2026-12-04.")
     ] = "",
+    shared: Annotated[
+        bool, typer.Option("--shared", help="With the first rule: do not make the GPUs exclusive.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Let a user or a group reserve GPUs without root.
+
+    The first rule on a host also enables the GPU Tracker if it never was enabled, makes all GPUs exclusive that no
+    two containers use, and lets the service listen.
 
     They can then use 'amd-ctk run', 'reserve' and 'queue'. With --time, a job gets a warning 10 minutes before its
     time ends. Then it gets SIGTERM, and SIGKILL 30 seconds later.
@@ -69,8 +82,9 @@ def allow(
     a user whom another rule allows. After --until, it is as if the rule was removed, and no job under it runs longer.
     """
     from amd_device_spec.settings_file import save_settings
-    from amd_gpu_sharing.rules import permissions
+    from amd_gpu_sharing.rules import first_rule, permissions
     from amd_gpu_sharing.rules import units as service
+    from amd_gpu_tracker.cli import CommandProgram
     from amd_gpu_tracker.times import parse_at_most, parse_moment
 
     if together and not (gpus and who.startswith(GROUP_SIGN)):
@@ -86,15 +100,22 @@ def allow(
         until=int(parse_moment(until, now=time.time())) if until else 0,
     )
     written, edited = permissions.allow(host, rule)
+    program = context.meta.get(TRACKER_PROGRAM, CommandProgram)(host)
+    is_first = first_rule.is_never_tracked(host) and not rule.is_excluded
+    may_be_gap = not (is_first or shared or rule.is_excluded or permissions.read_permissions(host))
     if dry_run:
+        for step in first_rule.preview_host(program, keeps_modes=shared) if is_first else ():
+            print(step)
         preview_edit(edited, service.enable(host, dry_run=True))
         return
     announce(host)
+    for note in first_rule.prepare_host(program, keeps_modes=shared) if is_first else ():
+        print(note, file=sys.stderr)
     is_changed = save_settings(host, edited)
     print(permissions.describe(written))
     if not is_changed:
         print(up_to_date(edited), file=sys.stderr)
-    if advice := service.enable(host):
+    for advice in filter(None, (service.enable(host), may_be_gap and first_rule.find_gap(host))):
         print(advice, file=sys.stderr)
 
 

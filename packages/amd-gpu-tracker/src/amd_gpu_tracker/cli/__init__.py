@@ -6,7 +6,9 @@ from amdgpu_discovery import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_tracker.cli.accessibility import print_change as print_change
     from amd_gpu_tracker.cli.context import CommandProgram as CommandProgram
+    from amd_gpu_tracker.cli.context import in_brackets as in_brackets
     from amd_gpu_tracker.cli.program import main as main
     from amd_gpu_tracker.cli.program import make_app as make_app
     from amd_gpu_tracker.cli.program import make_group as make_group
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.cli.switch import enable_tracker as enable_tracker
 
 _MODULE_BY_NAME = {
+    "print_change": "accessibility",
     "CommandProgram": "context",
+    "in_brackets": "context",
     "main": "program",
     "make_app": "program",
     "make_group": "program",

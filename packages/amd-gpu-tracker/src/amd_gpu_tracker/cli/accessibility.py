@@ -51,7 +51,7 @@ def _set_accessibility(tracker: Tracker, request: str, operation: str, *, dry_ru
         raise UsageError(f"Error: Invalid operation. Must be '{EXCLUSIVE}' or '{SHARED}'")
     set_or_preview = tracker.preview_accessibility if dry_run else tracker.set_accessibility
     change = set_or_preview(request, exclusive=operation == EXCLUSIVE)
-    _print_change(change, operation, dry_run=dry_run)
+    print_change(change, operation, dry_run=dry_run)
     if not change.is_complete:
         raise typer.Exit(NotDone.exit_code)
 
@@ -71,7 +71,7 @@ def _shown_commands(context: typer.Context) -> list[str]:
     return [name for name, command in commands.items() if not command.hidden]
 
 
-def _print_change(change: AccessibilityChange, operation: str, *, dry_run: bool) -> None:
+def print_change(change: AccessibilityChange, operation: str, *, dry_run: bool = False) -> None:
     """Print the result of a change, or of a dry run, in the guide's words."""
     if not change.tracked:
         print(DISABLED)

@@ -50,6 +50,10 @@ class CommandProgram:
         """Return a sentence for each other program that gives out GPUs and must be told of drained ones."""
         return ()
 
+    def find_givers(self) -> Sequence[str]:
+        """Return the other programs that give out GPUs of this host."""
+        return ()
+
 
 def program_of(context: typer.Context) -> CommandProgram:
     """Return the program whose command this is."""

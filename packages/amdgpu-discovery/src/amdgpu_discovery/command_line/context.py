@@ -13,6 +13,9 @@ from amdgpu_discovery.host import SIMULATED_NOTICE, Host
 
 PrintJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
+# In `context.meta`: a function that returns what the program does when the tracker of a host is switched.
+TRACKER_PROGRAM = "amd-gpu-tracker"
+
 
 def host_of(context: typer.Context) -> Host:
     """Return the host that the root command chose for this command."""
