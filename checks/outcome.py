@@ -9,13 +9,14 @@ from xml.etree import ElementTree
 
 
 class Outcome(NamedTuple):
-    """How a session ended, the number of its tests by result, the names of failed tests, and why each was skipped."""
+    """How a session ended, its tests by number and result, and the names of those that failed or were skipped."""
 
     succeeded: bool
     passed: int = 0
     skipped: int = 0
     failures: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Format the outcome like pytest, if any tests ran."""
@@ -38,6 +39,7 @@ def read_outcome(reports: Path, *, succeeded: bool) -> Outcome:
         skipped=len(skipped),
         failures=tuple(map(_name_of, failed)),
         reasons=tuple(map(_reason_of, skipped)),
+        skips=tuple(map(_name_of, skipped)),
     )
 
 
@@ -46,6 +48,11 @@ def format_reasons(outcomes: list[Outcome]) -> str:
     counted = Counter(reason for outcome in outcomes for reason in outcome.reasons)
     ordered = sorted(counted.items(), key=lambda each: (-each[1], each[0]))
     return "".join(f"skipped {number}: {reason}\n" for reason, number in ordered)
+
+
+def format_skips(outcomes: list[Outcome]) -> str:
+    """List the names of skipped tests, each once: the sessions `tests` and `alone` run the same ones."""
+    return "".join(f"{name}\n" for name in sorted({name for outcome in outcomes for name in outcome.skips}))
 
 
 def format_totals(outcomes: list[Outcome]) -> str:
@@ -59,7 +66,11 @@ def _has(case: ElementTree.Element, *endings: str) -> bool:
 
 
 def _name_of(case: ElementTree.Element) -> str:
-    return f"{case.get('file')}::{case.get('name')}"
+    """Return the name of a test as pytest takes it: its file, its class if it has one, and its function."""
+    file = case.get("file", "")
+    module = file.removesuffix(".py").replace("/", ".")
+    test_class = case.get("classname", "").removeprefix(module).removeprefix(".")
+    return "::".join(filter(None, (file, test_class, case.get("name"))))
 
 
 def _reason_of(case: ElementTree.Element) -> str:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from outcome import Outcome, format_reasons, format_totals, read_outcome
+from outcome import Outcome, format_reasons, format_skips, format_totals, read_outcome
 
 # The default sessions of ./check.
 EVERY_CHECK = ("lint", "types", "tests", "alone", "integration", "docs", "e2e")
@@ -28,7 +28,8 @@ SECONDS = {
     "integration": 200,
     "docs": 85,
     "e2e": 870,
-    "fresh-e2e": 580,
+    "privileged": 120,
+    "fresh-container": 1700,
 }
 # Tests and the engines that they start leave these outside this directory, whatever their options.
 OUTSIDE = (
@@ -40,6 +41,8 @@ OUTSIDE = (
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOGS = CHECKOUT / ".nox/logs"
 TIMES = LOGS / "seconds.json"
+# The names of all skipped tests, a line each; `pytest @FILE` runs them.
+SKIPS = LOGS / "skipped"
 # These run pytest once for each distribution.
 BY_DISTRIBUTION = ("tests", "alone")
 NOX = f"{Path(sys.executable).parent}/nox"
@@ -48,6 +51,7 @@ REPORTS_VARIABLE = "AMD_CHECK_REPORTS"
 # The progress that pytest prints: `.......s.... [ 42%]`, with what a process of a test prints behind it.
 PROGRESS = re.compile(rb"^[^\[\n]*[.sFExX] +\[ *(\d+)%\]", re.MULTILINE)
 POLL_SECONDS = 1.0
+FIVE_MINUTES = 300.0
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -113,6 +117,7 @@ def run_all(names: list[str], passed_on: list[str], left_out: list[str]) -> int:
     if left:
         print(f"Left outside this directory: {' '.join(left)}")
     print(format_reasons(list(outcomes.values())), end="")
+    SKIPS.write_text(format_skips(list(outcomes.values())), encoding="utf-8")
     missing = f"; {', '.join(left_out)} did not run" if left_out else ""
     print(f"check: {format_totals(list(outcomes.values()))}{missing}")
     return 0 if all(outcome.succeeded for outcome in outcomes.values()) else 1
@@ -156,14 +161,15 @@ def count_runs(name: str, passed_on: list[str]) -> int:
 
 
 def follow(process: subprocess.Popen[bytes], log: Path, runs: int) -> int:
-    """Print the progress of a session in steps of ten percent until it ends; return its exit status."""
-    shown, run = "", 0
+    """Print the progress of a session until it ends, each ten percent or five minutes; return its exit status."""
+    shown, run, began = "", 0, time.monotonic()
     while True:
         try:
             return process.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
             percents = [int(each) for each in PROGRESS.findall(log.read_bytes())]
-            step = f"{percents[-1] // 10 * 10} % ... " if percents else ""
+            minutes = int((time.monotonic() - began) // FIVE_MINUTES * 5)
+            step = f"{percents[-1] // 10 * 10} % ... " if percents else f"{minutes} min ... "
             if step != shown and not step.startswith("0 "):
                 # Each run before this one has printed 100 %.
                 before, run = run, 1 + percents[:-1].count(100)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from outcome import Outcome, format_reasons, format_totals, read_outcome
+from outcome import Outcome, format_reasons, format_skips, format_totals, read_outcome
 
 TESTS = """
 import pytest
@@ -17,6 +17,7 @@ def test_words(words): assert words == "5 passed in 4.0s"
 def test_is_skipped(): pytest.skip("there is no python3.10")
 class TestGroup:
     def test_inside(self, no_such_fixture): pass
+    def test_is_skipped(self): pytest.skip("there is no fish")
 """
 
 
@@ -40,9 +41,10 @@ def test_every_run_of_pytest_in_a_session_counts(session):
     assert session(2, TESTS, succeeded=False) == Outcome(
         succeeded=False,
         passed=2,
-        skipped=1,
-        failures=("test_a.py::test_words[a b]", "test_a.py::test_inside"),
-        reasons=("there is no python3.10",),
+        skipped=2,
+        failures=("test_a.py::test_words[a b]", "test_a.py::TestGroup::test_inside"),
+        reasons=("there is no python3.10", "there is no fish"),
+        skips=("test_a.py::test_is_skipped", "test_a.py::TestGroup::test_is_skipped"),
     )
 
 
@@ -83,3 +85,10 @@ def test_each_reason_of_skipped_tests_is_listed_once_with_its_count():
         "skipped 2: only root may\nskipped 1: it is dark\nskipped 1: there is no fish\n"
     )
     assert format_reasons([Outcome(succeeded=True, passed=1)]) == ""
+
+
+def test_a_test_that_two_sessions_skip_is_listed_once():
+    first = Outcome(succeeded=True, skipped=2, skips=("b.py::test_b", "a.py::test_a"))
+    second = Outcome(succeeded=True, skipped=1, skips=("b.py::test_b",))
+
+    assert format_skips([first, second]) == "a.py::test_a\nb.py::test_b\n"

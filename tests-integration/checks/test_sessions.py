@@ -30,7 +30,7 @@ report() {
 }
 seven='<testcase/><testcase/><testcase/><testcase/><testcase/><testcase/><testcase/>'
 wrong='<testcase file="a/test_a.py" name="test_b"><failure/></testcase>'
-skipped='<testcase><skipped message="no fish"/></testcase>'
+skipped='<testcase file="a/test_a.py" name="test_fish"><skipped message="no fish"/></testcase>'
 case $2 in
     lint) echo "All checks passed! $3 $4" ;;
     types) echo "one.py:1: error: wrong"; exit 1 ;;
@@ -99,6 +99,7 @@ def test_each_session_has_a_line_and_all_have_a_sum(checkout):
         "check: 7 passed, 0 failed, 2 skipped\n"
     )
     assert (checkout / ".nox/logs/tests.log").read_text() == "7 and 2\n"
+    assert (checkout / ".nox/logs/skipped").read_text() == "a/test_a.py::test_fish\n"
 
 
 def test_a_session_shows_how_far_it_is(checkout):

@@ -79,7 +79,8 @@ class Container:
 
 def make_docker() -> OnlineDocker:
     """Return a Docker of its own that runs; `stop` ends it."""
-    docker = OnlineDocker(our_program("amd-container-runtime"), "/", "/var/tmp", **{"storage-driver": "overlay2"})
+    # Without a name, Docker takes the best driver for the file system: in a container, overlay2 may be impossible.
+    docker = OnlineDocker(our_program("amd-container-runtime"), "/", "/var/tmp", **{"storage-driver": ""})
     docker.start()
     return docker
 

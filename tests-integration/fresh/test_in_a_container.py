@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
 from fresh.conftest import SUITES
@@ -10,6 +14,7 @@ from support.installed import require_programs, require_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.fresh, pytest.mark.timeout(3 * 3600)]
 
+OUTSIDE_E2E = ["lint", "types", "tests", "alone", "integration", "docs"]
 NEXT = "Next: './install' on a machine with AMD GPUs, and 'amd-ctk doctor' there; './check' runs the tests here."
 
 
@@ -56,3 +61,12 @@ def test_the_check_passes_and_says_what_did_not_run(container, request):
     last = checked.stdout.splitlines()[-1]
     assert ", 0 failed, " in last
     assert last.endswith("; e2e did not run") == (only == [])
+    if not only:
+        assert re.findall("^([a-z]+): .+ in [0-9]+ s$", checked.stdout, re.MULTILINE) == OUTSIDE_E2E
+        keep_skipped(container.run("cat", ".nox/logs/skipped").stdout)
+
+
+def keep_skipped(names):
+    """Write the names of the tests that were skipped where the session `privileged` reads them."""
+    if "AMD_SKIPPED_TESTS" in os.environ:
+        Path(os.environ["AMD_SKIPPED_TESTS"]).write_text(names)
