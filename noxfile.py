@@ -96,6 +96,7 @@ def lint(session: nox.Session) -> None:
     session.run("python", "checks/rooms.py", *(f"packages/{name}/src" for name in NEEDS))
     session.run("python", "checks/scope.py", *(f"packages/{name}/src" for name in NEEDS))
     session.run("python", "checks/bounds.py", *(f"packages/{name}/src" for name in NEEDS))
+    session.run("python", "checks/one_thing.py", *(f"packages/{name}/src" for name in NEEDS))
 
 
 @nox.session(reuse_venv=True)

@@ -180,7 +180,9 @@ def _find_by_number(visible: Sequence[GpuLocation], token: str) -> GpuLocation |
     if not found:
         return None
     sign, digits = found.groups()
-    base = 16 if digits.startswith("0X") else 8 if digits.startswith("0") else 10
+    base = 8 if digits.startswith("0") else 10
+    if digits.startswith("0X"):
+        base = 16
     # Of a number too long for 64 bits C takes the nearest one; ROCr keeps the last 32 bits of any.
     value = int(f"{sign}{digits}", base) if len(digits) <= 64 else int(f"{sign}1") << 64
     index = max(-(2**63), min(value, 2**63 - 1)) & (2**32 - 1)

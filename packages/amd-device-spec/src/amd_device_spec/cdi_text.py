@@ -172,7 +172,9 @@ def _bound_aliases(tree: Any) -> None:
     waiting, parts = [tree], 0
     while waiting:
         part = waiting.pop()
-        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        if not isinstance(part, (dict, list)):
+            continue
+        inner = part.values() if isinstance(part, dict) else part
         parts += len(inner)
         if parts > MOST_PARTS:
             raise BrokenText("its aliases expand to too much", line=1, column=1)

@@ -155,4 +155,6 @@ def _required_values(image: Image) -> dict[str, list[str]]:
 def _exactness(target: str) -> int:
     if target == ANY_TARGET:
         return 0
-    return 1 if target.endswith("-generic") else 2 if target[-1] in "Xx" else 3
+    if target.endswith("-generic"):
+        return 1
+    return 2 if target[-1] in "Xx" else 3

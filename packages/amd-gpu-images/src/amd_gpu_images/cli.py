@@ -127,9 +127,12 @@ def pick(
         _print_json({"picked": chosen.name if chosen else None, "images": images})
     else:
         print_notes(f"{each.name}: {each.reason}" for each in candidates if each.reason)
-        print_notes([] if chosen else [f"none of {len(candidates)} images {'fits' if is_known else DECLARES_ITS_USE}"])
-        print(printable(chosen.name) if chosen else "", end="\n" if chosen else "")
-    raise typer.Exit(0 if chosen else 1 if is_known else 2)
+        if chosen:
+            print(printable(chosen.name))
+        else:
+            print_notes([f"none of {len(candidates)} images {'fits' if is_known else DECLARES_ITS_USE}"])
+    if not chosen:
+        raise typer.Exit(1 if is_known else 2)
 
 
 @app.command("index")

@@ -214,4 +214,6 @@ def _names(names: Iterable[str]) -> str:
 def shown(text: str, *, quoted: bool = False) -> str:
     """Return text for an error message: cut to a limit, and without anything that a terminal would execute."""
     short = text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
-    return ascii(short) if not short.isprintable() else f"'{short}'" if quoted else short
+    if not short.isprintable():
+        return ascii(short)
+    return f"'{short}'" if quoted else short

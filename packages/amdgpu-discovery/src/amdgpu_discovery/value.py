@@ -160,7 +160,9 @@ def _parse_pairs(name: str, inside: str, field: Any, types: Mapping[str, type[Va
 
 def _shown(field: Any) -> str:
     """Return wrong JSON for a message, without looking into lists and objects, which may be deep."""
-    return "a list" if type(field) is list else "an object" if type(field) is dict else f"{field!r:.80}"
+    if type(field) is list:
+        return "a list"
+    return "an object" if type(field) is dict else f"{field!r:.80}"
 
 
 def _completed(value_type: type[Value], fields: dict[str, Any]) -> dict[str, Any]:

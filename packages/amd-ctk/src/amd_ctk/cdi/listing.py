@@ -33,7 +33,9 @@ def print_list(host: Host, *, as_json: bool = False) -> None:
 
 def format_list(host: Host, gpus: list[Gpu]) -> str:
     """Format the GPUs as CDI devices with their nodes."""
-    lines = [count_gpus(gpus), *([f"{cdi_names.KIND}={cdi_names.ALL}"] if gpus else [])]
+    lines = [count_gpus(gpus)]
+    if gpus:
+        lines.append(f"{cdi_names.KIND}={cdi_names.ALL}")
     for gpu in gpus:
         lines += [f"{cdi_names.KIND}={gpu.number}", *(f"  {path}" for path in _drm_paths(host, gpu))]
     return "\n".join(lines)

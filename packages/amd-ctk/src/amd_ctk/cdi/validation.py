@@ -106,11 +106,11 @@ def _format_problems(path: str, text: SpecText, problems: list[Problem]) -> list
     placed = sorted(
         (text.position(problem.location), format_location(problem.location), problem.message) for problem in problems
     )
+    lines = []
+    for (line, column), location, message in placed[:SHOWN]:
+        about = f"{location}: {message}" if location else message
+        lines.append(f"{path}:{line}:{column}: {about}")
     more = len(placed) - SHOWN
-    return [
-        *(
-            f"{path}:{line}:{column}: {f'{location}: ' if location else ''}{message}"
-            for (line, column), location, message in placed[:SHOWN]
-        ),
-        *([f"and {more} more problem{'' if more == 1 else 's'}"] if more > 0 else ()),
-    ]
+    if more > 0:
+        lines.append(f"and {more} more problem{'' if more == 1 else 's'}")
+    return lines

@@ -47,8 +47,14 @@ def parse_run(args: Sequence[str]) -> tuple[dict[str, str | int], list[str]] | N
             return None
         if name == COUNT and not _is_count(value):
             return None
-        options[name.removeprefix("--")] = True if name == UNIT else int(value) if name == COUNT else value
+        options[name.removeprefix("--")] = _parse_value(name, value)
     return (options, rest) if rest else None
+
+
+def _parse_value(name: str, value: str) -> str | int:
+    if name == UNIT:
+        return True
+    return int(value) if name == COUNT else value
 
 
 def _is_count(value: str) -> bool:

@@ -54,8 +54,10 @@ class OciConf(Document):
         if program is None or path[:1] != (RUNTIMES,):
             return {} if path == (RUNTIMES,) and not self.is_empty else ABSENT
         entry = {"program": program, "options": self._root_option(), **self._other_lines()}
+        if len(path) == 1:
+            return {"amd": entry}
         # Any name means the one runtime.
-        return {"amd": entry} if len(path) == 1 else entry if len(path) == 2 else entry.get(path[2], ABSENT)
+        return entry if len(path) == 2 else entry.get(path[2], ABSENT)
 
     def set(self, path: KeyPath, value: Any) -> OciConf:
         """Make Slurm call this program; DocumentError for settings that Slurm does not have."""

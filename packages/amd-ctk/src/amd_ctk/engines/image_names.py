@@ -80,8 +80,9 @@ def resolve_user(user: str, groups: Sequence[str], names: ImageNames) -> Resolve
     of_user = [] if group else [each for each in names.groups if found.name in each.members]
     numbers = [each.number for each in (*added.values(), *of_user) if each]
     kept = [KEEP_GROUPS] * (KEEP_GROUPS in groups)
+    own_gid = gid.number if gid else found.gid
     return ResolvedUser(
-        user=f"{found.number}:{gid.number if gid else found.gid}" if user or found.gid else "",
+        user=f"{found.number}:{own_gid}" if user or found.gid else "",
         groups=(*kept, *map(str, dict.fromkeys(numbers))),
     )
 

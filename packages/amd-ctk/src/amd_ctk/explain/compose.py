@@ -167,12 +167,9 @@ def _from_files(path: str, service: dict[str, Any], environment: Mapping[str, st
 
 def _environment_of(service: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
     given = service.get("environment")
-    entries = (
-        [str(name) if value is None else f"{name}={value}" for name, value in given.items()]
-        if isinstance(given, dict)
-        else map(str, as_list(given))
-    )
-    for entry in entries:
+    if isinstance(given, dict):
+        given = [str(name) if value is None else f"{name}={value}" for name, value in given.items()]
+    for entry in map(str, as_list(given)):
         if "=" in entry:
             yield entry
         else:
@@ -230,7 +227,9 @@ def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the requests for devices in the order in which Compose passes them, because the last variable counts."""
     found = object_at(service, "deploy", "resources", "reservations").get("devices")
     gpus = service.get("gpus")
-    return [*_objects(found), *([{"count": gpus}] if isinstance(gpus, str) else _objects(gpus))]
+    if isinstance(gpus, str):
+        gpus = {"count": gpus}
+    return [*_objects(found), *_objects(gpus)]
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -111,7 +111,9 @@ def find_remote(tree: dict[str, Any]) -> str:
 
 def as_list(value: Any) -> list[Any]:
     """Return the entries of a list, a single value as one entry, and None as no entries."""
-    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [] if value is None else [value]
 
 
 def _ask(*args: str) -> Answer:

@@ -148,7 +148,9 @@ def parse_gpus(text: str) -> GpusRequest:
         found[key] = value
         if not equals:
             found["count"] = key
-    count = _parse_count(text, found["count"]) if "count" in found else 0 if "device" in found else 1
+    count = 0 if "device" in found else 1
+    if "count" in found:
+        count = _parse_count(text, found["count"])
     devices = tuple(found["device"].split(",")) if "device" in found else ()
     if count and devices:
         raise _refused(text, "cannot set both Count and DeviceIDs on device request")
@@ -161,7 +163,10 @@ def _read_arg(engine: str, arg: str, rest: list[str]) -> Iterator[tuple[str, str
     if arg.startswith("--"):
         name, equals, value = arg[2:].partition("=")
         _require_known(engine, name, f"unknown flag: --{name}")
-        yield name, _checked(name, value) if equals else "true" if name in FLAGS else _take(rest, f"--{name}")
+        if equals:
+            yield name, _checked(name, value)
+        else:
+            yield name, "true" if name in FLAGS else _take(rest, f"--{name}")
         return
     letters = arg[1:]
     while letters:

@@ -99,8 +99,8 @@ def _row(gpu: GpuLocation, index: int | None, paths: Mapping[int, str]) -> tuple
 
 def _names_inside(gpu: GpuLocation, paths: Mapping[int, str]) -> str:
     """Return the nodes of a GPU under their names in the container, "no node" if only a rule gives it."""
-    minors = (gpu.render_minor, *(() if gpu.card_minor is None else (gpu.card_minor,)))
-    names = [paths[minor] for minor in minors if minor in paths]
+    minors = (gpu.render_minor, gpu.card_minor)
+    names = [paths[minor] for minor in minors if minor is not None and minor in paths]
     return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"
 
 

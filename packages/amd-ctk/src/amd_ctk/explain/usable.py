@@ -233,8 +233,10 @@ def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bo
         to_other = f"user {container.user} of a rootless container may not open {node.with_owner}"
         words = describe_closed(node, _read_caller(container)) if _is_caller(container) else to_other
         return f"{words}: {_fix_without_root(node, container)}"
-    # The runtime does not change a node that the engine passes.
-    fix = f"leave out --device {node.path}" if plan.nodes else "use --runtime=amd" if is_bound else closed_fix(node)
+    fix = "use --runtime=amd" if is_bound else closed_fix(node)
+    if plan.nodes:
+        # The runtime does not change a node that the engine passes.
+        fix = f"leave out --device {node.path}"
     if is_bound:
         return f"in a user namespace nobody may open {node.with_owner}: {fix}"
     return f"{describe_closed(node, _read_user(container, plan))}: {fix}"
@@ -254,7 +256,8 @@ def _fix_without_root(node: NodeAccess, container: Container) -> str:
 def _read_user(container: Container, plan: Plan) -> ProcessUser:
     """Return the user as whom the container's program opens nodes, with UNKNOWN_ID for a name of the image."""
     uid, _, gid = container.user.partition(":")
-    groups = (*map(_number_of, container.groups), *(plan.edits.gids if plan.edits else ()))
+    added = plan.edits.gids if plan.edits else ()
+    groups = (*map(_number_of, container.groups), *added)
     return ProcessUser(
         uid=_number_of(uid),
         gid=_number_of(gid),

@@ -56,15 +56,15 @@ def format_status_page(page: Page, jobs: Sequence[Sequence[Sequence[str]]], *, h
     """Format the page of `host`. `jobs` are two tables with headers: jobs that have GPUs, and jobs that wait."""
     running, waiting = jobs
     at = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(now))
-    parts = [
-        f"<p>{text(page.title)}</p>",
-        *(f'<p class="note">{text(note)}</p>' for note in page.notes),
-        *(_table(_gpu_rows(page.shown)) if isinstance(page.shown, Listing) else ()),
-        *(["<h2>Jobs with GPUs</h2>", *_table(running)] if running[1:] else ()),
-        "<h2>Waiting jobs</h2>",
-        *(_table(waiting) if waiting[1:] else (f"<p>{EMPTY_QUEUE}</p>",)),
-        f"<footer>{text(at)}</footer>",
-    ]
+    parts = [f"<p>{text(page.title)}</p>"]
+    parts += [f'<p class="note">{text(note)}</p>' for note in page.notes]
+    if isinstance(page.shown, Listing):
+        parts += _table(_gpu_rows(page.shown))
+    if running[1:]:
+        parts += ["<h2>Jobs with GPUs</h2>", *_table(running)]
+    parts += ["<h2>Waiting jobs</h2>"]
+    parts += _table(waiting) if waiting[1:] else [f"<p>{EMPTY_QUEUE}</p>"]
+    parts += [f"<footer>{text(at)}</footer>"]
     return format_web_page(f"GPUs of {host}", parts, style=STYLE, reload_seconds=PAGE_RELOAD_SECONDS)
 
 

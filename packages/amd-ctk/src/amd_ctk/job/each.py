@@ -84,7 +84,8 @@ def _end(jobs: _Jobs, unfinished: Sequence[int], count: int) -> NoReturn:
         end_by(jobs.ended_by)
     failed = sorted(jobs.failed)
     lines = ", ".join(map(str, failed[:MOST_FAILED_LINES])) + (" and more" if len(failed) > MOST_FAILED_LINES else "")
-    result = f", {len(failed)} failed: line{'' if len(failed) == 1 else 's'} {lines}" if failed else ""
+    word = "line" if len(failed) == 1 else "lines"
+    result = f", {len(failed)} failed: {word} {lines}" if failed else ""
     print_note(f"{count} job{'' if count == 1 else 's'} ended{result}")
     sys.exit(min(len(failed), MOST_FAILED))
 

@@ -92,8 +92,17 @@ def judge(answers: Answers, requested: Gpu, gpus: Sequence[Gpu]) -> tuple[str, s
 
 
 def _name(gpus: Sequence[Gpu]) -> str:
+    if not gpus:
+        return "no GPU"
     numbers = ", ".join(str(gpu.number) for gpu in gpus)
-    return f"GPU{'s' if len(gpus) > 1 else ''} {numbers}" if gpus else "no GPU"
+    return f"GPUs {numbers}" if len(gpus) > 1 else f"GPU {numbers}"
+
+
+def _describe(number: int | None) -> str:
+    """Return what became of an attempt to open a node; its error `number` is None if there was none."""
+    if number is None:
+        return "was not tried"
+    return f"answers {os.strerror(number)}" if number else "opens"
 
 
 def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
@@ -104,8 +113,7 @@ def _judge_foreign(answers: Answers, others: Sequence[Gpu]) -> tuple[str, str]:
             continue
         number = answers.foreign.get(gpu.render_minor)
         if number != errno.EPERM:
-            how = "opens" if number == 0 else f"answers {os.strerror(number)}" if number else "was not tried"
-            return FAILED, f"GPU {gpu.number}, which it was not given, {how}"
+            return FAILED, f"GPU {gpu.number}, which it was not given, {_describe(number)}"
     if not others:
         return OK, "opens and answers; there is no other GPU"
     made = any(answers.created.get(gpu.render_minor) == 0 for gpu in others)

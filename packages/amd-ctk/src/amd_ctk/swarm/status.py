@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from amd_ctk.swarm.docker import TaskName
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
@@ -217,11 +218,9 @@ def _rows(gpu: AdvertisedGpu, *, no_trunc: bool) -> list[tuple[str, ...]]:
     """Return a GPU's rows: one for each of its resources or reservations, whichever are more."""
     advertised = [str(resource) for resource in gpu.resources] or ["-"]
     reserved = [_reservation(reservation, no_trunc=no_trunc) for reservation in gpu.reservations] or ["-"]
+    rows = list(zip_longest(advertised, reserved, fillvalue=""))
     first = (str(gpu.number), gpu.model, str(gpu.vram_mb))
-    return [
-        (*(first if row == 0 else ("", "", "")), *("".join(column[row : row + 1]) for column in (advertised, reserved)))
-        for row in range(max(len(advertised), len(reserved)))
-    ]
+    return [(*first, *rows[0]), *(("", "", "", *row) for row in rows[1:])]
 
 
 def _reservation(reservation: SwarmReservation, *, no_trunc: bool) -> str:

@@ -295,10 +295,13 @@ class Handler:
         """Return what `give` returns; None if the job has to wait in line, GpusRefused if its client does not wait."""
         if waits and (demand.may_be_taken or self._is_over_limit(demand)):
             return None
-        # A job that can wait comes here only for shared GPUs. It gets them at once unless they are drained or sick.
-        with suppress(*((GpusRefused,) if waits else ())):
+        try:
             return self._give_in_turn(demand, give)
-        return None
+        except GpusRefused:
+            # A job that can wait comes here only for shared GPUs. It waits where they are drained or sick.
+            if not waits:
+                raise
+            return None
 
     def _is_over_limit(self, demand: Demand) -> bool:
         return bool(demand.permission.gpus) and self._leases.refresh().is_over(demand)

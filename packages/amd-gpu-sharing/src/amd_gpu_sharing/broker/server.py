@@ -137,7 +137,9 @@ class Server:
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
         seconds, began = self._seconds_until_next(), self._now()
         is_behind = bool(len(self._arrivals)) or any(client.is_closed for client in self._clients.values())
-        patience = 0 if is_behind else None if seconds is None else int(seconds * 1000) + 1
+        patience = None if seconds is None else int(seconds * 1000) + 1
+        if is_behind:
+            patience = 0
         ready = {descriptor for descriptor, _ in poll.poll(patience)}
         if (not ready and not is_behind) or (seconds is not None and self._now() >= began + seconds):
             # An end, a check or a message to waiting clients is due, which a stream of requests must not delay.
@@ -148,14 +150,19 @@ class Server:
         """Return the seconds until something is due; None if only events can bring work."""
         now = self._now()
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
-        due += [self._accepts_at] if self._accepts_at > now else []
+        if self._accepts_at > now:
+            due.append(self._accepts_at)
         queue = self._handler.queue
         if len(queue):
-            must_poll = self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.view.user_leases
-            due += [now + QUEUE_POLL_SECONDS] if must_poll else []
-            due += [now + ABSENCE_SECONDS] if queue.has_absent() else []
-            due += [at for at in (queue.next_notice(),) if at is not None]
-        if (next_end := self._handler.next_end) is not None:
+            if self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.view.user_leases:
+                due.append(now + QUEUE_POLL_SECONDS)
+            if queue.has_absent():
+                due.append(now + ABSENCE_SECONDS)
+            notice = queue.next_notice()
+            if notice is not None:
+                due.append(notice)
+        next_end = self._handler.next_end
+        if next_end is not None:
             due.append(max(next_end, now + QUEUE_POLL_SECONDS) if self._has_failed else next_end)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)

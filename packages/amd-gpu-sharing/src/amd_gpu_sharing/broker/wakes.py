@@ -49,7 +49,10 @@ class Wakes:
 
     def descriptors(self) -> list[int]:
         """Return the descriptors to poll."""
-        return [*self._pidfds.values(), *((self._events,) if self._events >= 0 else ())]
+        descriptors = list(self._pidfds.values())
+        if self._events >= 0:
+            descriptors.append(self._events)
+        return descriptors
 
     def clear(self) -> None:
         """Discard the events so far."""

@@ -43,6 +43,8 @@ def report(
         write_page(html, made, timeline, names)
         print(f"Wrote {html}", file=sys.stderr)
     else:
-        print((format_json if as_json else format_csv if as_csv else format_report)(made), end="")
+        formats = {"--json": format_json, "--csv": format_csv}
+        chosen_format = formats[chosen[0]] if chosen else format_report
+        print(chosen_format(made), end="")
     if reason := find_recording_problem(host):
         print(reason, file=sys.stderr)

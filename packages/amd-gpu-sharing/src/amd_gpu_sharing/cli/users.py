@@ -146,7 +146,8 @@ def deny(
         print(f"there is no rule for {who} ({advice or LIST})", file=sys.stderr)
         return
     if dry_run:
-        preview_edit(edited, *([] if left else [access.preview_turn_off(host), service.disable(host, dry_run=True)]))
+        turned_off = [] if left else [access.preview_turn_off(host), service.disable(host, dry_run=True)]
+        preview_edit(edited, *turned_off)
         return
     announce(host)
     is_changed = save_settings(host, edited)
@@ -193,8 +194,9 @@ def require_reservation(
     host, required = host_of(context), switch is Switch.on
     settings = Tracker(host).settings
     if dry_run:
+        would = WOULD_NEED_RESERVATION if required else WOULD_GET_ANY
         is_changed = settings.requires_reservation() is not required
-        print((WOULD_NEED_RESERVATION if required else WOULD_GET_ANY) if is_changed else NOTHING_WOULD_CHANGE)
+        print(would if is_changed else NOTHING_WOULD_CHANGE)
         return
     announce(host)
     is_changed = settings.require_reservation(required=required)

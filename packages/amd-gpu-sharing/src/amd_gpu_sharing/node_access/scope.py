@@ -48,8 +48,9 @@ def start_scope(
         ("SendSIGHUP", "b", "true"),
         ("DevicePolicy", "s", policy),
         ("DeviceAllow", "a(ss)", str(len(allowed)), *(word for each in allowed for word in each)),
-        *([("PartOf", "as", "1", part_of)] if part_of else []),
     ]
+    if part_of:
+        properties.append(("PartOf", "as", "1", part_of))
     words = [word for each in properties for word in each]
     return _call([*START, name, "fail", str(len(properties)), *words, "0"]) or _wait_until_in(path, name)
 

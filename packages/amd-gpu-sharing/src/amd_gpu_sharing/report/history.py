@@ -81,7 +81,9 @@ def find_names(host: Host, *, by_number: bool) -> Names:
 
     @cache
     def person(uid: int | None) -> str:
-        return NOT_KNOWN if uid is None else str(uid) if by_number else title_of_person(uid)
+        if uid is None:
+            return NOT_KNOWN
+        return str(uid) if by_number else title_of_person(uid)
 
     return Names(person, lambda key: numbers.get(key, key))
 

@@ -222,11 +222,14 @@ def claim_nodes(
     given = [gpu for gpu in (gpus if claims_all else gpus_in_spec(spec, gpus)) if gpu not in granted]
     if not (granted or given or privileged):
         return None
+    ways = _ways_of_request(granted, kinds)
+    if given:
+        ways = (*ways, container.source or _way_of_nodes(spec))
     book = open_book(host, container)
     claim = Claim(
         holder=holder_of(container, book.processes),
         wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
-        ways=(*_ways_of_request(granted, kinds), *((container.source or _way_of_nodes(spec),) if given else ())),
+        ways=ways,
         requests=asked,
         creators=container.creators,
         kinds=kinds,

@@ -58,7 +58,8 @@ def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
 
     A rootless run passes the directory of its leases, because the hook itself may get no environment.
     """
-    python = _python_words(host, RELEASE, *(["--run-directory", run_directory] if run_directory else []))
+    options = ["--run-directory", run_directory] if run_directory else []
+    python = _python_words(host, RELEASE, *options)
     leases = State(host, run_directory).leases_directory
     return _hook(SHELL, f"{_import_roots()[0]}/{RELEASE_SCRIPT}", leases, *python)
 
@@ -94,7 +95,9 @@ def _python_words(host: Host, command: str, *more: str) -> list[str]:
     roots = _import_roots()
     program = f"{roots[0]}/{PROGRAM}"
     words = [interpreter, "-I", "-S", "-B", program, command, "--import-from", ":".join(roots)]
-    return [*words, *([] if host.is_this_machine else ["--host-root", host.root]), *more]
+    if not host.is_this_machine:
+        words += ["--host-root", host.root]
+    return [*words, *more]
 
 
 def _import_roots() -> list[str]:

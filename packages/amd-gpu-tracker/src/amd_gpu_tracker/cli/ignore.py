@@ -28,7 +28,8 @@ def ignore_user(
         print(f"Users {in_brackets(users)} are ignored" if users else "No user is ignored")
     elif dry_run:
         would = (uid in settings.ignored_users()) is undo
-        print(f"User {uid} would {'no longer ' if undo else ''}be ignored" if would else NOTHING_WOULD_CHANGE)
+        change = f"User {uid} would no longer be ignored" if undo else f"User {uid} would be ignored"
+        print(change if would else NOTHING_WOULD_CHANGE)
     elif settings.ignore_user(uid, ignored=not undo):
         print(f"User {uid} is {'no longer' if undo else 'now'} ignored")
     else:

@@ -58,7 +58,9 @@ def names_in(directory: str) -> list[str]:
 
 def _unit_name(unit: str) -> str:
     prefix, _, name = unit.partition(":")
-    return name if name.endswith(".slice") else f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
+    if name.endswith(".slice"):
+        return name
+    return f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
 
 
 def _expand_slice(name: str) -> str:

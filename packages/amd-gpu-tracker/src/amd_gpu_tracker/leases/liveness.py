@@ -165,7 +165,7 @@ def _roots(root: str) -> list[str]:
     if root:
         return [root]
     users = read_environment().get("XDG_RUNTIME_DIR", "")
-    return [*DEFAULT_ROOTS, *([f"{users}/runc", f"{users}/crun"] if users else [])]
+    return [*DEFAULT_ROOTS, f"{users}/runc", f"{users}/crun"] if users else [*DEFAULT_ROOTS]
 
 
 def _read_state(content: bytes, pid: str, start: str) -> ProcessId | None:

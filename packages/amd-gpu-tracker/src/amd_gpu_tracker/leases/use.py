@@ -118,17 +118,23 @@ def sees_all_processes(host: Host) -> bool:
     return sees_all(host, processes_directory(host))
 
 
+def _name_process(process: GpuProcess, more: str) -> str:
+    if not process.pid:
+        return "a process that is not visible from here"
+    if not process.program:
+        return f"process {process.pid}{more}"
+    whose = f" of {process.person}" if process.person else ""
+    return f"process {process.pid} ({process.program}{whose}){more}"
+
+
 def format_use(use: GpuLoad, processes: Sequence[GpuProcess], *, sees_all: bool = False) -> str:
     """Return who uses a GPU without a reservation or, if that is unknown, how much of it is in use.
 
     With `sees_all`, there are no other processes than these: memory that none of them holds has leaked.
     """
     if processes:
-        first = processes[0]
-        program = f" ({first.program}{f' of {first.person}' if first.person else ''})" if first.program else ""
         more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
-        who = f"process {first.pid}{program}{more}" if first.pid else "a process that is not visible from here"
-        return f"used by {who} without a reservation"
+        return f"used by {_name_process(processes[0], more)} without a reservation"
     used, busy = use.vram_used or 0, use.totals.busy_percent or 0
     if sees_all and use.is_only_memory:
         return f"leaked: {used // MEBIBYTE:,} MiB that no process holds; a reset of the GPU or a reboot frees it"

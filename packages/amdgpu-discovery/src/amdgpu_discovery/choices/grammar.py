@@ -115,11 +115,15 @@ def _parse(item: str) -> Choice:
     if len(conditions) > MOST_CONDITIONS:
         message = f"a choice with {len(conditions)} conditions is too long"
         raise RequestError(message, hint=f"at most {MOST_CONDITIONS} are read")
-    word, colon, count = head.partition(":")
+    name, colon, number = head.partition(":")
+    word = name.strip().lower()
+    count = 0 if word == ALL else 1
+    if colon and word != ALL:
+        count = _parse_count(item, number.strip())
     return Choice(
         text=item,
-        word=word.strip().lower(),
-        count=0 if word.strip().lower() == ALL else _parse_count(item, count.strip()) if colon else 1,
+        word=word,
+        count=count,
         conditions=tuple(dict.fromkeys(_parse_condition(item, text) for text in conditions)),
     )
 

@@ -149,7 +149,9 @@ def _kind(command: Any) -> str:
 def _option_line(command: Any, option: Any) -> str:
     """Return `,NAME,NAME,MARKS:HELP`; walk.sh explains the marks."""
     is_alone = option.is_flag or option.opts[0] in getattr(command, "optional_values", ())
-    value = "" if is_alone else "=?" if _offers_values(command, option) else "="
+    value = ""
+    if not is_alone:
+        value = "=?" if _offers_values(command, option) else "="
     names = ",".join((*option.opts, *option.secondary_opts))
     return f",{names},{value}{'*' * option.multiple}:{' '.join((option.help or '').split())}"
 

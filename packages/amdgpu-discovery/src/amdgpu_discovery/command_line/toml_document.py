@@ -45,7 +45,9 @@ class TomlDocument(Document):
             table[key] = tomlkit.table(is_super_table=depth < last or isinstance(value, dict))
             table = table[key]
         table[path[-1]] = tomlkit.item(value)
-        gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
+        if not self.text:
+            return tomlkit.dumps(addition)
+        gap = "\n" if self.text.endswith("\n") else "\n\n"
         return f"{self.text}{gap}{tomlkit.dumps(addition)}"
 
     def _inserted(self, path: KeyPath, value: Any) -> str:

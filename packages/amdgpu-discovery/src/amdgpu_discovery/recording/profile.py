@@ -53,8 +53,11 @@ def _number(name: str, field: Any) -> Any:
     """Convert a number that JSON has as text; return anything else unchanged."""
     if isinstance(field, list):
         return [_number(name, item) for item in field]
-    base = 16 if name in HEXADECIMAL else 8 if name in OCTAL else 0
-    return int(field, base) if base and isinstance(field, str) else field
+    if not isinstance(field, str):
+        return field
+    if name in HEXADECIMAL:
+        return int(field, 16)
+    return int(field, 8) if name in OCTAL else field
 
 
 class GpuModel(Part):

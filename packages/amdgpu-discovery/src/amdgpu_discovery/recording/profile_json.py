@@ -61,7 +61,7 @@ def parse_profile(document: Any, *, name: str, models: dict[str, Any]) -> Profil
 def format_profile(profile: Profile) -> bytes:
     """Return a profile as a document for people: complete, but with few defaults."""
     models = _models_by_name(profile)
-    fields = (*ALWAYS, *(("processes",) if profile.processes else ()))
+    fields = (*ALWAYS, "processes") if profile.processes else ALWAYS
     names = [next(name for name, model in models.items() if model == gpu.model) for gpu in profile.gpus]
     document = {
         **{name: _plain(name, getattr(profile, name)) for name in fields},

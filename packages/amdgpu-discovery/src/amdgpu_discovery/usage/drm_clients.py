@@ -171,7 +171,8 @@ def _order(proc: str, first: Container[int], only: Container[int] | None, deadli
     for pid in pids if only is None else [pid for pid in pids if pid in only]:
         # If there are very many, the last are not examined: they come last, and share the budget of subordinate ids.
         share, is_contained = (FIRST_SUBORDINATE, False) if deadline.is_half_over() else read_share(proc, pid)
-        ranked.append((0 if pid in first else 1 if is_contained else 2, pid, share))
+        rank = 1 if is_contained else 2
+        ranked.append((0 if pid in first else rank, pid, share))
     return [(pid, share) for _, pid, share in sorted(ranked)]
 
 

@@ -106,7 +106,9 @@ class IdleJobs:
         is_gap = now > self._checked_at + 3 * MOST_BETWEEN_CHECKS + IDLE_CHECK_SECONDS
         self._checked_at, changed = now, []
         for job in jobs:
-            since = 0.0 if not unused.issuperset(job.gpus) else now if is_gap else job.idle_since or now
+            since = now if is_gap else job.idle_since or now
+            if not unused.issuperset(job.gpus):
+                since = 0.0
             end = since + 2 * self._seconds if since else 0.0
             if (since, end) != (job.idle_since, job.preemptible):
                 changed.append(job.replace(idle_since=since, preemptible=end))

@@ -83,7 +83,9 @@ def no_reservation(state: State, job: str, what: str = "reservation", *, by: int
     if _is_by_sudo(state, job):
         problem = f"the reservation {name} belongs to root, because it was made with sudo"
         return NotPermitted(problem, hint="run the command with sudo")
-    whose = "you have" if by else "this user has" if owner_of(job) else "there is"
+    whose = "this user has" if owner_of(job) else "there is"
+    if by:
+        whose = "you have"
     return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue'")
 
 

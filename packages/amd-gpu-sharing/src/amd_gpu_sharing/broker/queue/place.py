@@ -164,7 +164,9 @@ def format_waiting(
     The job wants `count` GPUs. GPUs that are `withheld` appear with the reason ("drained"), and are not free. `hint` is
     what the user can do, and `title` returns the title of another job.
     """
-    which = "" if fitting == host_total else " that fits" if fitting == 1 else " that fit"
+    which = " that fits" if fitting == 1 else " that fit"
+    if fitting == host_total:
+        which = ""
     said = f"waiting for {_gpus(count)}: {free} free of {fitting}{which}"
     said += "".join(f", {_named(numbers)} {why}" for why, numbers in withheld.items() if numbers)
     hint = f"; {hint}" if hint else ""

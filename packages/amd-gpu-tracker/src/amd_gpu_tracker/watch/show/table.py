@@ -93,8 +93,10 @@ def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:
     first = _first_columns(gpu)
     uses = [_columns(use, names, now) for use in gpu.containers]
-    uses += [("?",)] if gpu.has_unreadable else [] if uses else [("-",)]
-    return [(*(first if position == 0 else BLANK), *columns) for position, columns in enumerate(uses)]
+    if gpu.has_unreadable:
+        uses.append(("?",))
+    uses = uses or [("-",)]
+    return [(*first, *uses[0]), *((*BLANK, *columns) for columns in uses[1:])]
 
 
 def _first_columns(gpu: GpuUse) -> tuple[str, ...]:
@@ -106,12 +108,9 @@ def _first_columns(gpu: GpuUse) -> tuple[str, ...]:
 def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | None) -> tuple[str, ...]:
     if names is None:
         return (use.container_id,)
-    return (
-        use.container_id,
-        _name_cell(use, names),
-        format_time(use.since) if now is None else format_age(now - use.since),
-        ", ".join([*use.ways, *([f"{use.vram_mb} MiB"] if use.vram_mb else [])]),
-    )
+    since = format_time(use.since) if now is None else format_age(now - use.since)
+    ways = [*use.ways, f"{use.vram_mb} MiB" if use.vram_mb else ""]
+    return use.container_id, _name_cell(use, names), since, ", ".join(filter(None, ways))
 
 
 def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:

@@ -76,11 +76,13 @@ class Events:
 
     def wait(self, seconds: float) -> str:
         """Return STOPPED, RESIZED, the keys that were typed, or "" after this many seconds."""
-        inputs = [self._reader, *([STANDARD_INPUT] if self._takes_keys else [])]
+        inputs = [self._reader]
+        if self._takes_keys:
+            inputs.append(STANDARD_INPUT)
         ready = select.select(inputs, [], [], seconds)[0]
         if self._reader in ready:
             events = {EVENT_BY_SIGNAL.get(number, "") for number in os.read(self._reader, MOST_TYPED)}
-            return STOPPED if STOPPED in events else RESIZED if RESIZED in events else ""
+            return next((event for event in (STOPPED, RESIZED) if event in events), "")
         if not ready:
             return ""
         typed = os.read(STANDARD_INPUT, MOST_TYPED)

@@ -102,12 +102,14 @@ class _States:
             use=format_use(use, processes, sees_all=self._sees_all),
         )
         person, what = self._holder(tracked, processes)
+        noted = drain or sick
+        since = containers[0].since if containers else None
         return GpuState(
             **{**tracked.as_dict(), "tracked_number": number},
             model=model_of(gpu),
             state=state,
             reason=reason,
-            since=noted.since if (noted := drain or sick) else containers[0].since if containers else None,
+            since=noted.since if noted else since,
             processes=processes,
             person=person,
             what=what,

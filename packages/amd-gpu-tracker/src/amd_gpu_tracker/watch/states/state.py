@@ -86,7 +86,9 @@ def decide_state(
     `sick` is root's note about it, which counts until root finds it healthy. A GPU that is drained and sick counts as
     drained everywhere, and the reason has both.
     """
-    trouble = "; ".join(health.reasons) if health.verdict == SICK else sick.reason if sick else ""
+    trouble = sick.reason if sick else ""
+    if health.verdict == SICK:
+        trouble = "; ".join(health.reasons)
     if drain:
         reason = "; ".join(filter(None, (drain.reason, trouble and f"sick: {trouble}")))
         return (DRAINING if is_reserved or is_used else DRAINED), reason

@@ -86,13 +86,14 @@ def count_states(states: Sequence[GpuState]) -> str:
 
 def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now: float) -> list[str]:
     """Return sentences about GPUs that are not given out or idle, about waiting jobs, and about what is unknown."""
-    jobs = f"{len(waiting_since)} job{' waits' if len(waiting_since) == 1 else 's wait'} for GPUs"
-    return [
-        *(gpu.trouble for gpu in states if gpu.trouble),
-        *idle_notes(states, now=now),
-        *([f"{jobs}, the first for {format_minutes(now - min(waiting_since))}"] if waiting_since else []),
-        *([] if any(gpu.accessibility for gpu in states) else [DISABLED]),
-    ]
+    notes = [gpu.trouble for gpu in states if gpu.trouble]
+    notes += idle_notes(states, now=now)
+    if waiting_since:
+        jobs = "1 job waits" if len(waiting_since) == 1 else f"{len(waiting_since)} jobs wait"
+        notes.append(f"{jobs} for GPUs, the first for {format_minutes(now - min(waiting_since))}")
+    if not any(gpu.accessibility for gpu in states):
+        notes.append(DISABLED)
+    return notes
 
 
 def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:

@@ -91,12 +91,13 @@ def _gpu_samples(gpu: GpuUsage) -> Iterator[Sample]:
 
 
 def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[Sample]:
+    others = OTHERS if user.others else ""
     labels = {
         **_place(gpu),
-        "container_id": user.container_id or (OTHERS if user.others and user.user is not None else ""),
+        "container_id": user.container_id or ("" if user.user is None else others),
         "container": user.name,
         "engine": user.engine,
-        "user": (OTHERS if user.others else "") if user.user is None else str(user.user),
+        "user": others if user.user is None else str(user.user),
     }
     yield "amd_gpu_container_vram_bytes", labels, user.vram_bytes
     yield "amd_gpu_container_gtt_bytes", labels, user.gtt_bytes

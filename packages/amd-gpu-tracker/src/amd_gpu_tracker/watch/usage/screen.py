@@ -72,4 +72,4 @@ def _page(reader: UsageReader, *, peaks: bool) -> Page:
 
 
 def _problems(usage: Usage) -> tuple[str, ...]:
-    return (*usage.problems, *(() if usage.enabled else (DISABLED,)))
+    return usage.problems if usage.enabled else (*usage.problems, DISABLED)

@@ -57,7 +57,8 @@ def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
 
 def usage_notes(usage: Usage, *, now: float, peaks: bool) -> list[str]:
     """Return sentences about what the list cannot show."""
-    return [*(_ended(usage, now) if peaks else ()), *_not_shown(usage.not_shown)]
+    ended = _ended(usage, now) if peaks else ()
+    return [*ended, *_not_shown(usage.not_shown)]
 
 
 def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str]]:
@@ -93,7 +94,8 @@ def _processes(user: GpuUser, *, enabled: bool) -> str:
         pids_by_name.setdefault(process.name, []).append(process)
     named = [_same_name(name, processes) for name, processes in pids_by_name.items()]
     others = sum(len(processes) for processes in list(pids_by_name.values())[MOST_PROCESS_NAMES:])
-    text = "; ".join([*named[:MOST_PROCESS_NAMES], *([f"{others} more with other names"] if others else [])])
+    more = f"{others} more with other names" if others else ""
+    text = "; ".join(filter(None, [*named[:MOST_PROCESS_NAMES], more]))
     is_told = all(process.is_partition_told for process in user.processes)
     is_untracked = enabled and user.container_id and not user.is_tracked
     notes = ("" if is_told else ONE_OF_PARTITIONS, NOT_TRACKED if is_untracked else "")
