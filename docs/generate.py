@@ -39,7 +39,7 @@ CODE_MEANINGS = {
     11: "The GPU Tracker is disabled, or did not do all of what was asked.",
     12: "The wait for GPUs is over, or the service is gone.",
     13: "A part of the toolkit is not installed; the message says how to install it.",
-    14: "The service that gives out GPUs does not answer.",
+    14: "The service that gives out GPUs does not answer, or has failed.",
     126: "The command cannot be run.",
     127: "The command does not exist.",
 }

@@ -47,7 +47,7 @@ def test_a_job_is_named_once_and_not_what_ends_it(host):
     put_job(host, f"{GONE}/train.ending", reservation=f"{GONE}/train")
     put_job(host, f"{GONE}/eval.ending", reservation=f"{GONE}/eval")
 
-    assert find_departed(host) == (f"queue end train --user={GONE}",)
+    assert find_departed(host) == (f"end train --user={GONE}",)
 
 
 def test_a_job_that_root_runs_is_of_an_account(host):

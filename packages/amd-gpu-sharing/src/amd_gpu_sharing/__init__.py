@@ -14,6 +14,8 @@ from amdgpu_discovery import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from amd_gpu_sharing.failure import RESTART as RESTART
+    from amd_gpu_sharing.failure import SOCKET_UNIT as SOCKET_UNIT
     from amd_gpu_sharing.listing import print_queue as print_queue
     from amd_gpu_sharing.listing import waiting_rows as waiting_rows
     from amd_gpu_sharing.node_access.users import ReservedNodes as ReservedNodes
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from amd_gpu_sharing.rules.permissions import parse_users as parse_users
     from amd_gpu_sharing.rules.permissions import read_permissions as read_permissions
     from amd_gpu_sharing.rules.units import SERVE_HINT as SERVE_HINT
-    from amd_gpu_sharing.rules.units import SOCKET_UNIT as SOCKET_UNIT
     from amd_gpu_sharing.rules.units import serve as serve
     from amd_gpu_sharing.service import GivenGpus as GivenGpus
     from amd_gpu_sharing.service import JobRequest as JobRequest
@@ -56,7 +57,8 @@ _MODULE_BY_NAME = {
     "parse_users": "rules.permissions",
     "read_permissions": "rules.permissions",
     "SERVE_HINT": "rules.units",
-    "SOCKET_UNIT": "rules.units",
+    "RESTART": "failure",
+    "SOCKET_UNIT": "failure",
     "serve": "rules.units",
 }
 __all__ = list(_MODULE_BY_NAME)

@@ -38,6 +38,17 @@ def find_wants(book: Book) -> list[Collection[int]]:
     return [ticket.among for each in _tickets(book) for ticket in each.waiting() if not each.is_stopped(ticket)]
 
 
+def describe_failure(host: Host) -> str:
+    """Return a sentence if a host has rules for people and the service has failed, else ""."""
+    from amd_device_spec.settings import read_settings
+
+    if not read_settings(host).users:
+        return ""
+    from amd_gpu_sharing.failure import FAILED, RESTART, has_failed
+
+    return f"{FAILED}: '{RESTART}' starts it again" if has_failed(host) else ""
+
+
 def give_back(host: Host) -> bool:
     """Allow the groups of the nodes to open them again; False if they could already."""
     from amd_gpu_sharing.node_access.nodes import give_back as give

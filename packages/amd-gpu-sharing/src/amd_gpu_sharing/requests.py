@@ -74,5 +74,5 @@ def _drop_ticket(host: Host, name: str) -> bool:
         return Tracker(host).cancel(name)
     except NotPermitted:
         raise NotPermitted(
-            f"the job {name} is another user's", hint=f"root removes it: 'sudo amd-ctk queue cancel {name} --user=NAME'"
+            f"the job {name} is another user's", hint=f"root removes it: 'sudo amd-ctk end {name} --user=NAME'"
         ) from None

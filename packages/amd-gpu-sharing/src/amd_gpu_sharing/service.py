@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_sharing.broker.requests import client, protocol
+from amd_gpu_sharing.failure import find_last_error, has_failed, require_not_failed
 from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amdgpu_discovery.people import behind_sudo
@@ -39,6 +40,18 @@ class Service:
     def has_socket(self) -> bool:
         """Return whether there is a socket, which systemd may have made."""
         return self._host.stat(protocol.SOCKET) is not None
+
+    def require_not_failed(self) -> None:
+        """Raise ServiceFailed for users if systemd has given up on the service."""
+        require_not_failed(self._host)
+
+    def has_failed(self) -> bool:
+        """Return whether systemd has given up on the service."""
+        return has_failed(self._host)
+
+    def find_last_error(self) -> str:
+        """Return the last line of the service in the journal, "" if there is none that the caller may read."""
+        return find_last_error(self._host)
 
     def is_served(self) -> bool:
         """Return whether the service answers."""
@@ -105,4 +118,11 @@ class Service:
         require_name(request.name)
         request = request.replace(behind=behind_sudo(os.environ))
         path = protocol.find_socket(self._host)
-        return client.send_request(path, request, **how) if path else None
+        try:
+            answer = client.send_request(path, request, **how) if path else None
+        except client.ServiceStopped:
+            require_not_failed(self._host)
+            raise
+        if answer is None:
+            require_not_failed(self._host)
+        return answer

@@ -57,7 +57,10 @@ def _find_service(host: Host, job: PlannedJob) -> Service | None:
     from amd_gpu_sharing import Service
 
     service = Service(host)
-    return service if service.has_socket() else None
+    if service.has_socket():
+        return service
+    service.require_not_failed()
+    return None
 
 
 def _require_no_service(job: PlannedJob) -> None:

@@ -33,10 +33,10 @@ def _find_jobs(host: Host) -> Iterator[str]:
     tracker = Tracker(host)
     for ticket in tracker.waiting():
         if not _is_known(pwd.getpwuid, ticket.owner):
-            yield f"queue cancel {quote(ticket.name)} --user={ticket.owner}"
+            yield f"end {quote(ticket.name)} --user={ticket.owner}"
     for name, owner in SharedJobs(tracker).owners():
         if not _is_known(pwd.getpwuid, owner):
-            yield f"queue end {quote(name)} --user={owner}"
+            yield f"end {quote(name)} --user={owner}"
 
 
 def _is_known(find: Callable[[int], object], number: int | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amd_device_spec.slurm.conf import GRES_CONF, SLURM_CONF, find_conf
+from amd_gpu_sharing.failure import SOCKET_UNIT
 from amd_gpu_sharing.rules import units
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.book.lock import CommandLock
@@ -36,7 +37,7 @@ def prepare_host(program: CommandProgram, *, keeps_modes: bool) -> Iterator[str]
     else:
         print_change(Tracker(host, lock=CommandLock).set_accessibility("all", exclusive=True), EXCLUSIVE)
     if not units.enable(host) and host.is_this_machine:
-        print(f"{units.SOCKET_UNIT} has been enabled", flush=True)
+        print(f"{SOCKET_UNIT} has been enabled", flush=True)
 
 
 def preview_host(program: CommandProgram, *, keeps_modes: bool) -> Iterator[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from amd_gpu_sharing.failure import SERVICE_UNIT, SOCKET_UNIT
 from amd_gpu_sharing.service import Service
 from amdgpu_discovery.command_line.programs import ask_systemctl, runs_systemd, would_change
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
-SOCKET_UNIT = "amd-gpu-tracker.socket"
-SERVICE_UNIT = "amd-gpu-tracker.service"
 SERVE_HINT = f"where systemd does not run, keep 'amd-ctk gpu-tracker serve --listen {Service.SOCKET}' running as root"
 
 

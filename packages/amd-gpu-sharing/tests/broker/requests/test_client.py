@@ -111,8 +111,9 @@ def test_the_end_of_a_wait_does_not_claim_that_there_was_no_gpu(mute_service, sh
     assert said == [NOT_ANSWERING]
 
 
-def test_a_service_that_dies_at_each_request_is_given_up(tmp_path, short_silence):
-    path, said = str(tmp_path / "gpus.socket"), []
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_request_that_ends_the_service_twice_is_not_sent_again(tmp_path, waits):
+    path, said, asked = str(tmp_path / "gpus.socket"), [], []
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(64)
@@ -120,13 +121,37 @@ def test_a_service_that_dies_at_each_request_is_given_up(tmp_path, short_silence
         def die_each_time():
             with contextlib.suppress(OSError):
                 while True:
-                    listening.accept()[0].close()
+                    connected, _ = listening.accept()
+                    with connected:
+                        asked.append(connected.recv(4096))
 
         dying = threading.Thread(target=die_each_time, daemon=True)
         dying.start()
-        with pytest.raises(client.ServiceSilent):
-            client.send_request(path, Request(verb="run", name="train"), notify=said.append)
+        with pytest.raises(client.ServiceFailed, match="ended twice while it read this request") as failure:
+            client.send_request(path, Request(verb="run", name="train", wait=waits), notify=said.append)
         listening.shutdown(socket.SHUT_RDWR)
     dying.join()
 
-    assert said == [NOT_ANSWERING]
+    assert (len(asked), said, failure.value.exit_code) == (2, [], 14)
+
+
+def test_a_job_that_was_told_to_wait_outlives_any_number_of_ends_of_the_service(tmp_path):
+    path, said = str(tmp_path / "gpus.socket"), []
+    lines = [b'{"version":1,"kind":"waiting","message":"in line"}\n', b"", b"", b"", b'{"version":1,"kind":"done"}\n']
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(64)
+
+        def answer_and_end():
+            for line in lines:
+                connected, _ = listening.accept()
+                with connected:
+                    connected.recv(4096)
+                    connected.sendall(line)
+
+        ending = threading.Thread(target=answer_and_end, daemon=True)
+        ending.start()
+        answer = client.send_request(path, Request(verb="run", name="train", wait=True), notify=said.append)
+        ending.join()
+
+    assert (answer.kind, said) == ("done", ["in line"])

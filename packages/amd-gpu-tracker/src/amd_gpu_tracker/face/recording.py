@@ -75,13 +75,20 @@ class Recording:
         remove_old(self._state, days=keep_days, now=time.time())
         return usage
 
-    def write_metrics(self, path: str, usage: Usage, states: Sequence[GpuState], since: Sequence[float]) -> None:
-        """Write these, and `since` when each job waits, to `path` for Prometheus; if that fails, record the reason."""
+    def write_metrics(
+        self, path: str, usage: Usage, states: Sequence[GpuState], since: Sequence[float], *, has_failed: bool = False
+    ) -> None:
+        """Write these, and `since` when each job waits, to `path` for Prometheus; if that fails, record the reason.
+
+        `has_failed` says whether the service that gives GPUs to people has failed.
+        """
         from amd_gpu_tracker.watch.states.documents import format_state_metrics
         from amd_gpu_tracker.watch.usage.documents import format_prometheus
 
         counts = {event: self._state.read_count(event) for event in (STARTS, REFUSALS, REPAIRS)}
-        metrics = format_state_metrics(states, counts=counts, waiting_since=since, now=time.time())
+        metrics = format_state_metrics(
+            states, counts=counts, waiting_since=since, has_failed=has_failed, now=time.time()
+        )
         try:
             replace_file(path, f"{format_prometheus(usage)}\n{metrics}\n".encode(), mode=0o644)
         except FileError as error:

@@ -20,7 +20,7 @@ from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -61,8 +61,14 @@ lost         tracked, but no longer on this host
 def find_page(tracker: Tracker, *, now: float) -> Page:
     """Return all GPUs as a page: their number in each state, the list, and notes below it."""
     states = tracker.states()
+    return Page(
+        shown=list_states(states, now=now), notes=_notes_of(tracker, states, now=now), title=count_states(states)
+    )
+
+
+def _notes_of(tracker: Tracker, states: Sequence[GpuState], *, now: float) -> tuple[str, ...]:
     notes = notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now)
-    return Page(shown=list_states(states, now=now), notes=tuple(notes), title=count_states(states))
+    return tuple(filter(None, (tracker.service_problem(), *notes)))
 
 
 def state_column(*, yields: int) -> Column:
@@ -87,7 +93,7 @@ def print_states(tracker: Tracker) -> None:
         print_listing(list_states(states, now=now, blocks=blocks_for(console.encoding)), console, no_trunc=False)
     else:
         print(format_states(states, now=now))
-    for note in notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now):
+    for note in _notes_of(tracker, states, now=now):
         print(note)
 
 
@@ -109,7 +115,7 @@ class Screen:
         self._tracker = tracker
         self._states: tuple[GpuState, ...] = ()
         self._failure = ""
-        self._notes: list[str] = []
+        self._notes: tuple[str, ...] = ()
         self._trends: dict[str, list[int]] = {}
         self._errors_read = -ERROR_SECONDS
         self._order = 0
@@ -134,7 +140,7 @@ class Screen:
         asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
         try:
             self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)
-            self._notes = notes_of(self._states, [ticket.since for ticket in self._tracker.waiting()], now=time.time())
+            self._notes = _notes_of(self._tracker, self._states, now=time.time())
             self._failure = ""
         except ToolkitError as error:
             if not self._states:

@@ -312,6 +312,11 @@ class Tracker:
         line = find_sharing()
         return line.find_waiting(self._book) if line else []
 
+    def service_problem(self) -> str:
+        """Return a sentence if the service that gives GPUs to people has failed, else ""; none without it."""
+        line = find_sharing()
+        return str(line.describe_failure(self._host)) if line else ""
+
     def cancel(self, name: str) -> bool:
         """Remove the job `name` from the queue; False if no such job waits.
 

@@ -132,7 +132,7 @@ def check_sharing(facts: Facts) -> Finding | None:
     if toolkit.missing_sharing:
         words = "amd-gpu-sharing is not installed: rules for people are not applied"
         return bad(words, fix=toolkit.missing_sharing)
-    silent = "does not answer" if toolkit.has_socket else "does not listen"
+    silent = toolkit.service_silence
     if toolkit.has_users and not toolkit.is_served:
         words = f"people may reserve GPUs, but the service that gives them out {silent}"
         return bad(words, fix=toolkit.service_fix)

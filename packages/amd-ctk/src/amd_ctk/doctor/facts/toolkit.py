@@ -74,6 +74,9 @@ class ToolkitFacts(Value):
     idle: str = ""
     has_socket: bool = False
     is_served: bool = False
+    # Whether systemd has given up on the service, and the last line of the service if it does not answer.
+    has_failed: bool = False
+    last_error: str = ""
     has_systemd: bool = False
     # Whether root, and so the service, may look at processes of users; True for other users, who cannot know.
     may_look_at_users: bool = True
@@ -92,12 +95,23 @@ class ToolkitFacts(Value):
     is_virtual_environment: bool = False
 
     @property
+    def service_silence(self) -> str:
+        """Return what is wrong with a service that does not answer."""
+        silence = "does not answer" if self.has_socket else "does not listen"
+        if self.has_failed:
+            silence = "has failed"
+        last = f"; the end of 'journalctl -u amd-gpu-tracker' is: {self.last_error}" if self.last_error else ""
+        return f"{silence}{last}"
+
+    @property
     def service_fix(self) -> str:
         """Return the command that makes the service that gives out GPUs answer."""
-        from amd_gpu_sharing import SERVE_HINT, SOCKET_UNIT
+        from amd_gpu_sharing import RESTART, SERVE_HINT, SOCKET_UNIT
 
         if not self.has_systemd:
             return SERVE_HINT
+        if self.has_failed:
+            return RESTART
         # A restart makes systemd replace a socket that another program left, and forget one that was removed. It
         # restarts the service too.
         return f"sudo systemctl enable {SOCKET_UNIT} && sudo systemctl restart {SOCKET_UNIT}"
@@ -172,10 +186,13 @@ def _read_service(host: Host) -> dict[str, Any]:
     from amd_gpu_sharing import Service, find_departed
 
     service = Service(host)
+    is_served = service.is_served()
     return {
         "departed": find_departed(host),
         "has_socket": service.has_socket(),
-        "is_served": service.is_served(),
+        "is_served": is_served,
+        "has_failed": not is_served and service.has_failed(),
+        "last_error": "" if is_served else printable(service.find_last_error()),
         "may_look_at_users": service.may_look_at_users(),
     }
 

@@ -34,6 +34,8 @@ FIRST_ANSWER_SECONDS = 10.0
 SILENT_SECONDS = 2.0
 # Many times what systemd needs to start the service.
 ANSWER_SECONDS = 10.0
+# A request that ends the service is not sent a third time: each makes systemd's limit of starts come nearer.
+MOST_DEATHS = 2
 # Many times the size of an answer; anything longer is invalid.
 LARGEST_BROKER_ANSWER = 16 * LARGEST_LINE
 TIMEOUT_EXIT_CODE = 12
@@ -59,6 +61,12 @@ class ServiceSilent(ToolkitError):
     exit_code = 14
 
 
+class ServiceFailed(ToolkitError):
+    """Systemd starts the broker no more, because it ended too often; or it ended twice while it read one request."""
+
+    exit_code = 14
+
+
 class Silence:
     """How long a client has had no answer that it expects; `notify` is called once in each such time."""
 
@@ -68,10 +76,17 @@ class Silence:
         self.notify = notify
         self._since: float | None = time.monotonic()
         self._is_told = False
+        self._was_answered = False
+        # How often the service ended while it read this request. One that was answered before, and waits, is sound.
+        self.deaths = 0
 
     def end(self) -> None:
         """Expect nothing more: the answer has come, and says that the job waits, or what it got."""
-        self._since, self._is_told = None, False
+        self._since, self._is_told, self._was_answered = None, False, True
+
+    def note_death(self) -> None:
+        """Note that the service read the request, and ended."""
+        self.deaths += not self._was_answered
 
     def begin(self) -> None:
         """Expect an answer again, because the connection ended."""
@@ -172,6 +187,9 @@ def send_request(
                 return answer
         silence.begin()
         silence.check()
+        if silence.deaths >= MOST_DEATHS and find_service is None:
+            problem = "the service that gives out GPUs ended twice while it read this request"
+            raise ServiceFailed(problem, hint="'journalctl -u amd-gpu-tracker' says why")
         if request.verb != RUN or silence.seconds > RECONNECT_SECONDS:
             problem = "the service that gives out GPUs has stopped"
             raise ServiceStopped(problem, hint="see 'amd-ctk queue', and try again")
@@ -224,6 +242,7 @@ def _exchange(
             if answer.kind != WAITING:
                 return answer.replace(message=message)
             silence.notify(message)
+        silence.note_death()
     except ConnectionResetError:
         return None
     return None

@@ -21,18 +21,25 @@ HELP = {
     "amd_gpu_starts_total": "Containers and programs that were given GPUs since the machine started.",
     "amd_gpu_refusals_total": "Containers and programs that were refused GPUs since the machine started.",
     "amd_gpu_repairs_total": "Reservations that ended without a release, found since the machine started.",
+    "amd_gpu_service_failed": "1 if the service that gives GPUs to people has failed, else 0.",
     "amd_gpu_queue_jobs": "Jobs that wait for GPUs.",
     "amd_gpu_queue_longest_wait_seconds": "How long the longest-waiting job has waited.",
 }
 
 
 def format_state_metrics(
-    states: Sequence[GpuState], *, counts: Mapping[str, int], waiting_since: Sequence[float], now: float
+    states: Sequence[GpuState],
+    *,
+    counts: Mapping[str, int],
+    waiting_since: Sequence[float],
+    has_failed: bool = False,
+    now: float,
 ) -> str:
-    """Return the metrics of the GPUs and of jobs that wait since these times, and the `counts` of events."""
+    """Return the metrics of the GPUs, of jobs that wait since these times, and of the service; `counts` of events."""
     longest = max((now - since for since in waiting_since), default=0.0)
     queue: list[Sample] = [
         *((f"amd_gpu_{event}_total", {}, count) for event, count in counts.items()),
+        ("amd_gpu_service_failed", {}, int(has_failed)),
         ("amd_gpu_queue_jobs", {}, len(waiting_since)),
         ("amd_gpu_queue_longest_wait_seconds", {}, max(0.0, longest)),
     ]
