@@ -233,24 +233,6 @@ def test_to_pick_from_nothing_is_refused(host, amd_ctk):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["pick", "--tags=tags", "--template=app:{gfx}"], "images are no longer picked by the form of their tags"),
-        (["matrix", "--template=app:{gfx}", "--gfx", "gfx90a"], "image matrix is no longer a command"),
-    ],
-)
-def test_what_was_there_before_names_what_to_type(words, says, host, amd_ctk):
-    host()
-
-    answer = amd_ctk("image", *words)
-
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == (
-        f"{says} (join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE)\n"
-    )
-
-
-@pytest.mark.parametrize(
     ("profile", "text", "lines"),
     [
         ("mi210-4", "{gfx}", ["gfx90a"]),

@@ -29,8 +29,6 @@ FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-ar
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
 Gpus = Annotated[str, typer.Option(metavar="GPUS", help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
 INDEXES = "A name in a registry, oci:DIR[:TAG], or the file of an index."
-# Replaces naming schemes.
-JOIN_THEM = "join images under one name: amd-ctk image index registry/app:1.0 --from IMAGE --from IMAGE"
 # The files that notes name.
 MOST_PATHS = 8
 DEEP_HINT = "--deep looks into programs and libraries"
@@ -105,8 +103,6 @@ def pick(
     *,
     gpus: Gpus = "all",
     as_json: PrintJson = False,
-    tags: Annotated[str, typer.Option(hidden=True)] = "",
-    template: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Print the image that fits this host best.
 
@@ -116,8 +112,6 @@ def pick(
     from amd_gpu_images.bounds import ImageError
     from amd_gpu_images.check import best, read_host
 
-    if tags or template:
-        raise ImageError("images are no longer picked by the form of their tags", hint=JOIN_THEM)
     if not index:
         raise ImageError("there is nothing to pick from", hint="give INDEX, such as registry.example/app:1.0")
     candidates = _judge_index(index, read_host(host_of(context), gpus))
@@ -165,14 +159,6 @@ def serve(context: typer.Context, port: Annotated[int, typer.Argument(metavar="P
     from amd_gpu_images.proxy.serve import serve as answer
 
     answer(host_of(context), port)
-
-
-@app.command("matrix", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def matrix() -> None:
-    """Removed: use 'amd-ctk image index'."""
-    from amd_gpu_images.bounds import ImageError
-
-    raise ImageError("image matrix is no longer a command", hint=JOIN_THEM)
 
 
 def _print_json(printed: dict[str, object]) -> None:
