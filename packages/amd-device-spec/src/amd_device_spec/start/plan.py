@@ -157,14 +157,17 @@ def edit_spec(
         vram_total_mb=vram_total_mb or memory.total_mib,
         vram_headroom_mb=settings.swarm_vram_headroom,
     )
-    is_changed = add_edits(spec, edits) or memory.is_enforced
-    is_changed = _remove_filters(spec, plan, settings) or is_changed
-    is_changed = keep_last_request(spec) or is_changed
+    changes = [
+        add_edits(spec, edits),
+        memory.is_enforced,
+        _remove_filters(spec, plan, settings),
+        keep_last_request(spec),
+    ]
     if grant.choice:
-        is_changed = name_chosen_gpus(spec, grant.gpus)
+        changes.append(name_chosen_gpus(spec, grant.gpus))
     note = closed_nodes_note(closed, spec) if closed else ""
     notes = (*memory.notes, note) if note else memory.notes
-    return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=is_changed, notes=notes)
+    return EditedSpec(nodes=tuple(nodes), edits=edits, is_changed=any(changes), notes=notes)
 
 
 def _user_request(request: GpuRequest | None, grant: Grant, settings: Settings) -> tuple[str, ...]:
