@@ -139,3 +139,16 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
     # The packages' file for a start has these, and nothing that it would load for nothing.
     listed = {f"{package}.{name}" for package, names in MODULES.items() for name in names.split()}
     assert listed | set(PACKAGES) == {name for name in modules if name.partition(".")[0] in PACKAGES}
+
+
+def test_a_start_beside_a_job_loads_nothing_about_other_kinds_of_leases(runtime, loaded):
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    tracker.reserve("train", "0")
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+
+    modules = loaded("create", "--bundle", runtime.bundle, "c1")
+
+    assert not modules & FORBIDDEN
+    assert "amd_gpu_tracker.leases.liveness" in modules
+    assert "amd_gpu_tracker.book.kinds" not in modules

@@ -32,12 +32,13 @@ class SharedJobs:
 
         They are those of root's tracker, which has the jobs of all users.
         """
-        from amd_gpu_tracker.book.job_ids import ENDING, name_of, owner_of
+        from amd_gpu_tracker.book.job_ids import name_of, owner_of
+        from amd_gpu_tracker.book.lease import ENDING_JOB
         from amd_gpu_tracker.leases.lease_scan import find_holders, scan_leases
 
         state = State(self._host)
         holders = find_holders(scan_leases(state, self._book.processes, state.lease_paths()).living)
-        found = {each.job: owner_of(each.job) or each.person for each in holders if not each.job.endswith(ENDING)}
+        found = {each.job: owner_of(each.job) or each.person for each in holders if each.kind != ENDING_JOB}
         return [(name_of(job), owner) for job, owner in found.items()]
 
     def keep(self, name: str, *, owner: int | None, seconds: float) -> float:

@@ -10,9 +10,9 @@ from functools import partial
 from amd_gpu_sharing.broker.jobs.child import Children
 from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_sharing.broker.jobs.idle_jobs import IdleJobs
-from amd_gpu_sharing.broker.jobs.job_time import end_now, extend, inside
+from amd_gpu_sharing.broker.jobs.job_time import end_now, extend
 from amd_gpu_sharing.broker.jobs.journal import Journal, Unrecorded
-from amd_gpu_sharing.broker.queue.endings import Endings, is_ending
+from amd_gpu_sharing.broker.queue.endings import Endings
 from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView
 from amd_gpu_sharing.broker.queue.order import choose_preempted
@@ -27,7 +27,9 @@ from amd_gpu_sharing.broker.requests.demand import Demand, require_within, resol
 from amd_gpu_sharing.broker.requests.job_names import JobNames
 from amd_gpu_sharing.broker.requests.protocol import DONE, FOR_GPUS, Answer, Request, refusal
 from amd_gpu_sharing.node_access.users import NodeUsers
-from amd_gpu_tracker.book.job_ids import ENDING, job_id, name_of, owner_of, require_name
+from amd_gpu_tracker.book.job_ids import job_id, name_of, owner_of, require_name
+from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lease import ENDING
 from amd_gpu_tracker.claims.by_name import jobs_wait
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
@@ -74,7 +76,7 @@ class Handler:
     def next_end(self) -> float | None:
         """Return when a reservation or job next ends, gets a warning or is looked at, in seconds since boot."""
         leases = self.view.leases
-        times = (self._endings.next_time(leases), self.idle.next_time, *(each.until or None for each in leases))
+        times = (self._endings.next_time(leases), self.idle.next_time, *(kind_of(each).lasts_until for each in leases))
         return min((each for each in times if each is not None), default=None)
 
     def handle(self, client: Connection, request: Request) -> None:
@@ -113,13 +115,14 @@ class Handler:
 
     def _preempt(self, view: LeaseView, now: float) -> None:
         """End idle jobs and reservations if that serves a waiting job."""
-        found = [each for each in view.leases if each.is_preemptible(now) and not is_ending(each, now)]
+        kinds = [kind_of(each) for each in view.leases]
+        found = [each.lease for each in kinds if each.is_preemptible(now) and not each.is_ending(now)]
         if not found:
             return
         found.sort(key=lambda lease: (not lease.is_spare, lease.preemptible))
         ripe = {each.container_id: each for each in found}
-        coming = [each for each in view.leases if is_ending(each, now)]
-        idle = {job: view.gpus_of(each, *inside(each, view.leases)) for job, each in ripe.items()}
+        coming = [each.lease for each in kinds if each.is_ending(now)]
+        idle = {job: view.gpus_of(each, *each.inside(view.leases)) for job, each in ripe.items()}
         chosen = choose_preempted(self.queue.active_demands(view), view.free | view.gpus_of(*coming), idle)
         # A job that was idle at the last check may use its GPUs by now. Check again before it ends for a waiting job.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}

@@ -10,7 +10,7 @@ from contextlib import suppress
 from amd_gpu_sharing.node_access import nodes, scope
 from amd_gpu_sharing.node_access.nodes import read_users, set_users
 from amd_gpu_tracker.book.job_ids import owner_of
-from amd_gpu_tracker.book.lease import BY_API, Lease
+from amd_gpu_tracker.book.lease import Lease, held_by_name
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.leases.processes import Processes
@@ -92,8 +92,8 @@ class ReservedNodes:
             leases = scan_leases(state, Processes(), state.lease_paths()).living
         gpus = locate_gpus(self._host)
         users: dict[str, set[int]] = {path: set() for path in _nodes_of(gpus)}
-        for lease in leases:
-            if (owner := owner_of(lease.container_id)) and BY_API in lease.ways:
+        for lease in held_by_name(leases):
+            if owner := owner_of(lease.container_id):
                 for path in _nodes_of(gpu for gpu in gpus if gpu.key in lease.gpus):
                     users[path].add(owner)
         return users

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posix
 import time
 
-from amd_gpu_tracker.book.lease import Lease, since_boot
+from amd_gpu_tracker.book.lease import RESERVATION, Lease, since_boot
 from amdgpu_discovery.files import append_to_file, put_in_place, read_file, write_beside
 from amdgpu_discovery.plain_json import dumps
 
@@ -85,7 +85,7 @@ def format_begun(lease: Lease) -> str:
         "part_of": lease.reservation,
         "gpus": lease.gpus,
     }
-    if lease.until and not lease.reservation:
+    if lease.kind == RESERVATION:
         # Needed to tell its owner if a restart ends it.
         fields["until"] = round(lease.until + lease.boot_offset, 2)
     return dumps(fields).decode()[:-1]

@@ -9,8 +9,6 @@ from amd_gpu_tracker.errors import WaitRefused
 # The characters of Docker's container names; a name is a part of a file's name.
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 LONGEST_JOB_NAME = 64
-# A lease that holds the GPUs of a job while it ends has the job's id with this suffix.
-ENDING = ".ending"
 
 
 def owner_of(job: str) -> int:

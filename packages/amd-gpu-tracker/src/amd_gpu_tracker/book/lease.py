@@ -11,6 +11,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 # Increase this for a change by which an earlier version could give a GPU away twice, or forget its user. A new key that
@@ -44,6 +45,11 @@ BY_API = "api"
 BY_SWARM = "swarm"
 # The container was already running when the tracker was enabled or reset.
 BY_ADOPTION = "adopted"
+
+# What a lease is of; see `Lease.kind`. The classes of kinds.py say what follows from it.
+CONTAINER, KEPT, JOB, RESERVATION, ENDING_JOB = "container", "kept", "job", "reservation", "ending"
+# A lease that holds the GPUs of a job while it ends has the job's id with this suffix.
+ENDING = ".ending"
 
 # The variable with the token that gives a container the GPUs of a reservation.
 TOKEN = "AMD_CTK_RESERVATION"  # noqa: S105 - it is no password
@@ -146,30 +152,40 @@ class Lease(Holder):
     unknown: tuple[tuple[str, Any], ...] = ()
 
     @property
+    def is_by_name(self) -> bool:
+        """Return whether a job or reservation has the GPUs under its name, and no container."""
+        return BY_API in self.ways
+
+    @property
+    def kind(self) -> str:
+        """Return what it is of: a container, one kept for its restart, a job, a reservation, or a job that is ending.
+
+        Its file has this, too, as its last key. But earlier versions write no kind, or keep one that no longer applies,
+        so only these conditions count.
+        """
+        if not self.is_by_name:
+            return KEPT if self.until else CONTAINER
+        if self.reservation and self.container_id.endswith(ENDING):
+            return ENDING_JOB
+        return RESERVATION if self.until else JOB
+
+    @property
     def job(self) -> str:
         """Return the id of the job or reservation; for a container, that of the job whose GPUs it was given."""
-        return self.container_id if BY_API in self.ways else self.reservation
+        return self.container_id if self.is_by_name else self.reservation
 
-    def title(self, name: str = "") -> str:
-        """Return the title of its holder in sentences; `name` is the engine's name of a container.
+    @property
+    def outer_job(self) -> str:
+        """Return the id of the reservation that it is in, else its own.
 
-        A person appears as a placeholder such as `{1000}`, because a container start looks up no names.
+        A container in a reservation remains part of it after the job that started the container has ended.
         """
-        owner, is_owned, job = self.container_id.rpartition("/")
-        if BY_API in self.ways and is_owned:
-            return f"job {job} of {{{self.person}}}" if self.person else f"job {job} of user {owner}"
-        kind = "job" if BY_API in self.ways else "container"
-        title = f"{kind} {self.container_id} ({name})" if name else f"{kind} {self.container_id}"
-        return f"{title} of {{{self.person}}}" if self.person else title
+        return self.reservation or self.container_id
 
     @property
     def job_began(self) -> float:
         """Return when the job or reservation began, in seconds since boot; for a container, that of its job."""
         return self.begun or self.since - self.boot_offset
-
-    def is_preemptible(self, now: float) -> bool:
-        """Return whether it may end for waiting jobs, because it is spare or was idle for long enough."""
-        return 0 < self.preemptible <= now and not self.is_preempted
 
     @property
     def spare_from(self) -> float:
@@ -184,10 +200,35 @@ class Lease(Holder):
     @property
     def will_restart(self) -> bool:
         """Return whether the container has ended, and its engine will restart it."""
-        return self.until > 0 and BY_API not in self.ways
+        return self.kind == KEPT
+
+    def is_in(self, reservation: Lease) -> bool:
+        """Return whether it is of a job in this reservation.
+
+        Jobs with another end belong to an earlier reservation of the same name, and are being ended.
+        """
+        return self.reservation == reservation.container_id and self.limit == reservation.until > 0
+
+    def inside(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Return the leases of jobs and containers that have the GPUs of this reservation or job and end with it."""
+        jobs = [each for each in leases if each.is_in(self)]
+        own = self.token_digest if self.is_by_name else self.reservation_digest
+        digests = {own, *(each.token_digest for each in jobs)} - {""}
+        return jobs + [each for each in leases if each.reservation_digest in digests and each not in (self, *jobs)]
+
+    def rivals(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Return the leases outside of it and of what it is in: all holders of its tokens share its GPUs."""
+        above = [each for each in held_by_name(leases) if each.container_id == self.reservation]
+        inside = [each for outer in (self, *above) for each in outer.inside(leases)]
+        return [each for each in leases if each not in (*above, *inside)]
 
 
 TYPES = {"ProcessId": ProcessId}
+
+
+def held_by_name(leases: Iterable[Lease]) -> list[Lease]:
+    """Return the leases of jobs and reservations, but not of containers."""
+    return [each for each in leases if each.is_by_name]
 
 
 # A cache, empty until the first call.
@@ -226,6 +267,8 @@ def format_lease(lease: Lease) -> bytes:
     fields = with_unknown(lease)
     for name in ("creator", "init"):
         fields[name] = fields[name].as_dict() if fields[name] else None
+    # Behind the keys of later versions, as LEASE_BEGINS and release.sh expect the first keys where they are.
+    fields["kind"] = lease.kind
     return dumps({"version": VERSION, **fields}) + b"\n"
 
 
@@ -293,6 +336,7 @@ def _parse(fields: dict[str, Any]) -> Lease:
     require_version(fields.pop("version"))
     if not fields.keys() >= ALWAYS_THERE:
         raise ValueError(f"{', '.join(sorted(ALWAYS_THERE - fields.keys()))} is missing")
+    fields.pop("kind", None)
     lease = Lease.from_json(fields, TYPES)
     _require_sound(lease)
     return lease

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.decision import find_users, in_use, people_of
@@ -156,7 +157,7 @@ def find_person(processes: Processes) -> int | None:
 
 def jobs_wait(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> GpusRefused:
     """Return the refusal where so many jobs wait for the requested GPUs, which `users` have."""
-    uses = [in_use(lease.title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]
+    uses = [in_use(kind_of(lease).title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]
     who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
     return GpusRefused(
         "; ".join([*uses, f"{who} for GPUs before this one"]),

@@ -122,7 +122,7 @@ def _is_left_over(lease: Lease, claim: Claim) -> bool:
     An engine that restarts in another pid namespace starts its containers again under their ids. A runtime makes no
     container while one with its id exists. Reservations by the API are no containers.
     """
-    if BY_API in (*lease.ways, *claim.ways):
+    if lease.is_by_name or BY_API in claim.ways:
         return False
     if claim.creators:
         return True

@@ -66,8 +66,7 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
 def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
     """Return the claim of a container or job that was given a reservation."""
     return claim.replace(
-        # A container in a reservation remains part of it after the job that started the container has ended.
-        reservation=handed_on.reservation or handed_on.container_id,
+        reservation=handed_on.outer_job,
         reservation_digest=handed_on.token_digest,
         person=handed_on.person,
         group=handed_on.group,
@@ -80,16 +79,6 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
 
 def _are_handed_on(claim: Claim, handed_on: Lease) -> bool:
     return all(gpu.key in handed_on.gpus for gpu in claim.wanted)
-
-
-def find_rivals(handed_on: Lease, living: Sequence[Lease]) -> Sequence[Lease]:
-    """Return the leases outside a reservation. All holders of its tokens share its GPUs and are no rivals."""
-    above = [each for each in living if BY_API in each.ways and each.container_id == handed_on.reservation]
-    ends = {each.container_id: each.until for each in (handed_on, *above) if each.until}
-    # Jobs with another end belong to an earlier reservation of the same name.
-    inside = [each for each in living if each.limit and ends.get(each.reservation) == each.limit]
-    digests = {each.token_digest for each in (handed_on, *above, *inside)} - {""}
-    return [each for each in living if each not in (*above, *inside) and each.reservation_digest not in digests]
 
 
 def refuse_unreserved(policy: Policy, claim: Claim, handed_on: Lease | None = None) -> GpusRefused | None:
@@ -180,18 +169,21 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
     """Return the refusal if others have some of the exclusive GPUs."""
     living: Sequence[Lease] = situation.others.living if exclusive else ()
     if situation.handed_on:
-        living = find_rivals(situation.handed_on, living)
+        living = situation.handed_on.rivals(living)
     if claim.pod:
         living = [lease for lease in living if lease.pod != claim.pod]
     users = find_users(living, {gpu.key: gpu.number for gpu in exclusive})
     if not users:
         return None
+    # Imported here, because most claims are met.
+    from amd_gpu_tracker.book.kinds import kind_of
+
     taken = {number for _, numbers in users for number in numbers}
     return GpusRefused(
         refusal(
             "" if BY_API in claim.ways else claim.holder.container_id,
             [number for number in _in_request_order(claim) if number not in taken],
-            [(_title(lease, situation.name_of), numbers) for lease, numbers in users],
+            [(kind_of(lease).title_in_refusal(situation.name_of(lease)), numbers) for lease, numbers in users],
         ),
         people=people_of(lease for lease, _ in users),
     )
@@ -202,12 +194,6 @@ def _in_request_order(claim: Claim) -> list[int]:
     items = [item for request in claim.requests for item in split_items(request)]
     named = [gpu for item in items for gpu in resolve(claim.wanted, item).gpus]
     return list(dict.fromkeys(gpu.number for gpu in (*named, *claim.wanted)))
-
-
-def _title(lease: Lease, name_of: Callable[[Lease], str]) -> str:
-    """Return the title of a holder, with the container's name if its engine has one."""
-    title = lease.title(name_of(lease))
-    return f"{title}, which its engine will restart" if lease.will_restart else title
 
 
 def _list(numbers: Collection[int]) -> str:

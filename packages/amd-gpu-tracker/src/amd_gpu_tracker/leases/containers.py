@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.leases.user_leases import UserProcesses
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_text import printable
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from amd_gpu_tracker.book.lease import Lease, ProcessId
+    from amd_gpu_tracker.book.lease import ProcessId
     from amd_gpu_tracker.leases.processes import Processes
     from amd_gpu_tracker.leases.status import ContainerUse, OwnedLease
 
@@ -191,18 +192,10 @@ def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Itera
     return {pid: owners[process] for pid, process in nearest.items() if process}
 
 
-def holding_process(lease: Lease) -> ProcessId | None:
-    """Return the process whose descendants all have the GPUs of a lease, too.
-
-    A process may make several containers, as containerd does. A process that reserves GPUs for itself is the job.
-    """
-    return lease.init or (None if lease.bundle else lease.creator)
-
-
 def _owners_by_process(leases: Iterable[OwnedLease], processes: Processes) -> dict[ProcessId, Owner]:
     found: dict[ProcessId, Owner] = {}
     for lease, uid in leases:
-        process = holding_process(lease)
+        process = kind_of(lease).process
         if not process or lease.namespace != processes.namespace:
             continue
         # A user can write a foreign process into a lease, and another process may have proved the lease.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.book.lease import BY_API, Lease
+from amd_gpu_tracker.book.lease import BY_API, JOB, Lease, held_by_name
 from amd_gpu_tracker.leases.lease_scan import find_jobs
 from amdgpu_discovery.value import Value
 
@@ -48,7 +48,7 @@ def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJo
 
     A container that goes on after the command of its job has ended represents the job.
     """
-    by_id = {(user, each.container_id): each for each, user in leases if BY_API in each.ways}
+    by_id = {(user, each.container_id): each for each, user in leases if each.is_by_name}
     job_by_key = _find_jobs_of_all(leases)
     containers: dict[JobKey, list[str]] = {}
     gpus_by_job: dict[JobKey, set[int]] = {}
@@ -73,12 +73,12 @@ def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJo
 def _find_jobs_of_all(leases: Sequence[OwnedLease]) -> dict[ContainerKey, JobKey]:
     """Return the job of each container that was given one; a user's own engine has only that user's jobs."""
     found: dict[ContainerKey, JobKey] = {}
-    by_root = [lease for lease, user in leases if user is None and BY_API in lease.ways]
+    by_root = held_by_name(lease for lease, user in leases if user is None)
     for user in {user for _, user in leases}:
         own = [lease for lease, whose in leases if whose == user]
         given = [] if user is None else [each for each in by_root if each.person == user]
         # A job in the user's own state takes precedence over one of the service.
-        ids = {each.container_id for each in given} - {each.container_id for each in own if BY_API in each.ways}
+        ids = {each.container_id for each in given} - {each.container_id for each in held_by_name(own)}
         for (root, container_id), job in find_jobs([*given, *own]).items():
             found[user, root, container_id] = (None if job in ids else user, job)
     return found
@@ -87,13 +87,13 @@ def _find_jobs_of_all(leases: Sequence[OwnedLease]) -> dict[ContainerKey, JobKey
 def _running_job(
     use: ContainerUse, lease: Lease | None, numbers: Iterable[int], containers: Iterable[str]
 ) -> RunningJob:
-    has_process = lease is not None and not lease.until
+    is_job = lease is not None and lease.kind == JOB
     return RunningJob(
         name=use.job or use.container_id,
         person=use.person or 0,
         gpus=tuple(sorted(numbers)),
         since=use.since,
-        pid=(lease.init or lease.creator).pid if lease and has_process else None,
+        pid=(lease.init or lease.creator).pid if lease and is_job else None,
         containers=tuple(sorted(set(containers))),
         until=use.until,
         idle_since=use.idle_since,

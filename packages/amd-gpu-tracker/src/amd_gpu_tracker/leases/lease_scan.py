@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.book.lease import BY_API, Lease
+from amd_gpu_tracker.book.lease import Lease, held_by_name
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.leases.liveness import Liveness, judge
 from amdgpu_discovery.errors import FileError
@@ -115,7 +115,7 @@ def find_holders(leases: Sequence[Lease]) -> list[Lease]:
     """
     jobs = find_jobs(leases)
     left = [each for each in leases if jobs.get(each.key) == each.reservation_digest != ""]
-    return [*(each for each in leases if BY_API in each.ways), *left]
+    return [*held_by_name(leases), *left]
 
 
 def find_jobs(leases: Sequence[Lease]) -> dict[tuple[str, str], str]:
@@ -124,13 +124,13 @@ def find_jobs(leases: Sequence[Lease]) -> dict[tuple[str, str], str]:
     It is the job whose token the container has. If that has ended, it is the reservation in which the job ran, or else
     the digest of the token, which represents the job.
     """
-    jobs = [each for each in leases if BY_API in each.ways]
-    by_digest = {each.token_digest: each.container_id for each in jobs}
-    ends = {each.container_id: each.until for each in jobs if each.until}
+    jobs = {each.container_id: each for each in held_by_name(leases)}
+    by_digest = {each.token_digest: each.container_id for each in jobs.values()}
     found = {}
     for each in leases:
-        if BY_API not in each.ways and each.reservation_digest:
-            is_inside = each.limit and ends.get(each.reservation) == each.limit
+        if each.reservation_digest and not each.is_by_name:
+            reservation = jobs.get(each.reservation)
+            is_inside = reservation is not None and each.is_in(reservation)
             left_in = each.reservation if is_inside else each.reservation_digest
             found[each.key] = by_digest.get(each.reservation_digest, left_in)
     return found

@@ -77,10 +77,14 @@ def judge(lease: Lease, processes: Processes, *, creator_is_done: bool = False) 
 
 def _has_expired(lease: Lease, now: float) -> bool:
     """Return whether a lease without a process has ended."""
-    if lease.until and now >= lease.until:
-        return True
-    # Its engine has removed the container, so it will not restart it.
-    return lease.will_restart and not _is_there(lease.bundle)
+    if not lease.until:
+        return False
+    # Imported here, because most leases of a start last as long as their processes.
+    from amd_gpu_tracker.book.kinds import kind_of
+
+    kind = kind_of(lease)
+    path = kind.needed_path
+    return kind.is_over(now) or (path != "" and not _is_there(path))
 
 
 def is_known_to_runtime(root: str, container_id: str) -> bool:

@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 
 from amd_gpu_tracker.book.history import FOUND, finish
+from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.state import REPAIRS, State
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.leases.container_names import as_object, docker_directory, read_of_root
@@ -113,11 +114,9 @@ def find_restart_lease(state: State, lease: Lease, processes: Processes) -> Leas
     if not grace:
         return None
     first, now = processes.find(FIRST_PROCESS), processes.now()
-    until = min(now + grace, lease.limit or now + grace)
-    # The number of a pod's namespace may be reused. Containers of the pod that go on keep its GPUs.
-    is_of_container = bool(lease.bundle) and not (lease.pod or lease.will_restart)
-    is_of_boot = lease.boot_id == processes.boot_id
-    kept_at, unit = _find_restart(lease) if is_of_container and is_of_boot and first and until > now else ("", "")
+    until = kind_of(lease).kept_until(now + grace)
+    may_be_kept = until > now and lease.boot_id == processes.boot_id and first
+    kept_at, unit = _find_restart(lease) if may_be_kept else ("", "")
     if not kept_at:
         return None
     return lease.replace(creator=first, init=None, pid_file="", cgroup="", until=until, bundle=kept_at, unit=unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import Lease, boot_offset
 from amd_gpu_tracker.book.matching import NO_ID, match_gpus
 from amd_gpu_tracker.book.policy import EXCLUSIVE, SHARED, TrackedGpu
@@ -203,7 +204,7 @@ def title_with_name(lease: Lease) -> str:
     # Imported here, because few commands show people.
     from amdgpu_discovery.people import title_of_person
 
-    return name_people(lease.title(), (lease.person,) if lease.person else (), title_of_person)
+    return name_people(kind_of(lease).title(), (lease.person,) if lease.person else (), title_of_person)
 
 
 def _drained_and_sick(state: State) -> tuple[dict[str, str], dict[str, str]]:
@@ -264,7 +265,7 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         # A user's lease is trusted only about that user.
         person=lease.person if user is None else user,
         job=_job_name(lease, user),
-        until=_to_wall_clock(lease.limit or lease.until),
+        until=_to_wall_clock(lease.limit or kind_of(lease).end),
         idle_since=_to_wall_clock(lease.idle_since),
         preemptible_at=_to_wall_clock(lease.preemptible),
     )

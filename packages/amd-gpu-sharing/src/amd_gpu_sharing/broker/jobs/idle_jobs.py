@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from amd_gpu_sharing.broker.jobs.child import Children, print_to_job
-from amd_gpu_sharing.broker.jobs.job_time import inside
 from amd_gpu_sharing.broker.jobs.journal import Journal, log_of
 from amd_gpu_tracker.book.job_ids import name_of
-from amd_gpu_tracker.book.lease import BY_API, Lease
+from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lease import JOB, Lease
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.times import format_seconds
@@ -58,7 +58,7 @@ class IdleJobs:
         `seconds` is the idle time until a warning, 0 for never. `now` is in seconds since boot.
         """
         self._seconds, self.is_fresh = seconds, False
-        jobs = [each for each in leases if _may_be_idle(each)] if seconds else []
+        jobs = [each for each in leases if kind_of(each).may_be_idle] if seconds else []
         unused = self.check.finish(now)
         is_changed = self._record(jobs, unused, now) if unused is not None else False
         for job in jobs:
@@ -79,12 +79,12 @@ class IdleJobs:
         with self._book.locked():
             lease = self._state.read_lease(self._state.lease_path(job.key))
             # It may have been extended meanwhile, or another job may have its name.
-            if lease is None or lease.preemptible != job.preemptible or lease.creator != job.creator:
+            if lease is None or (lease.creator, lease.preemptible) != (job.creator, job.preemptible):
                 return
             leases = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
-            for each in (*inside(lease, leases), lease):
-                ended = {"until": now} if each.until else {"limit": now}
-                self._state.write_lease(each.replace(is_preempted=True, idle_since=lease.idle_since, **ended))
+            for each in (*lease.inside(leases), lease):
+                ended = kind_of(each).with_end(now)
+                self._state.write_lease(ended.replace(is_preempted=True, idle_since=lease.idle_since))
         why = f"{waiting_job} waits for its GPUs"
         if not lease.is_spare:
             why = f"its GPUs were idle for {format_seconds(now - lease.idle_since)}, and {waiting_job} waits for them"
@@ -104,34 +104,35 @@ class IdleJobs:
         self.is_fresh = True
         # Checks are missing in between.
         is_gap = now > self._checked_at + 3 * MOST_BETWEEN_CHECKS + IDLE_CHECK_SECONDS
-        self._checked_at, changed = now, []
+        self._checked_at, noted = now, []
         for job in jobs:
             since = now if is_gap else job.idle_since or now
             if not unused.issuperset(job.gpus):
                 since = 0.0
             end = since + 2 * self._seconds if since else 0.0
-            if (since, end) != (job.idle_since, job.preemptible):
-                changed.append(job.replace(idle_since=since, preemptible=end))
-        self._write(changed)
-        return bool(changed)
+            noted.append(job.replace(idle_since=since, preemptible=end))
+        return self._write(jobs, noted)
 
     def _clear(self, leases: Sequence[Lease]) -> bool:
         """Clear the idle times of leases once warnings are turned off."""
-        idle = [each for each in leases if each.idle_since and not each.is_preempted]
-        changed = [each.replace(idle_since=0.0, preemptible=0.0) for each in idle]
-        self._write(changed)
-        return bool(changed)
+        jobs = [each for each in leases if kind_of(each).may_be_idle]
+        return self._write(jobs, [each.replace(idle_since=0.0, preemptible=0.0) for each in jobs])
 
-    def _write(self, changed: Sequence[Lease]) -> None:
-        """Update the leases that still exist. On a full disk, the update is lost."""
+    def _write(self, jobs: Sequence[Lease], noted: Sequence[Lease]) -> bool:
+        """Update the leases that changed and still exist, and return whether any changed.
+
+        On a full disk, the update is lost.
+        """
+        changed = [job for job in noted if job not in jobs]
         for job in changed:
             try:
                 with self._book.locked():
                     lease = self._state.read_lease(self._state.lease_path(job.key))
-                    if lease is not None and lease.creator == job.creator and not lease.is_preempted:
+                    if lease is not None and lease.creator == job.creator and kind_of(lease).may_be_idle:
                         self._state.write_lease(lease.replace(idle_since=job.idle_since, preemptible=job.preemptible))
             except ToolkitError as error:
                 self._log("not written down", f"{job.container_id}: {error.message}")
+        return bool(changed)
 
     def _warn(self, job: Lease, leases: Sequence[Lease]) -> None:
         key = (job.container_id, job.idle_since)
@@ -144,15 +145,9 @@ class IdleJobs:
             f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it ends when someone"
             f" waits for them ('amd-ctk keep {name}' prevents that)"
         )
-        for each in (job, *inside(job, leases)):
-            if not each.until and BY_API in each.ways:
+        for each in (job, *job.inside(leases)):
+            if each.kind == JOB:
                 print_to_job(each, sentence, self._processes, self._children)
-
-
-def _may_be_idle(lease: Lease) -> bool:
-    """Return whether a lease is a person's, and neither inside a reservation, nor spare, nor preempted."""
-    is_persons = BY_API in lease.ways and lease.person is not None
-    return is_persons and not (lease.reservation or lease.is_spare or lease.is_preempted)
 
 
 class IdleCheck:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from amd_gpu_tracker.book.job_ids import job_id, name_of, owner_of
-from amd_gpu_tracker.book.lease import BY_API, Lease, since_boot
+from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lease import RESERVATION, Lease, since_boot
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import NotDone, NotPermitted, StateError
@@ -34,16 +35,16 @@ def extend(
         if lease.is_spare:
             problem = f"{name_of(lease.job)} lasts until someone waits for its GPUs"
             raise NotDone(problem, hint="run it without --preempt=now")
-        end = _end(lease)
+        end = kind_of(lease).end
         if end and now + seconds > end:
             _require_within(lease, seconds, most, now)
             end = now + seconds
             # Inner leases first: if the broker is killed in between, none of them ends before the job it is in.
-            for each in inside(lease, leases):
+            for each in lease.inside(leases):
                 state.write_lease(each.replace(limit=end))
         # A user who extends it is present, so it is not idle.
         lease = lease.replace(idle_since=0.0, preemptible=0.0)
-        state.write_lease(_with_end(lease, end) if end else lease)
+        state.write_lease(kind_of(lease).with_end(end) if end else lease)
     # Adding to the clock and subtracting again may lose part of a microsecond, and 2 h would become 1 h 59 min.
     return lease.job, round(end - now, 3) if end else 0.0
 
@@ -55,11 +56,11 @@ def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Le
     """
     with book.locked():
         lease, leases = _find(book, name, owner, by)
-        now = book.processes.now()
-        ended = [lease, *inside(lease, leases)]
+        now, kind = book.processes.now(), kind_of(lease)
+        ended = [lease, *lease.inside(leases)]
         # A job that is ending already keeps its end, so that repeated requests do not end it again.
-        if not 0 < _end(lease) <= now:
-            ended = [_with_end(lease, now), *(each.replace(limit=now) for each in ended[1:])]
+        if not 0 < kind.end <= now:
+            ended = [kind.with_end(now), *(each.replace(limit=now) for each in ended[1:])]
             # Inner leases first: if the broker is killed in between, none of them outlasts the job it is in.
             for each in reversed(ended):
                 book.state.write_lease(each)
@@ -89,15 +90,6 @@ def no_reservation(state: State, job: str, what: str = "reservation", *, by: int
     return NotDone(f"{whose} no {what} {name}", hint="see 'amd-ctk queue'")
 
 
-def inside(lease: Lease, leases: Iterable[Lease]) -> list[Lease]:
-    """Return the leases of jobs and containers that run with the GPUs of a reservation or job and end with it."""
-    # Jobs with another end belong to an earlier reservation of the same name, and are being ended.
-    jobs = [each for each in leases if each.reservation == lease.container_id and each.limit == lease.until > 0]
-    own = lease.token_digest if BY_API in lease.ways else lease.reservation_digest
-    digests = {own, *(each.token_digest for each in jobs)} - {""}
-    return jobs + [each for each in leases if each.reservation_digest in digests and each not in (lease, *jobs)]
-
-
 def _find(book: Book, name: str, owner: int | None, by: int) -> tuple[Lease, Sequence[Lease]]:
     """Return the owner's reservation or job of this name, also one made with sudo; and all leases."""
     leases = scan_leases(book.state, book.processes, book.state.lease_paths(locked=True)).living
@@ -114,11 +106,11 @@ def _find(book: Book, name: str, owner: int | None, by: int) -> tuple[Lease, Seq
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
-    name, inside = name_of(lease.job), lease.reservation if BY_API in lease.ways else ""
+    name, inside = name_of(lease.job), lease.reservation if lease.is_by_name else ""
     if inside and any(each.container_id == inside for each in leases):
         reservation = name_of(inside)
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
-    if inside or lease.is_preempted or (lease.limit and lease.limit <= now):
+    if inside or lease.is_preempted or kind_of(lease).is_ending(now):
         raise NotDone(f"{name} is already ending", hint="reserve GPUs again")
 
 
@@ -131,19 +123,10 @@ def _require_within(lease: Lease, seconds: float, most: float, now: float) -> No
     raise NotPermitted(f"your limit is {format_seconds(most)}; {name} has used {format_seconds(had)}", hint=hint)
 
 
-def _end(lease: Lease) -> float:
-    """Return when a reservation or job ends, in seconds since boot; 0 for never."""
-    return lease.until or lease.limit
-
-
-def _with_end(lease: Lease, end: float) -> Lease:
-    return lease.replace(until=end) if lease.until else lease.replace(limit=end)
-
-
 def _is_by_sudo(state: State, job: str) -> bool:
     """Return whether root has a reservation of this name that the owner of `job` made with sudo."""
     with suppress(StateError):
         lease = state.read_lease(state.lease_path(("", name_of(job))))
-        if lease and lease.job != job and not lease.reservation:
-            return lease.person == owner_of(job) and lease.until > since_boot()
+        if lease and lease.job != job and lease.kind == RESERVATION:
+            return lease.person == owner_of(job) and not kind_of(lease).is_over(since_boot())
     return False

@@ -16,8 +16,9 @@ from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS, EndingNote, end_co
 from amd_gpu_sharing.broker.jobs.job_processes import gpus_of
 from amd_gpu_sharing.broker.jobs.job_time import end_now
 from amd_gpu_sharing.broker.jobs.journal import Journal, log_of
-from amd_gpu_tracker.book.job_ids import ENDING, name_of
-from amd_gpu_tracker.book.lease import BY_API, Holder, Lease
+from amd_gpu_tracker.book.job_ids import name_of
+from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lease import BY_API, ENDING, Holder, Lease
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import reserve
@@ -61,7 +62,7 @@ class Endings:
             if key in living
         }
         for lease, containers in limited:
-            if now >= lease.limit:
+            if kind_of(lease).is_ending(now):
                 self._end(lease, containers, now)
             elif now >= _warned_at(lease) and _key(lease) not in self._warned:
                 self._warn(lease, now)
@@ -79,8 +80,8 @@ class Endings:
     def _limited(self, leases: Iterable[Lease]) -> list[tuple[Lease, list[Lease]]]:
         """Return the leases with a limit, each with its containers, which end with it."""
         namespace = self._processes.namespace
-        # A lease with `until` has no process. In another pid namespace, its ids would mean other processes.
-        found = [each for each in leases if each.limit and not each.until and each.namespace == namespace]
+        # In another pid namespace, its ids would mean other processes.
+        found = [each for each in leases if kind_of(each).is_limited and each.namespace == namespace]
         containers: dict[str, list[Lease]] = {each.token_digest: [] for each in found if each.token_digest}
         outside: list[Lease] = []
         for each in found:
@@ -89,7 +90,7 @@ class Endings:
 
     def _warn(self, lease: Lease, now: float) -> None:
         self._warned.add(_key(lease))
-        if BY_API not in lease.ways:
+        if not lease.is_by_name:
             return
         title = name_of(lease.container_id)
         left = format_seconds(round(lease.limit - now))
@@ -112,7 +113,7 @@ class Endings:
             return
         for each in containers:
             end_container(each, self._processes, self._log_of(each), grace=self._grace)
-        if BY_API not in lease.ways:
+        if not lease.is_by_name:
             end_container(lease, self._processes, self._log_of(lease), grace=self._grace)
             return
         printing = print_to_job(lease, self._reason_to_end(lease), self._processes, self._children)
@@ -168,11 +169,6 @@ def end_at_once(book: Book, name: str, owner: int | None) -> None:
     endings.serve(ended, book.processes.now())
     for pid in children.running:
         os.waitpid(pid, 0)
-
-
-def is_ending(lease: Lease, now: float) -> bool:
-    """Return whether the GPUs of a lease will soon be free, because its time is over."""
-    return bool(lease.limit and lease.limit <= now) or lease.container_id.endswith(ENDING)
 
 
 def _key(lease: Lease) -> tuple[str, int, float]:

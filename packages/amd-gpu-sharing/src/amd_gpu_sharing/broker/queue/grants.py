@@ -11,10 +11,9 @@ from amd_gpu_sharing.broker.requests.demand import Demand, numbers_in
 from amd_gpu_sharing.broker.requests.protocol import GRANTED, Answer
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_tracker.book.job_ids import name_of, owner_of
-from amd_gpu_tracker.book.lease import BY_API, Holder, Lease, ProcessId
+from amd_gpu_tracker.book.lease import BY_API, RESERVATION, Holder, Lease, ProcessId
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
-from amd_gpu_tracker.claims.decision import find_rivals
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
@@ -96,7 +95,7 @@ class Grants:
         with self._book.locked():
             found = self._state.read_lease(path)
             living = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
-            others = {key for each in find_rivals(job, living) if each.key != job.key for key in each.gpus}
+            others = {key for each in job.rivals(living) if each.key != job.key for key in each.gpus}
             if others.intersection(job.gpus) or (found is not None and found.creator != job.creator):
                 return False
             self._state.write_lease((found or job).replace(init=container))
@@ -116,7 +115,8 @@ class Grants:
     def require_own(self, name: str, person: int | None, hint: str) -> None:
         """Raise NotDone if other users, but not root, have this reservation; `person` is the user who became root."""
         living = scan_leases(self._state, self._processes, self._state.lease_paths()).living
-        owners = {owner_of(each.container_id) for each in living if each.until and name_of(each.container_id) == name}
+        named = [each for each in living if name_of(each.container_id) == name]
+        owners = {owner_of(each.container_id) for each in named if each.kind == RESERVATION}
         if owners and 0 not in owners:
             whose = " and ".join(f"{{{owner}}}" for owner in sorted(owners))
             hint = "run the command without sudo" if person in owners else hint
@@ -130,7 +130,7 @@ class Grants:
         lease = find_reservation(self._state, job, self._processes)
         if lease is None:
             raise no_reservation(self._state, job, by=by)
-        if not lease.until or lease.reservation:
+        if lease.kind != RESERVATION:
             raise ContainerRunning(f"the job {name_of(job)} is still running", hint="stop it first")
         self.revoke(job)
 
@@ -153,8 +153,7 @@ class Grants:
     def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
         """Return the claim of a job for the GPUs of a reservation; NotDone or NotPermitted if there is none."""
         lease = find_reservation(self._state, reservation, self._processes)
-        # A lease that holds the GPUs of an ending job is no reservation, but part of that job.
-        if lease is None or not lease.until or lease.reservation:
+        if lease is None or lease.kind != RESERVATION:
             raise no_reservation(self._state, reservation, by=owner_of(job))
         return Claim(
             holder=Holder(container_id=job, creator=process),

@@ -9,7 +9,8 @@ from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_sharing.broker.queue.order import Outlook
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_tracker.book.drains import read_drains
-from amd_gpu_tracker.book.lease import BY_API, Lease, ProcessId
+from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lease import Lease, ProcessId, held_by_name
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.claims.decision import find_users
@@ -72,7 +73,7 @@ class LeaseView(Outlook):
     @property
     def reservations(self) -> list[Lease]:
         """Return the leases of jobs, programs and reservations, but not of containers."""
-        return [lease for lease in self.leases if BY_API in lease.ways]
+        return held_by_name(self.leases)
 
     def gpus_by_job(self) -> dict[str, tuple[int, ...]]:
         """Return the GPUs of each job and reservation that the service gave out, by id."""
@@ -88,7 +89,7 @@ class LeaseView(Outlook):
 
         Containers count as part of their job, and jobs in a reservation as part of the reservation.
         """
-        within = {each.container_id: each.reservation for each in self.reservations if each.reservation}
+        within = {each.container_id: each.outer_job for each in self.reservations}
         leases: dict[str, list[Lease]] = {}
         for each in self.leases:
             if job := within.get(each.job, each.job):
@@ -111,7 +112,7 @@ class LeaseView(Outlook):
         withheld = numbers_in(self.drained | self.sick)
         ends: dict[int, float] = {}
         for lease in self.leases:
-            end = _latest_end(lease, now)
+            end = kind_of(lease).latest_end(now, GRACE_SECONDS)
             for number in _numbers_of(lease, self.numbers):
                 ends[number] = max(end, ends.get(number, 0.0))
         return free | {number: end for number, end in ends.items() if end < inf and number not in withheld}
@@ -192,23 +193,12 @@ def _find_ends(leases: Iterable[Lease], numbers: Mapping[str, int], drained: int
     """Return when each GPU is free at the earliest. A lease that is preemptible or has no end may end any time."""
     ends = dict.fromkeys(numbers_in(drained), inf)
     for lease in leases:
-        end = 0.0 if lease.will_restart or lease.is_preemptible(now) else lease.until or lease.limit
+        end = kind_of(lease).earliest_end(now)
         for number in _numbers_of(lease, numbers) if end else ():
             ends[number] = max(end, ends.get(number, 0.0))
     return ends
 
 
-def _latest_end(lease: Lease, now: float) -> float:
-    if lease.will_restart:
-        return inf
-    if lease.is_spare:
-        return now + GRACE_SECONDS
-    # After SIGTERM, processes have some more time.
-    return lease.until or (lease.limit + GRACE_SECONDS if lease.limit else inf)
-
-
 def _holder(lease: Lease, processes: Processes) -> ProcessId:
     """Return the process whose end ends a lease, as far as it is known."""
-    if lease.init or BY_API in lease.ways:
-        return lease.init or lease.creator
-    return judge(lease, processes).found_init or lease.creator
+    return kind_of(lease).process or judge(lease, processes).found_init or lease.creator

@@ -13,7 +13,8 @@ from amd_gpu_sharing.broker.queue.recent_use import RecentUse
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_tracker.book.history import FOUND, PROGRAM
 from amd_gpu_tracker.book.job_ids import name_of, owner_of
-from amd_gpu_tracker.book.lease import BY_API, Lease
+from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lease import JOB, Lease
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.leases.lease_scan import prune_leases
@@ -62,8 +63,8 @@ class SeenLeases:
         """
         living = {each.key for each in view.leases}
         named = {each.lease.reservation_digest for each in view.user_leases}
-        ended = (each for each in leases if each.key not in living and BY_API in each.ways and not each.until)
-        candidates = [each for each in ended if each.limit or each.is_spare or each.token_digest in named]
+        ended = (each for each in leases if each.key not in living and each.kind == JOB)
+        candidates = [each for each in ended if kind_of(each).has_terms or each.token_digest in named]
         # A list, so that every job is tried.
         moved = [self._move_to_container(each) for each in candidates]
         return any(moved)
@@ -94,6 +95,6 @@ class SeenLeases:
         """Drop the reservations whose time is over."""
         now = self._processes.now()
         for lease in self.view.leases:
-            if lease.until and lease.until <= now:
+            if kind_of(lease).is_over(now):
                 # `release` reads the lease again, because it may have been extended meanwhile.
                 release(self._book, lease.container_id)
