@@ -70,6 +70,27 @@ def test_podman_is_given_a_directory_on_its_command_line(write, amd_ctk):
         assert amd_ctk("explain", "--", "podman", *words, "run", "--device", "amd.com/gpu=2", "img").returncode == 0
 
 
+def test_directories_that_a_drop_in_adds_count_beside_the_others(write, amd_ctk):
+    write(f"{CONF}.d/a.conf", '[engine]\ncdi_spec_dirs = ["/opt/cdi", {append=true}]\n')
+
+    assert amd_ctk("cdi", "generate").stderr == ""
+    assert amd_ctk("explain", "--", "podman", "run", "--device", "amd.com/gpu=2", "img").returncode == 0
+
+
+@pytest.mark.parametrize("variable", ["CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"])
+def test_a_variable_names_the_file_of_podman(write, amd_ctk, variable):
+    write(CONF, '[engine]\ncdi_spec_dirs = ["/etc/cdi"]\n')
+    write("/opt/podman.conf", '[engine]\ncdi_spec_dirs = ["/opt/cdi"]\n')
+    amd_ctk("cdi", "generate")
+
+    answer = amd_ctk(
+        "explain", "--", "podman", "run", "--device", "amd.com/gpu=2", "img", **{variable: "/opt/podman.conf"}
+    )
+
+    assert answer.returncode == 1
+    assert "the engine reads CDI specs in /opt/cdi only" in answer.stdout
+
+
 def test_containerd_is_named_too(write, amd_ctk):
     write(*CONTAINERD)
 

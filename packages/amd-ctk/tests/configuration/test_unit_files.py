@@ -60,6 +60,38 @@ def test_variables_come_from_the_unit_and_from_its_files(host: Host) -> None:
     assert words(host) == ("/usr/sbin/dockerd", "--a", "1", "--b=2 3", "--root=/srv/docker", "--label=a b")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/bin/sh -c 'exec /usr/bin/dockerd --config-file=/opt/docker.json'",
+        '/usr/bin/bash -e -c "/usr/bin/dockerd --config-file=$FILE"',
+        "sh -c ${COMMAND}",
+    ],
+)
+def test_a_shell_runs_the_daemon_with_the_words_of_its_script(host: Host, command: str) -> None:
+    variables = 'Environment=FILE=/opt/docker.json "COMMAND=exec dockerd --config-file=/opt/docker.json"\n'
+    write(host, MAIN, f"[Service]\n{variables}ExecStart={command}\n")
+
+    assert words(host)[-1] == "--config-file=/opt/docker.json"
+
+
+def test_drop_ins_for_every_service_count_unless_the_unit_has_one_of_that_name(host: Host) -> None:
+    write(host, MAIN, "[Service]\nExecStart=/usr/bin/dockerd\n")
+    write(host, "etc/systemd/system/service.d/10-a.conf", "[Service]\nExecStart=\nExecStart=/opt/dockerd --a\n")
+
+    assert words(host) == ("/opt/dockerd", "--a")
+
+    write(host, "lib/systemd/system/docker.service.d/10-a.conf", "[Service]\nExecStart=\nExecStart=/opt/dockerd --b\n")
+
+    assert words(host) == ("/opt/dockerd", "--b")
+
+
+def test_specifiers_stand_for_names_and_directories(host: Host) -> None:
+    write(host, MAIN, "[Service]\nExecStart=/usr/bin/dockerd --config-file=%E/%N/%n.json --label=100%% --root=%S/x\n")
+
+    assert words(host)[1:] == ("--config-file=/etc/docker/docker.service.json", "--label=100%", "--root=/var/lib/x")
+
+
 def test_quotes_that_nobody_closed_are_letters(host: Host) -> None:
     write(host, MAIN, "[Service]\nExecStart=/usr/sbin/dockerd --label='x\n")
 

@@ -57,8 +57,12 @@ def test_a_service_says_what_docker_run_says(compose):
         ("gpus: all", ("all",), ()),
         ("gpus: [{driver: cdi, device_ids: [amd.com/gpu=0]}]", ("driver=cdi,device=amd.com/gpu=0",), ()),
         (RESERVED % "{capabilities: [gpu], count: 1}", ("1",), ()),
-        (RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0']}", ("driver=cdi,device=amd.com/gpu=0",), ()),
-        (f"gpus: [{{count: 2}}]\n    {RESERVED % '{count: all}'}", ("all", "2"), ()),
+        (
+            RESERVED % "{driver: cdi, device_ids: ['amd.com/gpu=0'], capabilities: [gpu]}",
+            ("driver=cdi,device=amd.com/gpu=0",),
+            (),
+        ),
+        (f"gpus: [{{count: 2}}]\n    {RESERVED % '{count: all, capabilities: [gpu]}'}", ("all", "2"), ()),
         ("devices: ['amd.com/gpu=1']", (), ("amd.com/gpu=1",)),
     ],
 )
@@ -85,6 +89,32 @@ def test_the_driver_and_the_capabilities_are_those_of_docker_run(compose, sleepi
         [],
         [f' select device driver "{driver}"'],
     )
+
+
+# Compose 2.26 and 2.40, with Docker 26.1 and 28.5: the schema refuses them, or no driver has no capabilities.
+@pytest.mark.parametrize(
+    "missing", ["{count: 1}", "{}", "{capabilities: [], count: 1}", "{driver: amd, capabilities: []}"]
+)
+def test_a_reserved_device_without_capabilities_is_refused(compose, sleeping_host, missing):
+    container = read_service(compose(f"services: {{web: {{image: i, {RESERVED % missing}}}}}"), "web", {}, SIMULATED)
+
+    assert "could not select device driver" in explain_container(container, sleeping_host).plan.refusals[0].message
+
+
+@pytest.mark.parametrize("gpus", ["1", "x", "''", "[all]", "{count: 1}", "[{count: 1}, 2]"])
+def test_gpus_are_all_or_a_list_of_requests(compose, gpus):
+    with pytest.raises(ExplainError) as raised:
+        read_service(compose(f"services: {{web: {{image: i, gpus: {gpus}}}}}"), "web", {}, SIMULATED)
+
+    assert raised.value.message.startswith("Compose refuses gpus: ")
+
+
+def test_what_an_image_that_compose_builds_has_is_unknown(compose, sleeping_host):
+    path = compose("services: {web: {build: ., devices: [/dev/kfd, /dev/dri]}}")
+
+    explanation = explain_container(read_service(path, "web", {}, SIMULATED), sleeping_host)
+
+    assert explanation.notes == ("the environment of the image that Compose builds is not known here",)
 
 
 KFD_DENIED = "the device cgroup denies reading and writing /dev/kfd: use --device /dev/kfd instead of a volume"

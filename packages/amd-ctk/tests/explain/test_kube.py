@@ -80,7 +80,7 @@ def test_a_container_of_a_pod_says_what_podman_run_says(pod):
 
 # Podman 5.4.2 and 5.8.6 start all of these without a GPU; a name with "=" is that of a CDI device.
 @pytest.mark.parametrize("key", ["limits", "requests"])
-@pytest.mark.parametrize("name", ["amd.com/gpu", "amd.com/cpx_nps4"])
+@pytest.mark.parametrize("name", ["amd.com/gpu", "amd.com/cpx_nps4", "gpu.amd.com/mi300x", "nvidia.com/gpu"])
 def test_a_resource_of_kubernetes_gives_podman_no_gpu(pod, key, name):
     container = pod(with_container(resources={key: {name: 1, "memory": "1Gi"}}))
 

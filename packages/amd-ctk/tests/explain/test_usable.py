@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -219,6 +220,24 @@ def test_rocm_opens_a_render_node_by_its_number(host, devices, counted, wrong):
         return
     words = f"/dev/dri/{wrong[0]} is 226:{wrong[1]}: ROCm opens the node of this GPU as /dev/dri/renderD{wrong[1]}"
     assert said == [f"{words}; leave its name as it is"]
+
+
+def test_of_two_nodes_with_one_path_runc_makes_the_first(host):
+    words = ["docker", "run", "--privileged", "--device", "/dev/dri/renderD129:/dev/dri/renderD128", "rocm"]
+
+    explained = explain_container(parse_run(words, {}), host("rx7900xtx-raphael"))
+
+    assert (sorted(numbers(explained)), explained.problems) == ([0, 1], ())
+
+
+def test_nodes_of_gpus_that_kfd_does_not_list_are_of_no_use(host):
+    made = host("one-gpu")
+    rmtree(made.path("/sys/devices/virtual/kfd/kfd/topology/nodes/1"))
+
+    explained = explain_container(parse_run(["docker", "run", *NODES, "rocm"], {}), made)
+
+    words = "the kernel's compute driver (KFD) lists no GPU of these nodes: 'amd-ctk doctor' says more"
+    assert (explained.problems, explained.lacks_gpus) == ((words,), True)
 
 
 def test_a_group_of_the_image_opens_nothing_for_a_rootless_container(rootless):

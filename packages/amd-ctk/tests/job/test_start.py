@@ -120,7 +120,7 @@ def test_sudo_keeps_the_variables_of_the_job_for_an_engine(words, kept):
     ("words", "engine"),
     [
         (["env", "-i", "docker", "run", "image"], "docker run"),
-        (["chrt", "1", "/usr/bin/podman", "--root", "/a", "create", "image"], "podman create"),
+        (["unshare", "-n", "/usr/bin/podman", "--root", "/a", "create", "image"], "podman create"),
         (["sudo", "-i", "docker", "run", "image"], "sudo -E docker run"),
         (["sh", "-c", "sudo docker run image"], "sudo -E docker run"),
         (["sh", "-c", "cd /a && exec docker run image"], "docker run"),

@@ -28,7 +28,10 @@ def find_directories(host: Host, engine: Engine, files: Iterable[str]) -> tuple[
             document = engine.read(host.read(path).decode())
             key = engine.find_layout(document).cdi_directories
             value = document.get(key) if key else None
-            found = normalized(value) if isinstance(value, list) and value else found
+            if isinstance(value, list) and value:
+                # In containers.conf, {append=true} keeps the directories of the files before.
+                before = found if {"append": True} in value else ()
+                found = (*before, *normalized(each for each in value if isinstance(each, str)))
     return normalized(options) if options else found
 
 

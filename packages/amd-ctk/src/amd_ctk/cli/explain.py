@@ -148,12 +148,13 @@ def _explain(host: Host, args: list[str], described: Container, *, container: st
 
 def _read_args(host: Host, args: list[str]) -> Container:
     """Return the container of an engine's command, a Compose file or a pod; each reader is loaded only if needed."""
-    from amd_ctk.engines.engine_words import PODMAN, engine_of, environment_of, without_prefixes
+    from amd_ctk.engines.engine_words import PODMAN, engine_of, environment_of, is_assignment, without_prefixes
     from amd_ctk.explain.container import Container
     from amd_ctk.explain.engine_view import find_version
     from amd_ctk.explain.run_words import is_engine_command, parse_run
 
-    command = without_prefixes(args)
+    # A shell reads NAME=VALUE in front of a command as env does.
+    command = without_prefixes(["env", *args] if is_assignment(args[0]) else args)
     if is_engine_command(command.argv):
         version = find_version(Container(engine=PODMAN), host) if engine_of(command.argv[0]) == PODMAN else ()
         environment = environment_of(command, os.environ)

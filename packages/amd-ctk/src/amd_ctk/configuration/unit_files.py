@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,10 @@ DIRECTORIES = (
     "/lib/systemd/system",
 )
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+# systemd.unit(5), for units of the system.
+SPECIFIER = re.compile(r"%([nNpiEtSCLhu%])")
+DIRECTORIES_OF_SYSTEM = {"E": "/etc", "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "h": "/root"}
+SHELLS = ("sh", "bash", "dash")
 
 
 class CommandLine(Value):
@@ -50,8 +55,24 @@ def read_command_line(host: Host, unit: str) -> CommandLine:
         return CommandLine()
     environment = _read_environment(host, lines)
     commands = _last_after_reset(lines, "ExecStart")
-    argv = [word for command in commands for word in _split(command.lstrip("@-:+!"))]
-    return CommandLine(unit=unit, argv=tuple(expanded for word in argv for expanded in _expand(word, environment)))
+    argv = [word for command in commands for word in _split(_specified(command.lstrip("@-:+!"), unit))]
+    expanded = [each for word in argv for each in _expand(word, environment)]
+    return CommandLine(unit=unit, argv=tuple(_without_shell(expanded, environment)))
+
+
+def _specified(text: str, unit: str) -> str:
+    """Return a setting with its specifiers replaced."""
+    name = unit.removesuffix(".service")
+    known = {**DIRECTORIES_OF_SYSTEM, "n": unit, "N": name, "p": name, "i": "", "u": "root", "%": "%"}
+    return SPECIFIER.sub(lambda match: known[match[1]], text)
+
+
+def _without_shell(argv: list[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command that `sh -c` runs in place of the shell."""
+    if posixpath.basename(next(iter(argv), "")) not in SHELLS or "-c" not in argv[:-1]:
+        return argv
+    script = _split(argv[argv.index("-c") + 1])
+    return [each for word in script for each in _expand(word, environment)]
 
 
 def has_unit(host: Host, unit: str) -> bool:
@@ -64,7 +85,9 @@ def _read_unit(host: Host, unit: str) -> Iterator[str]:
     if not main:
         return
     drop_ins: dict[str, str] = {}
-    for directory in (f"{directory}/{unit}.d" for directory in DIRECTORIES):
+    # service.d is for every service; of files with one name, that of the unit counts.
+    kinds = (f"{unit}.d", f"{unit.rpartition('.')[2]}.d")
+    for directory in (f"{directory}/{kind}" for kind in kinds for directory in DIRECTORIES):
         for name in host.names(directory):
             if name.endswith(".conf"):
                 drop_ins.setdefault(name, f"{directory}/{name}")

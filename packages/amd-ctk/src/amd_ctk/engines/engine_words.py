@@ -61,18 +61,24 @@ KEEPS_LIST = "--preserve-env="
 SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
 # Options of sudo that take the next argument as their value.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
-# Programs that only start another one, with their options that take the next argument as their value. timeout has a
-# duration in front of the command.
+# Programs that only start another one, with their options that take the next argument as their value.
 LAUNCHERS: dict[str, tuple[str, ...]] = {
+    "chrt": ("-T", "--sched-runtime", "-P", "--sched-period", "-D", "--sched-deadline"),
+    "flock": ("-w", "--timeout", "--wait", "-E", "--conflict-exit-code"),
     "nice": ("-n", "--adjustment"),
     "ionice": ("-c", "--class", "-n", "--classdata"),
     "nohup": (),
+    "numactl": ("-i", "--interleave", "-m", "--membind", "-N", "--cpunodebind", "-C", "--physcpubind", "-p"),
+    "prlimit": (),
     "setsid": (),
     "stdbuf": ("-i", "--input", "-o", "--output", "-e", "--error"),
+    "strace": ("-e", "-o", "-s", "-p", "-u"),
+    "taskset": (),
     "time": ("-f", "--format", "-o", "--output"),
     "timeout": ("-k", "--kill-after", "-s", "--signal"),
 }
-TIMEOUT_PROGRAM = "timeout"
+# They have a duration, a mask, a priority or a file in front of the command.
+WITH_OPERAND = ("chrt", "flock", "taskset", "timeout")
 PREFIXES = (SUDO, "env", *LAUNCHERS)
 
 
@@ -239,7 +245,7 @@ def _strip_prefix(found: Prefixed) -> Prefixed | None:
     is_sudo = os.path.basename(found.argv[0]) == SUDO
     start = _end_of_options(found.argv) if is_sudo else 1
     end = start
-    while end < len(found.argv) and _is_assignment(found.argv[end]):
+    while end < len(found.argv) and is_assignment(found.argv[end]):
         end += 1
     if end >= len(found.argv) or found.argv[end].startswith("-"):
         return None
@@ -260,7 +266,7 @@ def _behind_launcher(argv: Sequence[str]) -> tuple[str, ...]:
     while position < len(argv) and argv[position].startswith("-") and argv[position] != "--":
         position += 2 if argv[position] in LAUNCHERS[name] else 1
     position += argv[position : position + 1] == ("--",)
-    return tuple(argv[position + (name == TIMEOUT_PROGRAM) :])
+    return tuple(argv[position + (name in WITH_OPERAND) :])
 
 
 def _kept_by(options: Sequence[str]) -> tuple[str, ...] | None:
@@ -288,6 +294,7 @@ def _is_list(arg: str) -> bool:
     return arg.startswith(KEEPS_LIST)
 
 
-def _is_assignment(arg: str) -> bool:
+def is_assignment(arg: str) -> bool:
+    """Return whether a word in front of a command sets a variable."""
     name, equals, _ = arg.partition("=")
     return bool(equals) and name.isidentifier()

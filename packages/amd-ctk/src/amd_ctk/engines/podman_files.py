@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from amdgpu_discovery.host import Host
 
 # Podman's configuration files, in increasing priority.
@@ -10,10 +12,20 @@ CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 # Below a user's own settings, which root may read too.
 OWN_CONF = "containers/containers.conf"
 MOST_ENGINE_DROP_INS = 32
+# Names the only file, and one that overrides all; containers.conf(5).
+ONLY, OVERRIDE = "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"
 
 
 def podman_files(host: Host, own_settings: str) -> list[str]:
     """Return Podman's configuration files, in increasing priority; `own_settings` is "" if root runs Podman."""
+    only, override = os.environ.get(ONLY), os.environ.get(OVERRIDE)
+    files = [only] if only else _usual_files(host, own_settings)
+    if override:
+        files.append(override)
+    return files
+
+
+def _usual_files(host: Host, own_settings: str) -> list[str]:
     files = [*CONTAINERS_CONF, *_drop_ins(host, CONTAINERS_CONF_D)]
     if not own_settings:
         return files

@@ -91,8 +91,8 @@ def _describe_resolved(resolved: Resolved, path: str, name: str) -> Container:
 
 def _describe(service: dict[str, Any], variables: Iterable[str]) -> Container:
     """Return the container of a service, by the code that reads `docker run`: Compose gives Docker the same words."""
-    image = str(service.get("image") or "")
-    return container_of(DOCKER, _as_options(service), image or "built").replace(
+    image = str(service.get("image") or ("that Compose builds" if service.get("build") else ""))
+    return container_of(DOCKER, _as_options(service), str(service.get("image") or "built")).replace(
         image=image,
         environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
         devices=tuple(_devices(service)),
@@ -212,9 +212,9 @@ def _request(reserved: dict[str, Any]) -> str:
     count = reserved.get("count", None if "device_ids" in reserved else "all")
     capabilities = list(map(str, as_list(reserved.get("capabilities"))))
     asked = {"driver": driver, "device": ",".join(map(str, ids)), "capabilities": ",".join(capabilities)}
-    if capabilities in ([], ["gpu"]):
+    if capabilities == ["gpu"]:
         del asked["capabilities"]
-    parts = [f"{key}={value}" for key, value in asked.items() if value]
+    parts = [f"{key}={value}" for key, value in asked.items() if value or key == "capabilities"]
     if count is not None:
         # Compose itself writes all as -1. Docker takes a count alone without its key.
         words = "all" if count == -1 else str(count)
@@ -226,10 +226,18 @@ def _request(reserved: dict[str, Any]) -> str:
 def _reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the requests for devices in the order in which Compose passes them, because the last variable counts."""
     found = object_at(service, "deploy", "resources", "reservations").get("devices")
-    gpus = service.get("gpus")
-    if isinstance(gpus, str):
-        gpus = {"count": gpus}
-    return [*_objects(found), *_objects(gpus)]
+    gpus = service.get("gpus", [])
+    if gpus == "all":
+        gpus = [{"count": "all"}]
+    if not isinstance(gpus, list) or len(_objects(gpus)) < len(gpus):
+        problem = f"Compose refuses gpus: {one_line(str(gpus))}"
+        raise ExplainError(problem, hint="write gpus: all, or gpus: [{count: 1}]")
+    return [*_objects(found), *map(_with_capability, gpus)]
+
+
+def _with_capability(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of `gpus:` as Compose passes it on."""
+    return {**asked, "capabilities": [*dict.fromkeys((*as_list(asked.get("capabilities")), "gpu"))]}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ def as_version_reads(service: dict[str, Any], version: tuple[int, ...]) -> AsRea
     names = [source for source in map(_source_of, devices) if is_cdi_name(source)]
     left_out = f"{of_compose} leaves 'gpus:' out: {GPUS_HINT}"
     return AsRead(
-        service={**service, "devices": [one for one in devices if _source_of(one) not in names], "gpus": None},
+        service={**service, "devices": [one for one in devices if _source_of(one) not in names], "gpus": []},
         refusals=tuple(
             ToolkitError(f"{of_compose} takes {one_line(name)} for a path, which Docker refuses", hint=GPUS_HINT)
             for name in names

@@ -150,7 +150,7 @@ def _find_ignored(container: Tree, version: tuple[int, ...]) -> Iterator[str]:
     resources = object_at(container, "resources")
     for name in map(one_line, map(str, {**object_at(resources, "limits"), **object_at(resources, "requests")})):
         kind, equals, _ = name.removeprefix(DEVICE_ANNOTATION).partition("=")
-        if kind.startswith("amd.com/") and not equals:
+        if ("amd.com/" in kind or kind == "nvidia.com/gpu") and not equals:
             yield f"Podman gives no GPU for {name}, which a device plugin of Kubernetes serves: write amd.com/gpu=0: 1"
         elif is_cdi_name(name.removeprefix(DEVICE_ANNOTATION)) and () < version < SINCE_LIMITS:
             known = ".".join(map(str, version))
@@ -192,5 +192,7 @@ def _find_unread(container: Tree, pod: Tree) -> Iterator[str]:
     for path, kind, _ in _host_paths(container, pod):
         if GPU_NODE.fullmatch(path) and kind not in KIND_BY_TYPE:
             yield f"hostPath: {path}"
+    if object_at(container, "resources").get("claims"):
+        yield "resources: claims"
     if pod.get("hostUsers") is False:
         yield "hostUsers: false"

@@ -13,7 +13,7 @@ from amd_ctk.explain.engine_spec import ACCESS, number_of_id
 from amd_ctk.explain.engine_view import AMD
 from amd_ctk.explain.host_nodes import DRI, find_mounted
 from amd_ctk.explain.plan import Plan
-from amd_ctk.explain.rocm_inside import (
+from amd_ctk.rocm_nodes import (
     CAP_DAC_OVERRIDE,
     LEAVE_NAME,
     NodeAccess,
@@ -117,9 +117,13 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     if refused:
         fix = "give it the access rw" if refused[0] in named else f"use --device {refused[0]} instead of a volume"
         problems.append(f"the device cgroup denies reading and writing {refused[0]}: {fix}")
-    renamed = {node["path"]: node["minor"] for node in plan.spec["linux"]["devices"] if _is_renamed(node)}
+    # Of two nodes with one path, runc makes the first.
+    by_path = {node["path"]: node for node in reversed(plan.spec["linux"]["devices"])}
+    renamed = {path: node["minor"] for path, node in by_path.items() if _is_renamed(node)}
     if words := describe_renamed(renamed, present):
         problems.append(f"{words}; {LEAVE_NAME}")
+    if not (problems or plan.gpus):
+        problems.append("the kernel's compute driver (KFD) lists no GPU of these nodes: 'amd-ctk doctor' says more")
     opened = present - (set() if unknown else {node.path for node in closed}) - set(refused) - set(renamed)
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),

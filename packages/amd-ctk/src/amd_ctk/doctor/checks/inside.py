@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.explain.host_nodes import DRI
-from amd_ctk.explain.rocm_inside import (
+from amd_ctk.rocm_nodes import (
     LEAVE_NAME,
     closed_fix,
     describe_closed,

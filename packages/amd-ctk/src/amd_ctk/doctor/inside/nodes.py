@@ -8,7 +8,7 @@ import stat
 from typing import Any
 
 from amd_ctk.doctor.inside.child import held, names_below, reopen
-from amd_ctk.explain.rocm_inside import NodeAccess
+from amd_ctk.rocm_nodes import NodeAccess
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from amd_ctk.explain.rocm_inside import ProcessUser
+from amd_ctk.rocm_nodes import ProcessUser
 from amd_gpu_tracker import Processes, ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
