@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.cdi import specs
 from amd_ctk.cdi.generate_options import CdiError
-from amd_ctk.cdi.specs import require_writable
+from amd_ctk.cdi.specs import FoundGpus, make_spec, require_writable
+from amd_device_spec.cdi import CdiOptions
+from amd_device_spec.settings_file import set_settings
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_simulator import build_host
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's file is needed, which only root can make")
@@ -30,3 +35,18 @@ def test_another_users_file_is_not_overwritten() -> None:
     assert str(refused.value) == (
         f"failed to write CDI spec: {spec} cannot be written: access is refused (run the command with sudo)"
     )
+
+
+def test_a_spec_with_groups_and_their_errors_finds_the_gpus_once(tmp_path, monkeypatch):
+    host = build_host(tmp_path, "mi210-4")
+    set_settings(host, {"gpu-groups": ["first=0-1", "bad=99"]})
+    found_on = []
+    monkeypatch.setattr(specs, "find_gpus", lambda host: found_on.append(host) or find_gpus(host))
+
+    found = FoundGpus(host)
+    spec = make_spec(found, CdiOptions())
+
+    names = [device["name"] for device in spec["devices"]]
+    assert [name for name in names if name.startswith("group")] == ["group-first"]
+    assert list(found.groups.problem_by_name) == ["bad"]
+    assert found_on == [host]

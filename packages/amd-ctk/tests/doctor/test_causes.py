@@ -11,7 +11,7 @@ from itertools import combinations
 import pytest
 
 from amd_ctk.cdi.generate_options import GenerateOptions
-from amd_ctk.cdi.specs import write_spec
+from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
@@ -220,7 +220,7 @@ def user_of_an_older_session(machine):
 def spec_of(machine, *, minor=None):
     """The CDI spec of a host, with another minor number of its first node where one is given."""
     wanted = GenerateOptions(output="/tmp/amd.json", language="json", options=CdiOptions())
-    spec, _ = write_spec(machine.host, wanted)
+    spec, _ = write_spec(FoundGpus(machine.host), wanted)
     if minor is not None:
         spec["devices"][0]["containerEdits"]["deviceNodes"][0]["minor"] = minor
     return spec

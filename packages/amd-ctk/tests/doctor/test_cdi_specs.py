@@ -8,7 +8,7 @@ import os
 import pytest
 
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, GenerateOptions, save_generate_options
-from amd_ctk.cdi.specs import write_spec
+from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_device_spec.cdi import CdiOptions
 from amd_device_spec.cdi_version import latest_version
 
@@ -16,7 +16,7 @@ from amd_device_spec.cdi_version import latest_version
 def write(machine, path, *, version="0.5.0", minor=None):
     """Write a spec that nothing refreshes, with a wrong number where one is given."""
     wanted = GenerateOptions(output="/tmp/spec.json", language="json", options=CdiOptions())
-    spec, _ = write_spec(machine.host, wanted)
+    spec, _ = write_spec(FoundGpus(machine.host), wanted)
     spec["cdiVersion"] = version
     if minor is not None:
         spec["devices"][0]["containerEdits"]["deviceNodes"][0]["minor"] = minor
@@ -25,7 +25,7 @@ def write(machine, path, *, version="0.5.0", minor=None):
 
 def generate(machine, output=DEFAULT_OUTPUT):
     wanted = GenerateOptions(output=output, language="json", options=CdiOptions())
-    write_spec(machine.host, wanted)
+    write_spec(FoundGpus(machine.host), wanted)
     save_generate_options(machine.host, wanted)
 
 
@@ -172,7 +172,7 @@ def test_what_gpus_of_docker_means_follows_from_the_specs_that_are_there(
 
 def test_a_spec_that_docker_does_not_read_is_bad(machine):
     made = machine()
-    write_spec(made.host, GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
+    write_spec(FoundGpus(made.host), GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
     made.docker["CDISpecDirs"] = ["/opt/cdi", "/run/user/1/cdi"]
 
     finding = finding_of(made, "docker-cdi")
@@ -187,7 +187,7 @@ def test_a_spec_that_docker_does_not_read_is_bad(machine):
 def test_a_spec_that_only_docker_reads_is_compared_with_the_host(machine):
     made = machine()
     made.write("/etc/docker/daemon.json", '{"cdi-spec-dirs": ["/opt/cdi"]}')
-    write_spec(made.host, GenerateOptions(output="/opt/cdi/amd.json", language="json", options=CdiOptions()))
+    write_spec(FoundGpus(made.host), GenerateOptions(output="/opt/cdi/amd.json", language="json", options=CdiOptions()))
 
     assert finding_of(made, "docker-cdi").state == "ok"
     assert finding_of(made, "cdi").words == "/opt/cdi/amd.json matches this host"
@@ -213,7 +213,7 @@ def test_a_spec_of_another_vendor_that_podman_leaves_out_is_named(machine, versi
 def test_a_spec_that_podman_does_not_read_is_bad(machine):
     made = machine()
     made.add_program("podman", "echo podman version 5.8.6")
-    write_spec(made.host, GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
+    write_spec(FoundGpus(made.host), GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
     made.write("/etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/opt/cdi"]\n')
 
     assert finding_of(made, "podman-cdi").words == (

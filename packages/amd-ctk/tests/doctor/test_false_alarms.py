@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.cdi.generate_options import GenerateOptions
-from amd_ctk.cdi.specs import write_spec
+from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.doctor.run import run_checks
 from amd_device_spec.cdi import CdiOptions
@@ -27,7 +27,9 @@ def finding_of(machine, check):
 
 
 def write_true_spec(machine):
-    write_spec(machine.host, GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions()))
+    write_spec(
+        FoundGpus(machine.host), GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions())
+    )
 
 
 def keep_from_kfd(machine, profile, *numbers):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_ctk.cdi.generate_options import GenerateOptions, save_generate_options
-from amd_ctk.cdi.specs import write_spec
+from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.repairs import find_repairs
 from amd_ctk.doctor.run import run_checks
 from amd_device_spec.cdi import CdiOptions
@@ -27,7 +27,7 @@ def test_a_spec_that_may_not_be_written_keeps_no_other_from_being_refreshed(mach
     for output in ("/etc/cdi/amd.json", "/run/cdi/amd.json"):
         wanted = GenerateOptions(output=output, language="json", options=CdiOptions())
         save_generate_options(spoilt.host, wanted)
-        write_spec(spoilt.host, wanted)
+        write_spec(FoundGpus(spoilt.host), wanted)
         content = spoilt.host.read(output).decode()
         spoilt.write(output, content.replace("renderD128", "renderD199") if output.startswith("/run") else "{")
     facts = spoilt.facts()

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from amd_ctk.cdi.generate_options import (
@@ -49,37 +50,50 @@ class Refreshed(Value):
     error: ToolkitError | None = None
 
 
-def make_spec(host: Host, options: CdiOptions) -> dict[str, Any]:
+class FoundGpus:
+    """The GPUs of a host and the groups of its settings. Each is found when it is needed, and once."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """Return the GPUs, as the driver lists them now."""
+        return find_gpus(self.host)
+
+    @cached_property
+    def numbered(self) -> list[Gpu]:
+        """Return the GPUs, numbered as in a spec.
+
+        While a tracked GPU is lost, the tracked numbers count, so that no name comes to mean another GPU.
+        """
+        return Tracker(self.host).gpus.number(self.gpus)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Return the groups in the settings, and their errors; ToolkitError."""
+        settings = read_settings(self.host)
+        return select_groups(settings, self.numbered if settings.gpu_groups else ())
+
+
+def make_spec(found: FoundGpus, options: CdiOptions) -> dict[str, Any]:
     """Return the spec for the current state of a host; CdiError if it has no GPU or lacks a device node."""
+    host = found.host
     try:
         check_options(options)
-        gpus = _find_requested(host, options)
+        gpus = _find_requested(found, options)
         return build_cdi_spec(
             gpus,
             find_device_nodes(host, gpus),
             options,
             hooks=find_hooks(host),
-            groups=_find_groups(host, gpus),
+            groups=_find_groups(found, gpus),
             keep_host_mode=read_settings(host).device_mode == "host",
         )
     except CdiError:
         raise
     except ToolkitError as error:
         raise _cannot_generate(error) from error
-
-
-def find_groups(host: Host) -> Groups:
-    """Return the groups in the settings of a host, and their errors; ToolkitError."""
-    settings = read_settings(host)
-    return select_groups(settings, find_cdi_gpus(host) if settings.gpu_groups else ())
-
-
-def find_cdi_gpus(host: Host) -> list[Gpu]:
-    """Return the GPUs of a host, numbered as in its spec.
-
-    While a tracked GPU is lost, the tracked numbers count, so that no name comes to mean another GPU.
-    """
-    return Tracker(host).gpus.number(find_gpus(host))
 
 
 def select_cdi_gpus(host: Host, gpus: Sequence[Gpu], options: CdiOptions) -> list[Gpu]:
@@ -93,13 +107,13 @@ def select_cdi_gpus(host: Host, gpus: Sequence[Gpu], options: CdiOptions) -> lis
         return [gpu for gpu in gpus if gpu in named]
 
 
-def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
+def write_spec(found: FoundGpus, wanted: GenerateOptions) -> tuple[dict[str, Any], bool]:
     """Bring a generated file up to date; return its spec and whether the file had to change.
 
     CdiError if that fails or would overwrite a file of another program; the file is then unchanged.
     """
-    spec, old, content = prepare_spec(host, wanted)
-    path = wanted.path(host)
+    spec, old, content = prepare_spec(found, wanted)
+    path = wanted.path(found.host)
     if old == content:
         return spec, False
     _make_directory(os.path.dirname(path))
@@ -111,10 +125,10 @@ def write_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], boo
     return spec, True
 
 
-def prepare_spec(host: Host, wanted: GenerateOptions) -> tuple[dict[str, Any], bytes, bytes]:
+def prepare_spec(found: FoundGpus, wanted: GenerateOptions) -> tuple[dict[str, Any], bytes, bytes]:
     """Return a file's new spec, its old content, b"" for none, and its new content; CdiError."""
-    spec = make_spec(host, wanted.options)
-    return spec, _read_replaceable(wanted.path(host), wanted), format_spec(spec, wanted.language)
+    spec = make_spec(found, wanted.options)
+    return spec, _read_replaceable(wanted.path(found.host), wanted), format_spec(spec, wanted.language)
 
 
 def refresh_specs(host: Host) -> list[Refreshed]:
@@ -122,7 +136,8 @@ def refresh_specs(host: Host) -> list[Refreshed]:
 
     A spec that cannot be refreshed does not stop the others. ToolkitError if the list of specs cannot be read.
     """
-    return [_refresh(host, wanted) for wanted in read_all_generate_options(host)]
+    found = FoundGpus(host)
+    return [_refresh(found, wanted) for wanted in read_all_generate_options(host)]
 
 
 def find_generated(host: Host) -> list[str]:
@@ -176,12 +191,12 @@ def _cannot_write(problem: str, hint: str = "") -> CdiError:
     return CdiError(f"failed to write CDI spec: {problem}", hint=hint)
 
 
-def _refresh(host: Host, wanted: GenerateOptions) -> Refreshed:
-    if _is_abandoned(host, wanted):
-        delete_generate_options(host, wanted.output)
+def _refresh(found: FoundGpus, wanted: GenerateOptions) -> Refreshed:
+    if _is_abandoned(found.host, wanted):
+        delete_generate_options(found.host, wanted.output)
         return Refreshed(output=wanted.output, forgotten=True)
     try:
-        _, changed = write_spec(host, wanted)
+        _, changed = write_spec(found, wanted)
     except ToolkitError as error:
         return Refreshed(output=wanted.output, error=error)
     return Refreshed(output=wanted.output, changed=changed)
@@ -193,24 +208,23 @@ def _is_abandoned(host: Host, wanted: GenerateOptions) -> bool:
     return not os.path.isdir(os.path.dirname(wanted.path(host)))
 
 
-def _find_requested(host: Host, options: CdiOptions) -> list[Gpu]:
+def _find_requested(found: FoundGpus, options: CdiOptions) -> list[Gpu]:
     try:
-        gpus = find_gpus(host)
         # Engines use a spec for the whole host.
-        require_all_gpus(gpus)
-        gpus = Tracker(host).gpus.number(gpus)
+        require_all_gpus(found.gpus)
+        gpus = found.numbered
     except ToolkitError as error:
         raise _cannot_generate(error, "getting GPUs: ") from error
-    asked = select_cdi_gpus(host, gpus, options)
+    asked = select_cdi_gpus(found.host, gpus, options)
     if not asked:
         raise CdiError("failed to generate CDI spec: it would contain no GPU", hint="name GPUs, or leave out --gpus")
     return asked
 
 
-def _find_groups(host: Host, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+def _find_groups(found: FoundGpus, asked: Sequence[Gpu]) -> dict[str, list[Gpu]]:
     """Return the valid groups of the settings, with those of their GPUs that the spec has."""
-    found = find_groups(host).gpus_by_name
-    return {name: [gpu for gpu in members if gpu in asked] for name, members in found.items()}
+    groups = found.groups.gpus_by_name
+    return {name: [gpu for gpu in members if gpu in asked] for name, members in groups.items()}
 
 
 def _read_replaceable(path: str, wanted: GenerateOptions) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC
 from amd_ctk.cdi.generate_options import CdiError
 from amd_ctk.cdi.other_maker import accept_hooks, find_other_maker
-from amd_ctk.cdi.specs import find_cdi_gpus, find_hooks, make_spec, select_cdi_gpus
+from amd_ctk.cdi.specs import FoundGpus, find_hooks, make_spec, select_cdi_gpus
 from amd_device_spec.cdi import CdiOptions, build_cdi_hooks
 from amd_device_spec.cdi_text import BrokenText, SpecText, parse_spec
 from amd_device_spec.validate import Problem, form_problems, format_location
@@ -33,7 +33,8 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
         text = parse_spec(_read(path))
     except BrokenText as error:
         return [f"{path}:{error.line}:{error.column}: {error.message}"]
-    if not form_only and text.tree == _make_spec(host, options):
+    found = FoundGpus(host)
+    if not form_only and text.tree == _make_spec(found, options):
         # A spec made here is valid. Importing the schema's library would take longer than all of this.
         return []
     problems = form_problems(text.tree)
@@ -41,7 +42,7 @@ def find_problems(host: Host, path: str, options: CdiOptions, *, form_only: bool
         problems = [Problem(location=("kind",), message=f"not {options.kind}")]
     other_gpus: list[str] = []
     if not problems and not form_only:
-        other_gpus, problems = _find_mismatches(host, text.tree, options)
+        other_gpus, problems = _find_mismatches(found, text.tree, options)
     return [*other_gpus, *_format_problems(path, text, problems)]
 
 
@@ -64,17 +65,18 @@ def _read(path: str) -> bytes:
         ) from error
 
 
-def _make_spec(host: Host, options: CdiOptions) -> dict[str, Any] | None:
+def _make_spec(found: FoundGpus, options: CdiOptions) -> dict[str, Any] | None:
     try:
-        return make_spec(host, options)
+        return make_spec(found, options)
     except ToolkitError:
         return None
 
 
-def _find_mismatches(host: Host, spec: dict[str, Any], options: CdiOptions) -> tuple[list[str], list[Problem]]:
+def _find_mismatches(found: FoundGpus, spec: dict[str, Any], options: CdiOptions) -> tuple[list[str], list[Problem]]:
     """Return a sentence that sums up how a spec differs from a host, if there is one, and all differences; CdiError."""
+    host = found.host
     try:
-        gpus = select_cdi_gpus(host, find_cdi_gpus(host), options)
+        gpus = select_cdi_gpus(host, found.numbered, options)
         hooks = accept_hooks(build_cdi_hooks(find_hooks(host)), spec)
         mismatches = host_problems(spec, gpus, find_device_nodes(host, gpus), hooks=hooks)
     except ToolkitError as error:

@@ -28,6 +28,10 @@ from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.cdi.specs import FoundGpus
+
 # LXD 6.7 generates a spec there whenever an instance with an AMD GPU starts, and reads it once.
 LXD_DIRECTORIES = ("/var/log/lxd/", "/var/lib/lxd/", "/var/snap/lxd/")
 
@@ -98,9 +102,10 @@ def generate(
     The hook of the spec refuses images that require other GPUs. For a host without the toolkit, first set
     image-requirements to "ignore".
     """
-    from amd_ctk.cdi.specs import make_spec
+    from amd_ctk.cdi.specs import FoundGpus, make_spec
 
     host = host_of(context)
+    found = FoundGpus(host)
     options = CdiOptions(
         vendor=vendor,
         device_class=device_class,
@@ -113,15 +118,15 @@ def generate(
         spec_version=spec_version,
     )
     if output == STANDARD_OUTPUT:
-        spec = make_spec(host, options)
+        spec = make_spec(found, options)
         print(format_spec(spec, language.value if language else "json").decode(), end="")
     else:
         chosen = language.value if language else language_of(output)
         wanted = GenerateOptions(output=name_output(host, output), language=chosen, options=options)
-        spec = _preview(host, wanted) if dry_run else _write(host, wanted, output or DEFAULT_OUTPUT)
+        spec = _preview(found, wanted) if dry_run else _write(found, wanted, output or DEFAULT_OUTPUT)
         _warn_of_directories(host, wanted.output)
     _warn_of_old_engines(spec)
-    warn_of_groups(host)
+    warn_of_groups(found)
 
 
 def _warn_of_directories(host: Host, output: str) -> None:
@@ -243,13 +248,13 @@ def remove(
 
 def refresh_and_report(host: Host) -> bool:
     """Refresh the generated specs of a host and print the result for each; return whether all are up to date."""
-    from amd_ctk.cdi.specs import refresh_specs
+    from amd_ctk.cdi.specs import FoundGpus, refresh_specs
 
     refreshed = refresh_specs(host)
     if not refreshed:
         print("No CDI spec has been generated, so there is nothing to refresh", flush=True)
     elif not any(spec.error for spec in refreshed):
-        warn_of_groups(host)
+        warn_of_groups(FoundGpus(host))
     for spec in refreshed:
         if spec.error:
             print(spec.error, file=sys.stderr, flush=True)
@@ -260,38 +265,36 @@ def refresh_and_report(host: Host) -> bool:
     return not any(spec.error for spec in refreshed)
 
 
-def warn_of_groups(host: Host) -> None:
+def warn_of_groups(found: FoundGpus) -> None:
     """Print which groups of the settings are no devices of the specs, and why."""
-    from amd_ctk.cdi.specs import find_groups
-
-    for problem in find_groups(host).problem_by_name.values():
+    for problem in found.groups.problem_by_name.values():
         print(f"a group of the settings is not a CDI device: {problem}", file=sys.stderr, flush=True)
 
 
-def _preview(host: Host, wanted: GenerateOptions) -> dict[str, Any]:
+def _preview(found: FoundGpus, wanted: GenerateOptions) -> dict[str, Any]:
     """Print what generating a spec would change in its file, and return the spec."""
     from amd_ctk.cdi.specs import prepare_spec
     from amdgpu_discovery.command_line.edited import ConfigFile, FileEdit, print_preview
 
-    spec, old, new = prepare_spec(host, wanted)
-    file = ConfigFile(path=wanted.path(host), shown=wanted.output)
+    spec, old, new = prepare_spec(found, wanted)
+    file = ConfigFile(path=wanted.path(found.host), shown=wanted.output)
     edited = FileEdit(file=file, old=old.decode(errors="replace"), new=new.decode())
     print_preview(edited, show_diff=True, unchanged=lambda: print(f"{UP_TO_DATE}: {wanted.output}"))
     return spec
 
 
-def _write(host: Host, wanted: GenerateOptions, shown: str) -> dict[str, Any]:
+def _write(found: FoundGpus, wanted: GenerateOptions, shown: str) -> dict[str, Any]:
     from amd_ctk.cdi.specs import require_writable, write_spec
 
-    announce(host)
-    spec, changed = write_spec(host, wanted)
+    announce(found.host)
+    spec, changed = write_spec(found, wanted)
     if not changed:
-        require_writable(wanted.path(host))
+        require_writable(wanted.path(found.host))
     # The same line in both cases, because programs may look for it.
     print(f"Generated CDI spec: {shown}")
     if not changed:
         print(f"{NOTHING_CHANGED}: {UP_TO_DATE}", file=sys.stderr)
-    _save_options(host, wanted)
+    _save_options(found.host, wanted)
     return spec
 
 

@@ -8,7 +8,7 @@ from difflib import unified_diff
 from functools import partial
 
 from amd_ctk.cdi.generate_options import GenerateOptions, read_all_generate_options
-from amd_ctk.cdi.specs import prepare_spec, write_spec
+from amd_ctk.cdi.specs import FoundGpus, prepare_spec, write_spec
 from amd_ctk.doctor.check import OK
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.gpus import TRIGGER
@@ -63,11 +63,16 @@ def _refresh_cdi(host: Host, facts: Facts) -> Iterator[Repair]:
             difference = _compare(host, wanted)
         if difference:
             words = f"refresh {wanted.output}"
-            yield Repair(check="cdi", words=words, difference=difference, apply=partial(write_spec, host, wanted))
+            yield Repair(check="cdi", words=words, difference=difference, apply=partial(_write_spec, host, wanted))
+
+
+def _write_spec(host: Host, wanted: GenerateOptions) -> None:
+    # The GPUs are found again: repairs before this one may have changed them.
+    write_spec(FoundGpus(host), wanted)
 
 
 def _compare(host: Host, wanted: GenerateOptions) -> str:
-    _, old, new = prepare_spec(host, wanted)
+    _, old, new = prepare_spec(FoundGpus(host), wanted)
     before, after = (content.decode("utf-8", "replace").splitlines() for content in (old, new))
     lines = list(unified_diff(before, after, wanted.output, wanted.output, lineterm=""))
     left_out = [f"... and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []

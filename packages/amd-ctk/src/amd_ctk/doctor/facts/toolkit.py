@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from amd_ctk.cdi.specs import find_groups
+from amd_ctk.cdi.specs import FoundGpus
 from amd_ctk.companions import SHARING, install_command, is_installed
 from amd_ctk.configuration.runtime_program import (
     LOW_LEVEL_DIRECTORIES,
@@ -198,7 +198,7 @@ def _read_service(host: Host) -> dict[str, Any]:
 
 
 def _group_problems(host: Host) -> tuple[str, ...]:
-    return tuple(problem.message for problem in find_groups(host).problem_by_name.values())
+    return tuple(problem.message for problem in FoundGpus(host).groups.problem_by_name.values())
 
 
 def _read_tracker(host: Host) -> dict[str, Any]:
