@@ -1,9 +1,10 @@
-"""Hold each distribution to its row of docs/maintain/scope.md: its number of lines, and what it imports of the others.
+"""Hold each distribution to its row of docs/maintain/scope.md: its lines, its flat files, and its imports of others.
 
 Example: python checks/scope.py packages/*/src
 
-Lines are those of `ruff format`, without tests and data. Imports inside functions and for types count. A door is a
-package of which only its front page may be imported, and never at the top of a module.
+Lines are those of `ruff format`, without tests and data. Flat files are modules outside every folder. Imports inside
+functions and for types count. A door is a package of which only its front page may be imported, and never at the top of
+a module.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import NamedTuple
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/maintain/scope.md"
 ROW = re.compile(
-    r"\| `(?P<name>[\w-]+)` \| (?P<lines>[\d,]+) \| (?P<most>[\d,]+) \| (?P<imports>[^|]*) \| (?P<doors>[^|]*) \|"
+    r"\| `(?P<name>[\w-]+)` \| (?P<lines>[\d,]+) \| (?P<most>[\d,]+) \| (?P<flat>\d+)"
+    r" \| (?P<imports>[^|]*) \| (?P<doors>[^|]*) \|"
 )
 
 
@@ -25,6 +27,7 @@ class Row(NamedTuple):
     """What a distribution may have."""
 
     most: int
+    flat: int
     imports: frozenset[str]
     doors: frozenset[str]
 
@@ -42,6 +45,9 @@ def main(roots: list[str], page: Path = PAGE) -> int:
         print(f"{name}: {lines:,} lines of {rows[name].most:,}")
         if lines > rows[name].most:
             problems.append(f"{name} has {lines - rows[name].most:,} lines too many: say in {page.name} what users get")
+        flat = count_flat_files(root)
+        if flat > rows[name].flat:
+            problems.append(f"{name} has {flat} modules outside its folders, {rows[name].flat} are allowed")
         problems += find_forbidden(root, name, rows[name], {other.replace("-", "_"): other for other in rows})
     print(*problems, sep="\n", end="\n" if problems else "")
     return 1 if problems else 0
@@ -52,6 +58,7 @@ def read_rows(text: str) -> dict[str, Row]:
     return {
         match["name"]: Row(
             most=int(match["most"].replace(",", "")),
+            flat=int(match["flat"]),
             imports=frozenset(re.findall(r"`([\w-]+)`", match["imports"])),
             doors=frozenset(re.findall(r"`([\w-]+)`", match["doors"])),
         )
@@ -62,6 +69,11 @@ def read_rows(text: str) -> dict[str, Row]:
 def count_lines(root: Path) -> int:
     """Return the number of lines of all modules below a directory."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in root.rglob("*.py"))
+
+
+def count_flat_files(root: Path) -> int:
+    """Return the number of modules of a package that are in none of its folders."""
+    return len(list(root.glob("*/*.py")))
 
 
 def find_forbidden(root: Path, name: str, row: Row, packages: dict[str, str]) -> Iterator[str]:

@@ -7,9 +7,9 @@ import pytest
 from scope import main
 
 TABLE = """
-| `amd-ctk` | 1 | {most} | `amdgpu-discovery` | `amd-gpu-images` |
-| `amdgpu-discovery` | 1 | 10 | none | none |
-| `amd-gpu-images` | 1 | 10 | none | none |
+| `amd-ctk` | 1 | {most} | 2 | `amdgpu-discovery` | `amd-gpu-images` |
+| `amdgpu-discovery` | 1 | 10 | 2 | none | none |
+| `amd-gpu-images` | 1 | 10 | 2 | none | none |
 """
 
 
@@ -32,6 +32,23 @@ def test_lines_above_the_limit_fail(tmp_path, capsys):
         1,
         ["amd-ctk: 3 lines of 2", "amd-ctk has 1 lines too many: say in scope.md what users get"],
     )
+
+
+@pytest.mark.parametrize(
+    ("flat", "problems"),
+    [(2, []), (3, ["amd-ctk has 3 modules outside its folders, 2 are allowed"])],
+)
+def test_modules_outside_folders_are_counted_and_others_are_not(tmp_path, capsys, flat, problems):
+    package = tmp_path / "packages/amd-ctk/src/amd_ctk"
+    (package / "cdi").mkdir(parents=True)
+    for path in [*(f"module{number}.py" for number in range(flat)), "cdi/specs.py", "cdi/listing.py", "cdi/watch.py"]:
+        (package / path).write_text("")
+    page = tmp_path / "scope.md"
+    page.write_text(TABLE.format(most=10))
+
+    code = main([str(package.parent)], page)
+
+    assert (code, capsys.readouterr().out.splitlines()[1:]) == (1 if problems else 0, problems)
 
 
 @pytest.mark.parametrize(
