@@ -45,9 +45,8 @@ STATUS = (
 ENVIRONMENT = (("AMD_CTK_HOST_ROOT", "The directory of a simulated host to work on in place of this machine."),)
 EXAMPLES = {
     "amd-ctk": (
-        ("sudo amd-ctk runtime configure", "Make Docker know the runtime."),
-        ("sudo amd-ctk cdi generate", "Describe the GPUs to engines that know CDI."),
-        ("amd-ctk explain -e AMD_VISIBLE_DEVICES=0-2", "Say which GPUs a container would get."),
+        ("amd-ctk run --count=1 --wait -- python3 train.py", "Run a command with a GPU, and wait until one is free."),
+        ("amd-ctk top", "Watch what every GPU does, and who has it."),
         ("sudo amd-ctk doctor", "Find out why containers have no GPU."),
     ),
     "amd-gpu-images": (
@@ -103,12 +102,12 @@ def format_page(command: Command, *, name: str, date: str, version: str) -> str:
         ".nh\n.ad l",
         f".SH NAME\n{words} \\- {roff(_first_sentence(command).rstrip('.'))}",
         f".SH SYNOPSIS\n.B {words}\n{roff(_usage(command, name))}",
+        *_section("EXAMPLES", EXAMPLES[name]),
         f".SH DESCRIPTION\n{_paragraphs(command.help or '')}",
         ".SH OPTIONS",
         *_options(command, name),
         ".SH COMMANDS",
         *_subcommands(command, name),
-        *_section("EXAMPLES", EXAMPLES[name]),
         *(line for title, pairs in SECTIONS.get(name, {}).items() for line in _section(title, pairs)),
         *_section("EXIT STATUS", STATUS),
         *_section("ENVIRONMENT", ENVIRONMENT),
@@ -147,7 +146,8 @@ def _subcommands(group: Command, name: str) -> Iterator[str]:
         if command.hidden:
             continue
         full_name = f"{name} {word}"
-        if not getattr(command, "commands", {}):
+        # Some groups do something themselves, such as `queue` and `report`.
+        if not getattr(command, "commands", {}) or command.params:
             yield f'.SS "{roff(full_name)} {roff(_usage(command, full_name))}"'
             yield _paragraphs(command.help or "")
             yield from (option for option in _options(command, full_name) if "\\-\\-help" not in option)

@@ -1,4 +1,4 @@
-"""The page of `amd-ctk status --html` as a browser shows it: on a phone and on a screen, light and dark."""
+"""The page of `amd-ctk gpu page` as a browser shows it: on a phone and on a screen, light and dark."""
 
 from __future__ import annotations
 

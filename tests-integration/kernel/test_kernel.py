@@ -158,7 +158,7 @@ def test_the_hooks_refuse_a_gpu_that_is_exclusive_and_in_use(machine, podman, cd
     machine.run("podman kill holder", check=False)
 
     # crun of Debian 12 drops what a hook says.
-    refusals = machine.run(f"{ON_SIMULATED_HOST} amd-ctk status --refusals")
+    refusals = machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker refused")
     assert code == 126
     assert "GPUs [0] are exclusive and already in use\n" in refusals
     assert "(holder)\n" in refusals

@@ -1,4 +1,4 @@
-"""Prometheus's node exporter, as Debian has it, takes what `status --prometheus` prints."""
+"""Prometheus's node exporter, as Debian has it, takes what `gpu metrics` prints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_node_exporter_serves_the_usage(tmp_path):
     profile = load_profile("mi210-4").replace(processes=(process,)).with_gpu(2, busy_percent=93)
     host = build_host(tmp_path / "host", profile, with_links=False)
     text = subprocess.run(
-        [our_program("amd-ctk"), "status", "--prometheus"],
+        [our_program("amd-ctk"), "gpu", "metrics"],
         env={**os.environ, "AMD_CTK_HOST_ROOT": host.root},
         capture_output=True,
         text=True,

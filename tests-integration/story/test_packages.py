@@ -20,7 +20,7 @@ NO_SOCKET = "usr/lib/systemd/system/amd-gpu-tracker.socket"
 def shared(stand):
     """Return a machine on which alice has a GPU, bob waits for all four, and GPU 3 is drained."""
     stand.run("mkdir -p /var/lib/prometheus/node-exporter")
-    stand.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk usage enable")
+    stand.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk report enable")
     stand.run("amd-ctk users allow everyone; amd-ctk gpu-tracker drain 3 --reason cable")
     stand.as_user("alice", "amd-ctk run --gpus=0 --name=train -- sleep 86400 >/dev/null 2>&1 &")
     # Else bob may be the first, and be done at once.

@@ -37,7 +37,7 @@ def type_page(stand, page, **values):
 def shared(stand):
     """Return a machine on which alice has a GPU, GPU 3 is drained, and something was recorded."""
     stand.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive; amd-ctk users allow everyone --gpus=2")
-    stand.run("amd-ctk gpu-tracker drain 3 --reason=cable; amd-ctk config set queue-order fifo; amd-ctk usage enable")
+    stand.run("amd-ctk gpu-tracker drain 3 --reason=cable; amd-ctk config set queue-order fifo; amd-ctk report enable")
     stand.run("amd-ctk runtime configure --runtime=docker --restart; amd-ctk cdi generate")
     stand.as_user("alice", "amd-ctk run --gpus=free:1 -- true")
     return stand

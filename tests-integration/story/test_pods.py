@@ -64,7 +64,7 @@ def test_a_service_outside_of_the_pod_is_refused(server):
     server.run("systemctl start other 2>&1", check=False)
 
     # crun does not show what a hook says.
-    assert REFUSED in server.run("amd-ctk status --refusals")
+    assert REFUSED in server.run("amd-ctk gpu-tracker refused")
     assert holders(server) == ["systemd-helper", "systemd-server"]
 
 

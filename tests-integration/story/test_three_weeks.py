@@ -70,7 +70,7 @@ def totals(lab):
 def test_monday_an_administrator_enables_the_tracker_and_lets_people_reserve(lab):
     lab.run("amd-ctk gpu-tracker enable; amd-ctk gpu-tracker all exclusive")
     lab.run("amd-ctk runtime configure --runtime=docker --restart; amd-ctk cdi generate")
-    lab.run("mkdir -p /var/lib/prometheus/node-exporter; amd-ctk usage enable")
+    lab.run("mkdir -p /var/lib/prometheus/node-exporter; amd-ctk report enable")
     lab.run("amd-ctk users allow everyone --gpus=2")
 
     assert lab.as_user("alice", "amd-ctk queue list") == "No job waits for GPUs\n"

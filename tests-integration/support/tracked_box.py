@@ -26,7 +26,7 @@ SPEC = "/etc/cdi/amd.json"
 # Rows of the table in docs/reference/engines.md.
 CLAIMS = "GPU Tracker: `--device amd.com/gpu=0` is seen"
 REFUSES = "GPU Tracker: an exclusive GPU in use is refused"
-REASON_ELSEWHERE = "yes, reason in `status --refusals`"
+REASON_ELSEWHERE = "yes, reason in `gpu-tracker refused`"
 STATE = "/var/lib/amd-container-toolkit"
 
 

@@ -224,7 +224,7 @@ class TestCdi:
         told = run_with("c2", 0, 1)
 
         assert "GPUs [1] allocated\nGPUs [0] are exclusive and already in use\nReleased GPUs [1]" in told
-        assert "GPU 0 is in use by container c3" in tracked.ctk("status", "--refusals")
+        assert "GPU 0 is in use by container c3" in tracked.ctk("gpu-tracker", "refused")
         assert tracked.leases() == ["c3"]
 
     def test_both_ways_at_once_are_one_lease(self, tracked, run_with):

@@ -1,4 +1,4 @@
-"""The timer of `amd-ctk usage enable` on a Debian 13 that boots, with the packages and their units as they are."""
+"""The timer of `amd-ctk report enable` on a Debian 13 that boots, with the packages and their units as they are."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def stand(tmp_path_factory):
 def test_packages_leave_the_timer_off_and_enable_starts_it(stand):
     assert stand.run("systemctl is-enabled amd-gpu-usage.timer", check=False) == "disabled\n"
 
-    stand.run("amd-ctk usage enable")
+    stand.run("amd-ctk report enable")
     assert stand.run("systemctl is-active amd-gpu-usage.timer") == "active\n"
-    stand.run("amd-ctk usage disable")
+    stand.run("amd-ctk report disable")
     assert stand.run("systemctl is-enabled amd-gpu-usage.timer", check=False) == "disabled\n"
 
 
 def test_the_timer_looks_at_a_running_job_again_and_again(stand):
-    stand.run(f"mkdir -p {TEXTFILES}; amd-ctk usage enable")
+    stand.run(f"mkdir -p {TEXTFILES}; amd-ctk report enable")
     stand.run("setsid amd-ctk run --gpus=0 -- sleep 300 </dev/null >/dev/null 2>&1 &")
 
     wait_until(lambda: json.loads(stand.run("amd-ctk report --json"))["all"]["share_used"] is not None)
@@ -45,5 +45,5 @@ def test_the_timer_looks_at_a_running_job_again_and_again(stand):
     assert stand.run("systemctl show -P Result amd-gpu-usage.service") == "success\n"
     metrics = stand.run(f"cat {TEXTFILES}/amd-gpu.prom")
     assert 'amd_gpu_state{gpu_id="0",pci_address="0000:03:00.0",state="reserved"} 1\n' in metrics
-    stand.run("amd-ctk usage disable")
+    stand.run("amd-ctk report disable")
     assert stand.run(f"ls {TEXTFILES}") == ""

@@ -114,7 +114,7 @@ def test_an_exclusive_gpu_in_use_is_refused(tracked, podman, ctk):
     words = "GPUs [1] allocated\nGPUs [0] are exclusive and already in use\nReleased GPUs [1] used by container "
     if podman.shows_the_hooks_words:
         assert words in refused.stderr.replace("\\n", "\n")
-    shown = ctk("status", "--refusals").replace("\n    ", "\n")
+    shown = ctk("gpu-tracker", "refused").replace("\n    ", "\n")
     assert words in shown
     assert f"GPU 0 is in use by container {first}" in shown
     assert users(ctk)[0] == [(first, ["cdi"])]

@@ -32,7 +32,7 @@ def test_help_lists_the_commands(run):
 
     assert (code, errors) == (0, "")
     assert [line.split()[0] for line in printed.partition("Commands:\n")[2].splitlines()] == [
-        *("reserve", "keep", "end", "release", "report", "users", "queue", "usage"),
+        *("reserve", "keep", "end", "release", "users", "queue", "report"),
     ]
 
 

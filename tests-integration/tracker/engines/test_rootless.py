@@ -42,7 +42,7 @@ class Machine:
             podman.remove("--all")
 
     def refusals_of_the_user(self):
-        shown = self.box("amd-ctk", "status", "--refusals", "--json", user=USER).stdout
+        shown = self.box("amd-ctk", "gpu-tracker", "refused", "--json", user=USER).stdout
         return [(refusal["container_id"], refusal["message"]) for refusal in json.loads(shown)]
 
 

@@ -85,7 +85,7 @@ def test_help_lists_the_commands_that_are_not_installed(alone):
     [
         ("gpu", "list"),
         ("status",),
-        ("status", "--html"),
+        ("gpu", "page"),
         ("gpu-tracker", "enable"),
         ("gpu-tracker", "status"),
         ("run", "--", "true"),

@@ -41,7 +41,7 @@ COMMANDS = {
         "CDI spec is up to date: /etc/cdi/amd.json\n",
         "Nothing changed: CDI spec is up to date\n",
     ),
-    "usage enable --readers everyone": (
+    "report enable --readers everyone": (
         "Would record every 30 seconds how busy GPUs are\n",
         WOULD_CHANGE,
         CHANGED,
@@ -91,8 +91,8 @@ UNDOING = {
         WOULD_CHANGE,
         CHANGED,
     ),
-    "usage disable --history": (
-        "usage enable",
+    "report disable --history": (
+        "report enable",
         "Would stop recording reservations\n",
         WOULD_CHANGE,
         CHANGED,

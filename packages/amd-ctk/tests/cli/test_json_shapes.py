@@ -24,7 +24,7 @@ COMMANDS = {
     "image-check": "image check",
     "image-pick": "image pick",
     "image-targets": "image targets",
-    "gpu-tracker-refusals": "status --refusals",
+    "gpu-tracker-refusals": "gpu-tracker refused",
     "gpu-tracker-status": "gpu-tracker status",
     "gpu-tracker-usage": "status --usage",
     "queue-list": "queue list",

@@ -80,13 +80,13 @@ def test_a_look_tells_how_busy_the_gpus_of_a_job_are(host, amd_ctk, program):
 def test_nothing_is_recorded_while_the_history_is_off(host, amd_ctk):
     host()
     amd_ctk("gpu-tracker", "enable")
-    assert amd_ctk("usage", "disable", "--history").stderr == "Not recording reservations\n"
+    assert amd_ctk("report", "disable", "--history").stderr == "Not recording reservations\n"
 
     amd_ctk("run", "--gpus=0", "--", "true")
 
     answer = amd_ctk("report")
     assert answer.stdout.splitlines()[0].endswith(": 0.0 GPU-hours, 0 reservations")
-    assert answer.stderr == "Reservations are not recorded: 'sudo amd-ctk usage enable' starts it\n"
+    assert answer.stderr == "Reservations are not recorded: 'sudo amd-ctk report enable' starts it\n"
 
 
 def test_a_report_tells_that_the_tracker_is_disabled(host, amd_ctk):
@@ -114,12 +114,12 @@ def test_a_report_tells_why_a_host_of_version_1_has_no_history(host, amd_ctk):
     # The first command begins the history, and the second one finds that the first one could not.
     first, second = amd_ctk("report"), amd_ctk("report")
     history.unlink()
-    amd_ctk("usage", "enable")
+    amd_ctk("report", "enable")
     begun = amd_ctk("report")
 
     why = (
         f"Reservations are not recorded, because {history} is not a directory;"
-        " fix this, then run 'sudo amd-ctk usage enable'\n"
+        " fix this, then run 'sudo amd-ctk report enable'\n"
     )
     assert [answer.stdout.partition(": ")[2] for answer in (first, second, begun)] == [NOTHING] * 3
     assert [answer.stderr for answer in (first, second, begun)] == [why, why, ""]
@@ -146,7 +146,7 @@ def test_a_file_in_place_of_the_directory_of_all_records_is_named(words, host, a
     records.parent.mkdir(parents=True, exist_ok=True)
     records.touch()
 
-    answer = amd_ctk("usage", "enable", *words)
+    answer = amd_ctk("report", "enable", *words)
 
     assert answer.stderr == f"{records} is not a directory (move it away, then run the command again)\n"
     assert answer.returncode == 5
@@ -159,7 +159,7 @@ def test_metrics_go_with_the_timer(host, amd_ctk):
     amd_ctk("usage", "sample")
     assert metrics.exists()
 
-    amd_ctk("usage", "disable")
+    amd_ctk("report", "disable")
 
     assert not metrics.exists()
 
@@ -196,7 +196,7 @@ def test_options_that_exclude_each_other_and_unknown_words_are_refused(host, amd
     host()
 
     both, unknown = amd_ctk("report", "--json", "--csv"), amd_ctk("report", "--by=colour")
-    nobody = amd_ctk("usage", "enable", "--readers=no-such-group")
+    nobody = amd_ctk("report", "enable", "--readers=no-such-group")
 
     assert (both.returncode, both.stderr) == (2, "--json and --csv exclude each other (leave out one of them)\n")
     assert (unknown.returncode, unknown.stderr) == (
@@ -215,5 +215,19 @@ def test_who_may_not_read_the_history_is_told_what_to_do(host, limited_amd_ctk, 
 
     answer = limited_amd_ctk("report")
 
-    hint = "run it as root, or let root give a group the history: 'sudo amd-ctk usage enable --readers GROUP'"
+    hint = "run it as root, or let root give a group the history: 'sudo amd-ctk report enable --readers GROUP'"
     assert (answer.returncode, answer.stderr) == (3, f"{history}/open cannot be read: access is refused ({hint})\n")
+
+
+@pytest.mark.parametrize("verb", ["enable", "disable"])
+def test_the_earlier_word_usage_works_on_and_names_the_new_one(host, amd_ctk, verb):
+    host()
+    amd_ctk("report", "enable")
+
+    now, before = amd_ctk("report", verb, "--dry-run"), amd_ctk("usage", verb, "--dry-run")
+
+    assert (before.returncode, before.stdout) == (0, now.stdout)
+    assert (now.stderr, before.stderr) == (
+        "",
+        f"'amd-ctk usage {verb}' still works; 'amd-ctk report {verb}' replaces it\n",
+    )

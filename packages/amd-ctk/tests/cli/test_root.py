@@ -21,6 +21,26 @@ def test_without_a_command_help_is_shown_and_nothing_failed(host, amd_ctk):
     assert "Tool to configure AMD Container Toolkit" in answer.stdout
 
 
+def test_the_help_is_one_screen_that_begins_with_three_examples(host, amd_ctk):
+    host()
+
+    lines = amd_ctk("--help", COLUMNS="80").stdout.splitlines()
+
+    assert lines[:6] == [
+        "Usage: amd-ctk [OPTIONS] COMMAND [ARGS]...",
+        "Tool to configure AMD Container Toolkit. Examples:",
+        "  amd-ctk run --count=1 --wait -- python3 train.py",
+        "  amd-ctk top",
+        "  sudo amd-ctk doctor",
+        "",
+    ]
+    assert len(lines) <= 32
+    assert max(map(len, lines)) <= 80
+    words = [line.split()[0] for line in lines[6:] if line.startswith("  ")]
+    assert len(words) <= 22
+    assert "usage" not in words
+
+
 @pytest.mark.parametrize("group", ["gpu", "cdi", "runtime"])
 def test_a_group_without_a_command_shows_its_help(host, amd_ctk, group):
     host()

@@ -1,4 +1,4 @@
-"""The page of `amd-ctk status --html`."""
+"""The page of `amd-ctk gpu page`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shared(host):
 
 
 def test_the_page_has_what_the_list_and_the_queue_have(shared, amd_ctk):
-    answer = amd_ctk("status", "--html")
+    answer = amd_ctk("gpu", "page")
 
     page = Page(answer.stdout)
     rows = {row[0]: row for row in page.rows}
@@ -69,7 +69,7 @@ def test_the_page_has_what_the_list_and_the_queue_have(shared, amd_ctk):
 
 
 def test_it_is_written_to_a_file(shared, amd_ctk, tmp_path):
-    answer = amd_ctk("status", "--html", "-o", f"{tmp_path}/gpus.html")
+    answer = amd_ctk("gpu", "page", "-o", f"{tmp_path}/gpus.html")
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
     assert Path(tmp_path, "gpus.html").read_text().startswith("<!doctype html>\n")

@@ -99,7 +99,7 @@ def test_notes_say_what_is_not_known():
     uncertain = USED[1].replace(how="power")
 
     assert format_report(report_of(uncertain, None)).splitlines()[5:] == [
-        "There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one",
+        "There is no record of how busy GPUs were: 'sudo amd-ctk report enable' starts one",
         "The end of 1 reservation was not recorded: counted up to the last sample",
         "1 line of the history could not be read",
     ]

@@ -1,4 +1,4 @@
-"""amd-ctk gpu: list GPUs."""
+"""amd-ctk gpu: list GPUs, for people, programs and browsers."""
 
 from __future__ import annotations
 
@@ -58,3 +58,27 @@ def query(
     else:
         lines = format_features(chosen, facts) if text == "nfd" else format_gpus(text, chosen, facts)
     print("\n".join(lines))
+
+
+@app.command("page")
+@examples("amd-ctk gpu page -o gpus.html")
+def page(
+    context: typer.Context,
+    *,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write the page to this file.")] = "",
+) -> None:
+    """Print a page for browsers: all GPUs and the queue."""
+    from amd_ctk.gpus.status_page import print_page
+
+    print_page(host_of(context), output)
+
+
+@app.command("metrics")
+@examples("amd-ctk gpu metrics")
+def metrics(context: typer.Context) -> None:
+    """Print usage for Prometheus's textfile collector."""
+    from amd_gpu_tracker import CommandLock, Tracker
+    from amd_gpu_tracker.cli import show_usage
+
+    reader = Tracker(host_of(context), lock=CommandLock).usage_looks()
+    show_usage(reader, as_json=False, watch=False, peaks=False, prometheus=True, no_trunc=False)

@@ -18,7 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amd_gpu_tracker.cli import CommandProgram
 
-WHICH_TO_USE = "GPUs now: top (live) or status (once). Jobs now: queue. The past: report."
+# The help begins with them.
+EXAMPLES = ("amd-ctk run --count=1 --wait -- python3 train.py", "amd-ctk top", "sudo amd-ctk doctor")
+OPTIONS = "Options: --version, --simulate PROFILE, --debug, --install-completion, --help"
 # Typer 0.28 has its own copy of Click, earlier versions import Click.
 USAGE_ERROR: Any = typer.BadParameter.__base__
 
@@ -34,12 +36,18 @@ class RootGroup(RootCommand):
         """Return the names of the commands."""
         return list(self.commands)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as Typer calls it
-        """Write the list of commands without importing their modules."""
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help: examples, then the commands without importing their modules, on one screen."""
+        self.format_usage(ctx, formatter)
+        formatter.write(f"{self.help}. Examples:\n")
+        formatter.write("".join(f"  {each}\n" for each in EXAMPLES))
+        formatter.write("\n")
         widest = max(map(len, HELP_BY_COMMAND))
         for group, commands in HELP_BY_GROUP.items():
-            with formatter.section(group):
-                formatter.write_dl([(f"{name:<{widest}}", _described(name, text)) for name, text in commands.items()])
+            formatter.write(f"{group}:\n")
+            lines = (f"  {name:<{widest}}  {_described(name, text)}\n" for name, text in commands.items())
+            formatter.write("".join(lines))
+        formatter.write(f"{OPTIONS}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line. It may be spelled as the original toolkit spells it."""
@@ -63,7 +71,6 @@ app = PlainTyper(
     name="amd-ctk",
     cls=RootGroup,
     help="Tool to configure AMD Container Toolkit",
-    epilog=WHICH_TO_USE,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -6,24 +6,28 @@ from typing import Annotated
 
 import typer
 
-from amd_gpu_tracker.cli import PrintMetrics, ShowPeaks, ShowRefusals, ShowUsage, show_usage
+from amd_gpu_tracker.cli import ShowPeaks, ShowUsage, show_usage
 from amdgpu_discovery.command_line.context import PrintJson, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 
+# What earlier options are now.
+REPLACED = {"--html": "gpu page", "--prometheus": "gpu metrics", "--refusals": "gpu-tracker refused"}
 
-@examples("amd-ctk status", "amd-ctk status --usage", "amd-ctk status --html -o gpus.html")
+
+@examples("amd-ctk status", "amd-ctk status --usage", "amd-ctk status --usage --watch")
 def status(
     context: typer.Context,
     *,
     as_json: PrintJson = False,
     usage: ShowUsage = False,
     peak: ShowPeaks = False,
-    refusals: ShowRefusals = False,
-    prometheus: PrintMetrics = False,
     watch: Annotated[bool, typer.Option("--watch", help="Print usage again every 2 s, until Ctrl-C.")] = False,
     no_trunc: Annotated[bool, typer.Option("--no-trunc", help="Do not shorten columns of usage.")] = False,
-    html: Annotated[bool, typer.Option("--html", help="Print a page for browsers, with the queue.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write the page to this file.")] = "",
+    # Earlier forms.
+    refusals: Annotated[bool, typer.Option("--refusals", hidden=True)] = False,
+    prometheus: Annotated[bool, typer.Option("--prometheus", hidden=True)] = False,
+    html: Annotated[bool, typer.Option("--html", hidden=True)] = False,
+    output: Annotated[str, typer.Option("--output", "-o", hidden=True)] = "",
 ) -> None:
     """Print once what every GPU does, and who has it.
 
@@ -32,14 +36,21 @@ def status(
     from amd_gpu_tracker import CommandLock, Tracker
     from amd_gpu_tracker.errors import OptionLacks
     from amd_gpu_tracker.watch.show.screen import print_refusals, require_compatible
+    from amdgpu_discovery.command_line.stderr import print_note
 
     chosen = {"--json": as_json, "--usage": usage, "--peak": peak, "--refusals": refusals, "--prometheus": prometheus}
     chosen |= {"--watch": watch, "--no-trunc": no_trunc, "--html": html}
-    require_compatible([option for option, is_chosen in chosen.items() if is_chosen])
+    given = [option for option, is_chosen in chosen.items() if is_chosen]
+    require_compatible(given)
+    for option in given:
+        if option in REPLACED:
+            print_note(f"'amd-ctk status {option}' still works; 'amd-ctk {REPLACED[option]}' replaces it")
     if output and not html:
         raise OptionLacks("--output", "--html", hint="add --html")
     if html:
-        _print_page(context, output)
+        from amd_ctk.gpus.status_page import print_page
+
+        print_page(host_of(context), output)
         return
     tracker = Tracker(host_of(context), lock=CommandLock)
     if usage or peak or prometheus:
@@ -58,15 +69,3 @@ def status(
 
         (print_states_json if as_json else print_states)(tracker_with_rules(host_of(context)))
         warn_of_rules(host_of(context))
-
-
-def _print_page(context: typer.Context, path: str) -> None:
-    from amd_ctk.gpus.listing import tracker_with_rules
-    from amd_ctk.gpus.status_page import find_status_page
-    from amdgpu_discovery.files import replace_file
-
-    page = find_status_page(tracker_with_rules(host_of(context)))
-    if path:
-        replace_file(path, page.encode())
-    else:
-        print(page, end="")

@@ -29,7 +29,6 @@ HELP_BY_GROUP = {
         "keep": "Keep reserved GPUs for longer.",
         "end": "End a reservation or a job, running or waiting.",
         "report": "Show who used which GPUs, and for how long.",
-        "usage": "Record how busy GPUs are, for reports",
     },
     "Engines and clusters": {
         "runtime": "runtime related commands for AMD Container Toolkit",
@@ -45,7 +44,7 @@ HELP_BY_GROUP = {
     },
 }
 # Earlier names of commands: they work, and no list has them.
-HIDDEN = ("release",)
+HIDDEN = ("release", "usage")
 HELP_BY_COMMAND = {name: text for commands in HELP_BY_GROUP.values() for name, text in commands.items()}
 
 

@@ -7,15 +7,19 @@ import time
 from collections.abc import Iterator, Sequence
 
 from amd_ctk.companions import SHARING, is_installed
+from amd_ctk.gpus.listing import tracker_with_rules
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.face.state_table import find_page
 from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, running_rows
 from amd_gpu_tracker.watch.show.listing import Listing, Page
 from amdgpu_discovery.command_line.web_page import format_web_page, text
+from amdgpu_discovery.files import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from amdgpu_discovery.host import Host
 
 PAGE_RELOAD_SECONDS = 60
 # The first columns on a phone; the others follow.
@@ -42,6 +46,15 @@ def find_status_page(tracker: Tracker) -> str:
     page = find_page(tracker, now=now)
     jobs = [running_rows(running, now), _waiting_rows(waiting, now)]
     return format_status_page(page, jobs, host=platform.node(), now=now)
+
+
+def print_page(host: Host, path: str) -> None:
+    """Print the page, or write it to a file."""
+    page = find_status_page(tracker_with_rules(host))
+    if path:
+        replace_file(path, page.encode())
+    else:
+        print(page, end="")
 
 
 def _waiting_rows(waiting: Sequence[Any], now: float) -> list[tuple[str, ...]]:

@@ -19,8 +19,8 @@ def make_app() -> typer.Typer:
     from amd_gpu_sharing.cli import queue, report, reserve, usage, users
 
     program = make_program("amd-gpu-sharing", HELP)
-    for function in (reserve.reserve, reserve.keep, reserve.end, reserve.release, report.report):
+    for function in (reserve.reserve, reserve.keep, reserve.end, reserve.release):
         add_command(program, function, written="amd-ctk")
-    for name, module in (("users", users), ("queue", queue), ("usage", usage)):
-        add_group(program, name, module.app, written="amd-ctk")
+    for name, module in (("users", users), ("queue", queue), ("report", report), ("usage", usage)):
+        add_group(program, name, module.app, written="amd-ctk", hidden=module is usage)
     return program

@@ -1,4 +1,4 @@
-"""amd-ctk report: who used which GPUs, for how long."""
+"""amd-ctk report: who used which GPUs, for how long, and recording that."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from typing import Annotated
 
 import typer
 
+from amd_gpu_sharing.cli.usage import disable, enable
 from amd_gpu_tracker.errors import OptionsExcluded
 from amdgpu_discovery.command_line.context import PrintJson, host_of
-from amdgpu_discovery.command_line.plain_help import examples
+from amdgpu_discovery.command_line.plain_help import PlainTyper, format_examples
+
+EXAMPLES = ("sudo amd-ctk report", "sudo amd-ctk report --since=30d --by=gpu", "sudo amd-ctk report --html=week.html")
+app = PlainTyper(
+    help="Show who used which GPUs, and for how long.",
+    invoke_without_command=True,
+    epilog=format_examples(EXAMPLES),
+)
+app.command("enable")(enable)
+app.command("disable")(disable)
 
 
-@examples("sudo amd-ctk report", "sudo amd-ctk report --since=30d --by=gpu", "sudo amd-ctk report --html=week.html")
+@app.callback()
 def report(
     context: typer.Context,
     *,
@@ -27,8 +37,14 @@ def report(
 ) -> None:
     """Show who used which GPUs, and for how long.
 
-    The GPU Tracker records the history while it is enabled.
+    The GPU Tracker records the history while it is enabled. 'sudo amd-ctk report enable' also records every 30
+    seconds how busy GPUs are.
     """
+    if context.invoked_subcommand is None:
+        _print(context, since=since, by=by, as_json=as_json, as_csv=as_csv, html=html)
+
+
+def _print(context: typer.Context, *, since: str, by: str, as_json: bool, as_csv: bool, html: str) -> None:
     from amd_gpu_sharing.report.history import find_recording_problem, read_report
     from amd_gpu_sharing.report.page import Timeline, write_page
     from amd_gpu_sharing.report.text import format_csv, format_json, format_report

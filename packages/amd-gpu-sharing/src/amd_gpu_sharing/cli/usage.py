@@ -1,4 +1,4 @@
-"""amd-ctk usage: record how busy GPUs are, for reports."""
+"""amd-ctk usage: the earlier name of 'report enable' and 'report disable', and what the timer calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = command_group("Record how busy GPUs are, for reports")
 
 
 @app.command("enable")
-@examples("sudo amd-ctk usage enable", "sudo amd-ctk usage enable --readers=gpu-admins")
+@examples("sudo amd-ctk report enable", "sudo amd-ctk report enable --readers=gpu-admins")
 def enable(
     context: typer.Context,
     *,
@@ -25,6 +25,7 @@ def enable(
     """Record every 30 seconds how busy GPUs are."""
     from amd_gpu_sharing.report.timer import enable_timer, would_enable
 
+    _note_new_word(context, "enable")
     host = host_of(context)
     is_change = would_enable(host, readers=readers)
     if dry_run:
@@ -38,7 +39,7 @@ def enable(
 
 
 @app.command("disable")
-@examples("sudo amd-ctk usage disable", "sudo amd-ctk usage disable --history")
+@examples("sudo amd-ctk report disable", "sudo amd-ctk report disable --history")
 def disable(
     context: typer.Context,
     *,
@@ -48,6 +49,7 @@ def disable(
     """Stop recording; keep what was recorded."""
     from amd_gpu_sharing.report.timer import disable_timer, would_disable
 
+    _note_new_word(context, "disable")
     host = host_of(context)
     is_change, what = would_disable(host, history=history), "reservations" if history else "how busy GPUs are"
     if dry_run:
@@ -58,6 +60,13 @@ def disable(
     print(f"Not recording {what}", file=sys.stderr)
     if not is_change:
         print(NOTHING_CHANGED, file=sys.stderr)
+
+
+def _note_new_word(context: typer.Context, verb: str) -> None:
+    if context.parent and context.parent.info_name == "usage":
+        from amdgpu_discovery.command_line.stderr import print_note
+
+        print_note(f"'amd-ctk usage {verb}' still works; 'amd-ctk report {verb}' replaces it")
 
 
 @app.command("sample", hidden=True)

@@ -21,8 +21,8 @@ History = Iterator[Used | None]
 PERIOD_SECONDS_BY_UNIT = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 MOST_PERIOD_DIGITS = 5
 NOT_RECORDED = "GPU Tracker is disabled, so reservations are not recorded: 'sudo amd-ctk gpu-tracker enable' starts it"
-TURNED_OFF = "Reservations are not recorded: 'sudo amd-ctk usage enable' starts it"
-NOT_BEGUN = "Reservations are not recorded, because {problem}; fix this, then run 'sudo amd-ctk usage enable'"
+TURNED_OFF = "Reservations are not recorded: 'sudo amd-ctk report enable' starts it"
+NOT_BEGUN = "Reservations are not recorded, because {problem}; fix this, then run 'sudo amd-ctk report enable'"
 INCOMPLETE = "Some reservations are not recorded, because {problem}"
 
 

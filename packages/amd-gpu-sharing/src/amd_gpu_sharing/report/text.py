@@ -87,7 +87,7 @@ def _cells(total: Total, largest: float) -> tuple[str, ...]:
 def _notes(report: Report) -> list[str]:
     notes = []
     if report.whole.seen_seconds == 0:
-        notes.append("There is no record of how busy GPUs were: 'sudo amd-ctk usage enable' starts one")
+        notes.append("There is no record of how busy GPUs were: 'sudo amd-ctk report enable' starts one")
     if report.uncertain:
         notes.append(f"The end of {_format_starts(report.uncertain)} was not recorded: counted up to the last sample")
     if report.unreadable:

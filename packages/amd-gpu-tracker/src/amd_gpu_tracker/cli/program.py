@@ -14,6 +14,7 @@ from amd_gpu_tracker.cli.grace import grace
 from amd_gpu_tracker.cli.hidden import initialize, release
 from amd_gpu_tracker.cli.holder import holder
 from amd_gpu_tracker.cli.ignore import ignore_user
+from amd_gpu_tracker.cli.refused import refused
 from amd_gpu_tracker.cli.reset import reset
 from amd_gpu_tracker.cli.show_help import show_help
 from amd_gpu_tracker.cli.status import status
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # The hidden command behind `gpu-tracker 0,1-2 exclusive`.
 SET = "set"
 # Commands that change nothing.
-READ_ONLY = ("status", "help", "h")
+READ_ONLY = ("status", "refused", "help", "h")
 METAVAR = "[gpu-ids] [accessibility] | COMMAND [ARGS]..."
 # In the order of the help.
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "enable": enable,
     "reset": reset,
     "status": status,
+    "refused": refused,
     "forget": forget,
     "drain": drain,
     "undrain": undrain,

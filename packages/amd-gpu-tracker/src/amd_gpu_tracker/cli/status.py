@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.watch.usage.reader import UsageReader
 
 # Options of `status` that AMD's program does not have. `amd-ctk status` has them.
-MOVED = frozenset(("--usage", "--peak", "--refusals", "--prometheus"))
+MOVED = {
+    "--usage": "status --usage",
+    "--peak": "status --peak",
+    "--refusals": "gpu-tracker refused",
+    "--prometheus": "gpu metrics",
+}
 ShowUsage = Annotated[
     bool, typer.Option("--usage", help="Show how much memory is used, by whom, and how busy GPUs are.")
 ]
@@ -53,8 +58,8 @@ def status(
     require_compatible(given)
     # Without amd-ctk, no other command has these options.
     if context.parent and context.parent.info_name == "gpu-tracker":
-        for option in MOVED.intersection(given):
-            print_note(f"'amd-ctk status {option}' replaces {option} here, which a later version will drop")
+        for option in filter(MOVED.get, given):
+            print_note(f"'amd-ctk {MOVED[option]}' replaces {option} here, which a later version will drop")
     tracker = tracker_of(context)
     if usage or peak or prometheus:
         reader = tracker.usage_looks()

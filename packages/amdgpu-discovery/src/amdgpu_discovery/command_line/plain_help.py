@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer.core
@@ -30,6 +30,12 @@ def examples(*lines: str) -> Callable[[Command], Command]:
     return add
 
 
+def format_examples(lines: Sequence[str]) -> str:
+    """Return examples as the end of a help."""
+    # Typer keeps the lines of a paragraph that begins with this.
+    return "\n".join(["\b", "Examples:", *lines])
+
+
 class PlainCommand(typer.core.TyperCommand):
     """A command whose usage shows a required argument as GPUS; Typer 0.28 writes {GPUS}."""
 
@@ -51,8 +57,7 @@ class PlainTyper(typer.Typer):
 
         def add(command: Command) -> Command:
             lines = command.__dict__.get("examples", ())
-            # Typer keeps the lines of a paragraph that begins with this.
-            epilog = "\n".join(["\b", "Examples:", *lines]) if lines else None
+            epilog = format_examples(lines) if lines else None
             return super(PlainTyper, self).command(name, cls=cls, epilog=epilog, **options)(command)
 
         return add

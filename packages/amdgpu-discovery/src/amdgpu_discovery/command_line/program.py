@@ -96,13 +96,13 @@ def add_commands(program: typer.Typer, group: typer.Typer, *, written: str, name
         program.registered_commands.append(_respelled(command, written, name or str(program.info.name)))
 
 
-def add_group(program: typer.Typer, name: str, group: typer.Typer, *, written: str) -> None:
+def add_group(program: typer.Typer, name: str, group: typer.Typer, *, written: str, hidden: bool = False) -> None:
     """Add a group of amd-ctk to a program; examples as for `add_command`."""
     own = copy(group)
     own.registered_commands = [
         _respelled(command, written, str(program.info.name)) for command in group.registered_commands
     ]
-    program.add_typer(own, name=name)
+    program.add_typer(own, name=name, hidden=hidden)
 
 
 def _respelled(command: Any, written: str, name: str) -> Any:

@@ -120,5 +120,5 @@ def _names(directory: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        hint = "run it as root, or let root give a group the history: 'sudo amd-ctk usage enable --readers GROUP'"
+        hint = "run it as root, or let root give a group the history: 'sudo amd-ctk report enable --readers GROUP'"
         raise HistoryError(f"{directory} cannot be read: {reason(error)}", hint=hint) from error
