@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from amd_device_spec.requested import select_requested
 from amd_gpu_images.bounds import ImageError
-from amd_gpu_images.contents import Image, targets_of
+from amd_gpu_images.content.contents import Image, targets_of
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.driver_versions import leading_numbers
 from amdgpu_discovery.errors import ToolkitError

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amd_gpu_images.check import ImageVerdict, JudgedImage
-    from amd_gpu_images.contents import Image
+    from amd_gpu_images.content.contents import Image
     from amd_gpu_images.reference import Reference
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.requirements.facts import ContainerFacts
@@ -45,7 +45,7 @@ def targets(
     as_json: PrintJson = False,
 ) -> None:
     """Show the GPU targets that images have code for."""
-    from amd_gpu_images.contents import targets_of, unreadable_in
+    from amd_gpu_images.content.contents import targets_of, unreadable_in
     from amd_gpu_images.reference import find_image, parse_reference
 
     printed: list[dict[str, object]] = []
@@ -76,7 +76,7 @@ def check(
     Exits with 0 if the image fits, 1 if it does not, and 2 if that is unknown: the image says nothing about it or
     cannot be read, or there is no driver.
     """
-    from amd_gpu_images.contents import targets_of, unreadable_in
+    from amd_gpu_images.content.contents import targets_of, unreadable_in
     from amd_gpu_images.reference import REGISTRY, find_image, parse_reference
 
     host, reference = host_of(context), find_image(parse_reference(image))
@@ -143,7 +143,7 @@ def index(
     finds the one for a host.
     """
     from amd_gpu_images.bounds import Reading
-    from amd_gpu_images.registry_index import parse_index_name, read_entries, write_index
+    from amd_gpu_images.registries.registry_index import parse_index_name, read_entries, write_index
 
     shared = parse_index_name(name)
     with Reading(deep=deep) as reading:
@@ -207,11 +207,11 @@ def _judge_index(index: str, facts: ContainerFacts) -> list[JudgedImage]:
 
 
 def _read_index(index: str) -> list[tuple[str, Image]]:
-    from amd_gpu_images.configuration import parse_document
-    from amd_gpu_images.oci_layout import parse_entries, read_entries
+    from amd_gpu_images.archives.oci_layout import parse_entries, read_entries
+    from amd_gpu_images.content.configuration import parse_document
     from amd_gpu_images.reference import REGISTRY
-    from amd_gpu_images.registry import read_registry_entries
-    from amd_gpu_images.registry_name import is_registry_name
+    from amd_gpu_images.registries.registry import read_registry_entries
+    from amd_gpu_images.registries.registry_name import is_registry_name
 
     if index.startswith("oci:"):
         return read_entries(index.removeprefix("oci:"))
@@ -224,7 +224,7 @@ def _read_index(index: str) -> list[tuple[str, Image]]:
 
 def _read_text(path: str) -> str:
     from amd_gpu_images.bounds import ImageError
-    from amd_gpu_images.registry_name import without_login
+    from amd_gpu_images.registries.registry_name import without_login
     from amdgpu_discovery.command_line.parameters import read_input
     from amdgpu_discovery.errors import reason
 

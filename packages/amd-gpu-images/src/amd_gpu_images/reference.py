@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from amd_gpu_images.archives.docker_archive import read_archive_file
+from amd_gpu_images.archives.oci_layout import read_oci_layout
 from amd_gpu_images.bounds import STEP, Counter, ImageError, Reading
-from amd_gpu_images.contents import Image, LayerContents
-from amd_gpu_images.deep import ELF, Programs
-from amd_gpu_images.docker_archive import read_archive_file
-from amd_gpu_images.oci_layout import read_oci_layout
-from amd_gpu_images.registry import read_registry_image
-from amd_gpu_images.registry_name import is_registry_name, parse_registry_name, without_login
-from amd_gpu_images.registry_programs import last_line
+from amd_gpu_images.content.contents import Image, LayerContents
+from amd_gpu_images.content.deep import ELF, Programs
+from amd_gpu_images.registries.registry import read_registry_image
+from amd_gpu_images.registries.registry_name import is_registry_name, parse_registry_name, without_login
+from amd_gpu_images.registries.registry_programs import last_line
+from amd_gpu_images.registries.transfer import read_saved
 from amd_gpu_images.sources import pieces_of
-from amd_gpu_images.transfer import read_saved
 from amdgpu_discovery.command_line.programs import ask, is_podman_set_up
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.errors import reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_images.bounds import Reading
 from amd_gpu_images.check import declared_targets
-from amd_gpu_images.contents import targets_of
+from amd_gpu_images.content.contents import targets_of
 from amd_gpu_images.reference import find_image, parse_reference, read_image
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_gpu_images.check import judge_image
-from amd_gpu_images.contents import Image, LayerContents
+from amd_gpu_images.content.contents import Image, LayerContents
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 
 HALO = ContainerFacts(gpus=(JudgedGpu(number=0, target="gfx1151", vram_mib=63488),), kernel="6.12.1", cpu_level=4)

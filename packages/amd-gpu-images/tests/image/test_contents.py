@@ -6,9 +6,10 @@ import tracemalloc
 
 import pytest
 
-from amd_gpu_images import bounds, contents
+from amd_gpu_images import bounds
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.contents import LayerContents, targets_of
+from amd_gpu_images.content import contents
+from amd_gpu_images.content.contents import LayerContents, targets_of
 from amd_gpu_images.reference import parse_reference, read_image
 
 

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from amd_gpu_images import deep
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.contents import targets_of, unreadable_in
+from amd_gpu_images.content import deep
+from amd_gpu_images.content.contents import targets_of, unreadable_in
 from amd_gpu_images.reference import parse_reference, read_image
 
 

@@ -12,10 +12,11 @@ import tracemalloc
 
 import pytest
 
-from amd_gpu_images import bounds, docker_archive
+from amd_gpu_images import bounds
+from amd_gpu_images.archives import docker_archive
+from amd_gpu_images.archives.docker_archive import read_archive
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.contents import targets_of
-from amd_gpu_images.docker_archive import read_archive
+from amd_gpu_images.content.contents import targets_of
 
 
 def read(content):

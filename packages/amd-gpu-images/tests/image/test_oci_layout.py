@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from amd_gpu_images import oci_layout
+from amd_gpu_images.archives import oci_layout
+from amd_gpu_images.archives.oci_layout import parse_entries, read_entries
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.oci_layout import parse_entries, read_entries
 from amd_gpu_images.reference import parse_reference, read_image
 
 INDEX = "application/vnd.oci.image.index.v1+json"

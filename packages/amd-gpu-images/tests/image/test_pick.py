@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from amd_gpu_images.check import best, judge_entries
-from amd_gpu_images.contents import Image
+from amd_gpu_images.content.contents import Image
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 
 FACTS = ContainerFacts(

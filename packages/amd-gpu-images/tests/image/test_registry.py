@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from amd_gpu_images import registry, registry_programs
 from amd_gpu_images.bounds import ImageError, Reading
 from amd_gpu_images.reference import find_image, parse_reference
-from amd_gpu_images.registry import read_registry_entries, read_registry_image
-from amd_gpu_images.registry_name import is_registry_name, parse_registry_name
+from amd_gpu_images.registries import registry, registry_programs
+from amd_gpu_images.registries.registry import read_registry_entries, read_registry_image
+from amd_gpu_images.registries.registry_name import is_registry_name, parse_registry_name
 from amdgpu_discovery.command_line import programs
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.contents import Image
-from amd_gpu_images.registry import Found
-from amd_gpu_images.registry_index import Entry, parse_index_name, read_entries, write_index
-from amd_gpu_images.registry_name import parse_registry_name
-from amd_gpu_images.registry_programs import Manifest
+from amd_gpu_images.content.contents import Image
+from amd_gpu_images.registries.registry import Found
+from amd_gpu_images.registries.registry_index import Entry, parse_index_name, read_entries, write_index
+from amd_gpu_images.registries.registry_name import parse_registry_name
+from amd_gpu_images.registries.registry_programs import Manifest
 
 DIGEST = f"sha256:{'a' * 64}"
 ENTRY = Entry(

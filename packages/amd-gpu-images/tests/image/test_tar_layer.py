@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_gpu_images import bounds, tar_layer
+from amd_gpu_images import bounds
+from amd_gpu_images.archives import tar_layer
+from amd_gpu_images.archives.tar_layer import read_layer
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.contents import clean, targets_of
+from amd_gpu_images.content.contents import clean, targets_of
 from amd_gpu_images.reference import parse_reference, read_image
-from amd_gpu_images.tar_layer import read_layer
 
 
 def read(reference, **options):

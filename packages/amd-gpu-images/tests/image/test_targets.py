@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_gpu_images import bounds, sources
+from amd_gpu_images.archives.tar_layer import read_layer
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.contents import LayerContents, clean, targets_in, targets_of
+from amd_gpu_images.content.contents import LayerContents, clean, targets_in, targets_of
 from amd_gpu_images.reference import parse_reference, read_image
-from amd_gpu_images.tar_layer import read_layer
 
 LIBRARY = "opt/rocm/lib/rocblas/library"
 

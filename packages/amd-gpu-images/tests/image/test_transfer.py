@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from amd_gpu_images import transfer
 from amd_gpu_images.bounds import ImageError, Reading
-from amd_gpu_images.transfer import Stall, Watched, read_printed, run_until_stalled
+from amd_gpu_images.registries import transfer
+from amd_gpu_images.registries.transfer import Stall, Watched, read_printed, run_until_stalled
 
 
 def test_a_program_that_moves_is_not_idle_however_long_it_takes():

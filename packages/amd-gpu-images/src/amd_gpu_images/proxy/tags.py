@@ -7,12 +7,12 @@ from collections.abc import Callable
 from hashlib import new
 from threading import BoundedSemaphore, Lock
 
+from amd_gpu_images.archives.oci_layout import INDEX, IndexedImage, Walk, digest_in
 from amd_gpu_images.bounds import ImageError
 from amd_gpu_images.check import JudgedImage, best, judge_entries, read_host
-from amd_gpu_images.configuration import parse_document
-from amd_gpu_images.oci_layout import INDEX, IndexedImage, Walk, digest_in
+from amd_gpu_images.content.configuration import parse_document
 from amd_gpu_images.proxy.registry_connection import RegistryAnswer
-from amd_gpu_images.registry_name import REFUSED_BY_PROXY
+from amd_gpu_images.registries.registry_name import REFUSED_BY_PROXY
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.plain_text import one_line

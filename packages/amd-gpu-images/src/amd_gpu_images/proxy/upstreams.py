@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from amd_gpu_images.registry_name import DOCKER_HUB
+from amd_gpu_images.registries.registry_name import DOCKER_HUB
 from amdgpu_discovery.command_line.document import DocumentError
 from amdgpu_discovery.command_line.toml_document import TomlDocument
 from amdgpu_discovery.errors import FileError, ToolkitError, reason

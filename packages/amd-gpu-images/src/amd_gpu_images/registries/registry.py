@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+from amd_gpu_images.archives.oci_layout import INDEX, IndexedImage, Walk, digest_in
 from amd_gpu_images.bounds import GIBIBYTE, ImageError, Reading
-from amd_gpu_images.configuration import describe
-from amd_gpu_images.contents import Image
-from amd_gpu_images.oci_layout import INDEX, IndexedImage, Walk, digest_in
-from amd_gpu_images.registry_name import RegistryName, parse_registry_name
-from amd_gpu_images.registry_programs import SKOPEO, Manifest, Questions, find_program
-from amd_gpu_images.transfer import read_printed
+from amd_gpu_images.content.configuration import describe
+from amd_gpu_images.content.contents import Image
+from amd_gpu_images.registries.registry_name import RegistryName, parse_registry_name
+from amd_gpu_images.registries.registry_programs import SKOPEO, Manifest, Questions, find_program
+from amd_gpu_images.registries.transfer import read_printed
 from amdgpu_discovery.command_line.json_parts import objects_at, texts_at
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.errors import reason

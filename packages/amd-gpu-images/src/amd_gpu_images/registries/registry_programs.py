@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from amd_gpu_images.bounds import ImageError
-from amd_gpu_images.configuration import parse_document
-from amd_gpu_images.registry_name import REFUSED_BY_PROXY, RegistryName, digest_of
+from amd_gpu_images.content.configuration import parse_document
+from amd_gpu_images.registries.registry_name import REFUSED_BY_PROXY, RegistryName, digest_of
 from amdgpu_discovery.command_line.programs import Answer, ask, parse_version
 from amdgpu_discovery.plain_text import one_line
 from amdgpu_discovery.value import Value

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from struct import unpack_from
 
 from amd_gpu_images.bounds import ImageError
-from amd_gpu_images.contents import TARGET, UNREADABLE
+from amd_gpu_images.content.contents import TARGET, UNREADABLE
 from amd_gpu_images.sources import zstd_pieces
 
 MAGIC = b"CCOB"

@@ -9,12 +9,12 @@ from lzma import LZMAError
 from tarfile import ReadError
 from typing import IO, Any
 
+from amd_gpu_images.archives.tar_header import EXTENSIONS
+from amd_gpu_images.archives.tar_layer import read_layer
 from amd_gpu_images.bounds import LARGEST_LAYER, MOST_MANIFEST_LAYERS, Counter, ImageError, Reading
-from amd_gpu_images.configuration import LARGEST_IMAGE_DOCUMENT, describe, parse_document
-from amd_gpu_images.contents import Image, LayerContents
+from amd_gpu_images.content.configuration import LARGEST_IMAGE_DOCUMENT, describe, parse_document
+from amd_gpu_images.content.contents import Image, LayerContents
 from amd_gpu_images.sources import PIECE, Readable, open_source
-from amd_gpu_images.tar_header import EXTENSIONS
-from amd_gpu_images.tar_layer import read_layer
 from amdgpu_discovery.errors import reason
 
 # Limit for one archive: names, pax records, and maps of sparse files. A member has two or three KiB at most.

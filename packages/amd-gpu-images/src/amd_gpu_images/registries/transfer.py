@@ -15,10 +15,10 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import IO
 
+from amd_gpu_images.archives.docker_archive import read_archive
 from amd_gpu_images.bounds import GIBIBYTE, ImageError, Reading
-from amd_gpu_images.contents import Image
-from amd_gpu_images.docker_archive import read_archive
-from amd_gpu_images.registry_programs import last_line
+from amd_gpu_images.content.contents import Image
+from amd_gpu_images.registries.registry_programs import last_line
 from amdgpu_discovery.command_line.programs import Answer
 from amdgpu_discovery.errors import reason
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Any
 
+from amd_gpu_images.archives.tar_layer import read_layer
 from amd_gpu_images.bounds import MOST_MANIFEST_LAYERS, ImageError, Reading
-from amd_gpu_images.configuration import LARGEST_IMAGE_DOCUMENT, describe, parse_document
-from amd_gpu_images.contents import Image, LayerContents
-from amd_gpu_images.tar_layer import read_layer
+from amd_gpu_images.content.configuration import LARGEST_IMAGE_DOCUMENT, describe, parse_document
+from amd_gpu_images.content.contents import Image, LayerContents
 from amdgpu_discovery.command_line.json_parts import object_at, objects_at, texts_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.value import Value

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from amd_gpu_images.bounds import ImageError
-from amd_gpu_images.contents import Image
+from amd_gpu_images.content.contents import Image
 from amdgpu_discovery.command_line.json_parts import list_at, object_at, texts_at
 
 # OCI distribution specification: registries accept manifests of at least this size. Engines refuse larger ones.

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from zlib import adler32
 
-from amd_gpu_images.bounds import Counter, ImageError, Reading
-from amd_gpu_images.contents import LayerContents
-from amd_gpu_images.deep import ELF, Programs
-from amd_gpu_images.sources import DAMAGES, PlainFile, Readable, Source, open_source
-from amd_gpu_images.tar_header import (
+from amd_gpu_images.archives.tar_header import (
     BLOCK,
     CHECKSUM,
     DIRECTORY,
@@ -36,6 +32,10 @@ from amd_gpu_images.tar_header import (
     parse_size,
     size_in,
 )
+from amd_gpu_images.bounds import Counter, ImageError, Reading
+from amd_gpu_images.content.contents import LayerContents
+from amd_gpu_images.content.deep import ELF, Programs
+from amd_gpu_images.sources import DAMAGES, PlainFile, Readable, Source, open_source
 
 # Limit for a long name or pax records, which are read as a whole.
 LARGEST_EXTENSION = 1024 * 1024

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from amd_gpu_images.archives.oci_layout import INDEX
 from amd_gpu_images.bounds import ImageError, Reading
 from amd_gpu_images.check import REQUIRE_ANNOTATION, TARGETS_ANNOTATION, declared_targets, is_short, requirements_of
-from amd_gpu_images.contents import Image, targets_of
-from amd_gpu_images.oci_layout import INDEX
-from amd_gpu_images.registry import Found, find_one, read_with_layers
-from amd_gpu_images.registry_name import RegistryName, digest_of, parse_registry_name
-from amd_gpu_images.registry_programs import SKOPEO, Questions, refusal
-from amd_gpu_images.transfer import run_until_stalled
+from amd_gpu_images.content.contents import Image, targets_of
+from amd_gpu_images.registries.registry import Found, find_one, read_with_layers
+from amd_gpu_images.registries.registry_name import RegistryName, digest_of, parse_registry_name
+from amd_gpu_images.registries.registry_programs import SKOPEO, Questions, refusal
+from amd_gpu_images.registries.transfer import run_until_stalled
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.plain_text import one_line

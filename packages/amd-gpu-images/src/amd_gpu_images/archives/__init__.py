@@ -1,0 +1,1 @@
+"""Images in archives: of OCI and of Docker, and their layers."""
