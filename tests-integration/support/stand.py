@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host
-from amdgpu_simulator.breaking import break_gpu
+from amdgpu_simulator.runs.breaking import break_gpu
 from support.apt_repository import AptRepository, keep, next_version
 from support.box import TIMEOUT
 from support.debian_root import people_root

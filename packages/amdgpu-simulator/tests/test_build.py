@@ -11,7 +11,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording.profile import ProfileError
 from amdgpu_simulator import build_host, load_profile
-from amdgpu_simulator.build import BuildError
+from amdgpu_simulator.hosts.build import BuildError
 
 GPU = "/sys/devices/pci0000:60/0000:60:01.1/0000:63:00.0"
 XCP = "/sys/devices/platform/amdgpu_xcp_0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from amdgpu_simulator.links import link_nodes
-from amdgpu_simulator.placement import place_host
+from amdgpu_simulator.hosts.links import link_nodes
+from amdgpu_simulator.hosts.placement import place_host
 from amdgpu_simulator.profile_files import load_profile
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from amdgpu_discovery.recording.profile import ProfileError
 from amdgpu_simulator import load_profile
-from amdgpu_simulator.placement import place_host
+from amdgpu_simulator.hosts.placement import place_host
 from amdgpu_simulator.random_profile import random_profile
 
 

@@ -58,7 +58,7 @@ def project(tmp_path):
 def forbid_namespaces(tmp_path):
     """Return the environment in which the interpreter finds a module that refuses namespaces."""
     (tmp_path / "sitecustomize.py").write_text(
-        "import amdgpu_simulator.namespace as n\n"
+        "import amdgpu_simulator.runs.namespace as n\n"
         "def refuse(*_):\n"
         "    raise n.NoNamespace('no mount namespace can be made here: Operation not permitted', hint=n.HINT)\n"
         "n.enter_namespace = refuse\n"
@@ -67,7 +67,7 @@ def forbid_namespaces(tmp_path):
 
 
 def test_a_strangers_tests_run_programs_on_the_server(project):
-    from amdgpu_simulator.server import find_obstacle
+    from amdgpu_simulator.runs.server import find_obstacle
 
     if obstacle := find_obstacle():
         pytest.skip(obstacle)

@@ -177,9 +177,9 @@ def test_a_device_node_comes_from_the_profile_and_not_from_a_file_of_its_host(tm
         file.write("DEVNAME=../../victim\n")
     script = (
         "import sys; from amdgpu_discovery.host import Host; from amdgpu_simulator import load_profile\n"
-        "from amdgpu_simulator.laid import lay_over\n"
-        "from amdgpu_simulator.namespace import enter_namespace\n"
-        "from amdgpu_simulator.laid import numbers_of_nodes\n"
+        "from amdgpu_simulator.runs.laid import lay_over\n"
+        "from amdgpu_simulator.runs.namespace import enter_namespace\n"
+        "from amdgpu_simulator.runs.laid import numbers_of_nodes\n"
         "enter_namespace(); lay_over(Host(sys.argv[1]), numbers_of_nodes(load_profile('one-gpu')))"
     )
 

@@ -12,7 +12,7 @@ from amd_ctk.gpus.status_page import format_status_page
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.watch.show.listing import Page as Seen
 from amd_gpu_tracker.watch.states.text import list_states
-from amdgpu_simulator.breaking import break_gpu
+from amdgpu_simulator.runs.breaking import break_gpu
 from support.shared_host import put_ticket
 
 # Elements that load something, or are a program.

@@ -17,7 +17,7 @@ from amd_gpu_tracker.face.tracker import Tracker
 from amd_gpu_tracker.watch.show.table import format_status
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_simulator.breaking import break_gpu
+from amdgpu_simulator.runs.breaking import break_gpu
 from support.other_user import become
 from support.shared_host import ALICE, BOB, CAROL, restart_machine, run, users, wait_until
 

@@ -20,7 +20,7 @@ from amdgpu_discovery.recording import record_profile
 from amdgpu_discovery.recording.profile import OtherDrm, ProfileError
 from amdgpu_discovery.recording.profile_json import format_profile, parse_profile
 from amdgpu_simulator import build_host, load_profile, profile_names
-from amdgpu_simulator.build import build_tree
+from amdgpu_simulator.hosts.build import build_tree
 from amdgpu_simulator.random_profile import random_profile
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"

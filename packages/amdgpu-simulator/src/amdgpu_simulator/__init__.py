@@ -15,7 +15,7 @@ from amdgpu_discovery import lazy_exports
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amdgpu_discovery.recording.profile import Profile as Profile
-    from amdgpu_simulator.build import build_host, hide_gpus
+    from amdgpu_simulator.hosts.build import build_host, hide_gpus
     from amdgpu_simulator.profile_files import gpu_model as gpu_model
     from amdgpu_simulator.profile_files import load_profile, profile_names
 
@@ -30,9 +30,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Profile": "profile_files",
-        "build_host": "build",
+        "build_host": "hosts.build",
         "gpu_model": "profile_files",
-        "hide_gpus": "build",
+        "hide_gpus": "hosts.build",
         "load_profile": "profile_files",
         "profile_names": "profile_files",
     },

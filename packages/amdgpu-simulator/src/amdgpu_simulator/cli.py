@@ -22,7 +22,7 @@ def profiles(incomplete: str) -> list[str]:
 
 def faults(incomplete: str) -> list[str]:
     """Complete a fault of a simulated GPU."""
-    from amdgpu_simulator.breaking import KINDS
+    from amdgpu_simulator.runs.breaking import KINDS
 
     return [name for name in KINDS if name.startswith(incomplete)]
 
@@ -83,7 +83,7 @@ def run(
     this machine. As root, GPUs have device nodes, which fail to open. For other users, and where this machine has a
     device with the same number, they are plain files.
     """
-    from amdgpu_simulator.run import run_simulated
+    from amdgpu_simulator.runs.run import run_simulated
 
     run_simulated(profile, command, name=name)
 
@@ -100,8 +100,8 @@ def break_gpu(
     of: Annotated[str, typer.Option(metavar="NAME", help="Which simulation, if several are running.")] = "",
 ) -> None:
     """Break a GPU of a running simulation."""
-    from amdgpu_simulator import breaking
-    from amdgpu_simulator.running import find_simulation
+    from amdgpu_simulator.runs import breaking
+    from amdgpu_simulator.runs.running import find_simulation
 
     name, host = find_simulation(of)
     breaking.break_gpu(host, gpu, fault)

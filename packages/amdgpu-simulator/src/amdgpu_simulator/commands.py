@@ -8,7 +8,7 @@ from amdgpu_discovery.files import replace_file
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
 from amdgpu_discovery.recording.profile_json import format_profile
 from amdgpu_discovery.recording.record import record_profile
-from amdgpu_simulator.build import build_host
+from amdgpu_simulator.hosts.build import build_host
 from amdgpu_simulator.profile_files import load_profile, profile_names
 
 

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def amd_host(request: pytest.FixtureRequest, tmp_path: Path) -> object:
     """Return a simulated server: `run([...])` runs a program on it, `path` is its root, `break_` breaks a GPU."""
-    from amdgpu_simulator.server import SimulatedServer
+    from amdgpu_simulator.runs.server import SimulatedServer
 
     marker = request.node.get_closest_marker("amd_host")
     profile = marker.args[0] if marker and marker.args else DEFAULT

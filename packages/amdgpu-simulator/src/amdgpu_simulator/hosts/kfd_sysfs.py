@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from amdgpu_discovery.recording.kernel import ALL_NODES, GPU_NODES, LAST, NEWER_NODES, OPTIONAL_PROPERTIES
 from amdgpu_discovery.recording.profile import CpuNode, Driver, Profile
-from amdgpu_simulator.links import Links, NodeLink
-from amdgpu_simulator.placement import PlacedHost, PlacedNode, read_address
-from amdgpu_simulator.tree import Tree
+from amdgpu_simulator.hosts.links import Links, NodeLink
+from amdgpu_simulator.hosts.placement import PlacedHost, PlacedNode, read_address
+from amdgpu_simulator.hosts.tree import Tree
 
 KFD = "/sys/devices/virtual/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"

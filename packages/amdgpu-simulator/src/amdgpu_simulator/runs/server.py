@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from amdgpu_simulator.breaking import break_gpu
-from amdgpu_simulator.build import build_host
+from amdgpu_simulator.hosts.build import build_host
+from amdgpu_simulator.runs.breaking import break_gpu
 
-TRY = "from amdgpu_simulator.namespace import enter_namespace; enter_namespace()"
+TRY = "from amdgpu_simulator.runs.namespace import enter_namespace; enter_namespace()"
 
 
 class SimulatedServer:
@@ -38,7 +38,14 @@ class SimulatedServer:
         """
         if obstacle := find_obstacle():
             self._refuse(obstacle)
-        command = [sys.executable, "-m", "amdgpu_simulator.run_on_copy", os.fspath(self.path), self.profile, *words]
+        command = [
+            sys.executable,
+            "-m",
+            "amdgpu_simulator.runs.run_on_copy",
+            os.fspath(self.path),
+            self.profile,
+            *words,
+        ]
         options.setdefault("check", False)
         return subprocess.run(command, **options)  # noqa: PLW1510 - the test may say so
 

@@ -1,4 +1,4 @@
-"""Run a command on a copy of a simulated host: `python -m amdgpu_simulator.run_on_copy ROOT PROFILE COMMAND...`.
+"""Run a command on a copy of a simulated host: `python -m amdgpu_simulator.runs.run_on_copy ROOT PROFILE COMMAND...`.
 
 A host that lies over the machine has mount points in its directory, so a second command needs a new one.
 """
@@ -12,9 +12,9 @@ import sys
 import tempfile
 
 from amdgpu_discovery.host import Host
-from amdgpu_simulator.laid import numbers_of_nodes
 from amdgpu_simulator.profile_files import load_profile
-from amdgpu_simulator.run import run_on
+from amdgpu_simulator.runs.laid import numbers_of_nodes
+from amdgpu_simulator.runs.run import run_on
 
 
 def main() -> None:

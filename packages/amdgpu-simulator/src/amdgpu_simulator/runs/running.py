@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
-from amdgpu_simulator.namespace import has_mounts_below
+from amdgpu_simulator.runs.namespace import has_mounts_below
 
 HOST, LOCK = "host", "lock"
 MOST_BREAKS = 1000

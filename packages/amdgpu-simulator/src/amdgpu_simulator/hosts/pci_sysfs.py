@@ -6,8 +6,8 @@ from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.drm import DRM_CLASS, DRM_MAJOR
 from amdgpu_discovery.gpu import parse_pci_address
 from amdgpu_discovery.recording.profile import Access, ForeignDrm, Profile, SimulatedGpu
-from amdgpu_simulator.placement import PlacedDrm, PlacedGpu, PlacedHost, pci_path
-from amdgpu_simulator.tree import Link, Pipe, Tree
+from amdgpu_simulator.hosts.placement import PlacedDrm, PlacedGpu, PlacedHost, pci_path
+from amdgpu_simulator.hosts.tree import Link, Pipe, Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
 # rocm-smi recognises a GPU by it.

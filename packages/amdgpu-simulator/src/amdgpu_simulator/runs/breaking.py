@@ -12,8 +12,8 @@ from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.models import PCI_DEVICES
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_simulator.kfd_sysfs import NODES
-from amdgpu_simulator.pci_sysfs import AMDGPU
+from amdgpu_simulator.hosts.kfd_sysfs import NODES
+from amdgpu_simulator.hosts.pci_sysfs import AMDGPU
 
 # The attributes of the PCI function after each fault. None means that reading it never ends.
 FAULTS: dict[str, dict[str, str | None]] = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amdgpu_discovery.recording.kernel import HYPERTRANSPORT, PCIE, XGMI, XGMI_WEIGHT
 from amdgpu_discovery.recording.profile import Profile
 from amdgpu_discovery.value import Value
-from amdgpu_simulator.placement import PlacedHost, PlacedNode
+from amdgpu_simulator.hosts.placement import PlacedHost, PlacedNode
 
 # Distances: between processors, over PCIe, inside a package, and from one package to another.
 CPU_WEIGHT, PCIE_WEIGHT, PACKAGE_WEIGHT = 32, 20, 13

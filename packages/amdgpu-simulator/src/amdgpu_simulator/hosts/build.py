@@ -9,13 +9,13 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.recording.profile import Profile, ProfileError
-from amdgpu_simulator.kfd_sysfs import NODES, add_kfd, add_links
-from amdgpu_simulator.links import link_nodes
-from amdgpu_simulator.pci_sysfs import add_drm, add_health, add_pci
-from amdgpu_simulator.placement import place_host
-from amdgpu_simulator.processes import add_processes
+from amdgpu_simulator.hosts.kfd_sysfs import NODES, add_kfd, add_links
+from amdgpu_simulator.hosts.links import link_nodes
+from amdgpu_simulator.hosts.pci_sysfs import add_drm, add_health, add_pci
+from amdgpu_simulator.hosts.placement import place_host
+from amdgpu_simulator.hosts.processes import add_processes
+from amdgpu_simulator.hosts.tree import Tree, write_tree
 from amdgpu_simulator.profile_files import load_profile
-from amdgpu_simulator.tree import Tree, write_tree
 
 # This file is in the root of every host that was built here, and nowhere else.
 MARK = ".simulated-host"

@@ -13,8 +13,8 @@ from contextlib import suppress
 from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording.profile import Profile, ProfileError
-from amdgpu_simulator.namespace import allow_nodes, bind, hide_mounts_below, mount_terminals
-from amdgpu_simulator.placement import place_host
+from amdgpu_simulator.hosts.placement import place_host
+from amdgpu_simulator.runs.namespace import allow_nodes, bind, hide_mounts_below, mount_terminals
 
 # Directories in which the simulated host covers the machine.
 OVERLAID = ("/sys", "/dev", "/etc", "/run", "/var/lib", "/var/log")

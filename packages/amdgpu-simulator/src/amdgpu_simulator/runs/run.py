@@ -11,11 +11,11 @@ from amdgpu_discovery.command_line.process import end_by, replace_process, requi
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
 from amdgpu_discovery.standard_output import print_error
-from amdgpu_simulator.build import build_host
-from amdgpu_simulator.laid import lay_over, numbers_of_nodes
-from amdgpu_simulator.namespace import enter_namespace
+from amdgpu_simulator.hosts.build import build_host
 from amdgpu_simulator.profile_files import load_profile
-from amdgpu_simulator.running import running_simulation
+from amdgpu_simulator.runs.laid import lay_over, numbers_of_nodes
+from amdgpu_simulator.runs.namespace import enter_namespace
+from amdgpu_simulator.runs.running import running_simulation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

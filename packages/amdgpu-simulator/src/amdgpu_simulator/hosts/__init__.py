@@ -1,0 +1,1 @@
+"""Build a host as files, from a profile."""

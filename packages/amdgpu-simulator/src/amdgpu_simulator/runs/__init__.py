@@ -1,0 +1,1 @@
+"""Run commands on a simulated host, and break its GPUs."""
