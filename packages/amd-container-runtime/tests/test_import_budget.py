@@ -152,3 +152,17 @@ def test_a_start_beside_a_job_loads_nothing_about_other_kinds_of_leases(runtime,
     assert not modules & FORBIDDEN
     assert "amd_gpu_tracker.leases.liveness" in modules
     assert "amd_gpu_tracker.book.kinds" not in modules
+
+
+def test_a_start_with_the_gpus_of_a_job_loads_nothing_about_other_kinds_of_leases(runtime, loaded):
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    tracker.set_accessibility("0", exclusive=True)
+    token = tracker.hold("train", "0").environment["AMD_CTK_RESERVATION"]
+    runtime.write_config("AMD_VISIBLE_DEVICES=0", f"AMD_CTK_RESERVATION={token}")
+
+    modules = loaded("create", "--bundle", runtime.bundle, "c1")
+
+    assert not modules & {"argparse", "json", "logging", "re", "typing"}
+    assert "amd_gpu_tracker.claims.handover" in modules
+    assert "amd_gpu_tracker.book.kinds" not in modules
