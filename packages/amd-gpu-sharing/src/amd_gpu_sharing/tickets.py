@@ -99,7 +99,7 @@ def format_ticket(ticket: Ticket) -> bytes:
     # A service of an earlier version knows only the others.
     unset = [name for name in ("is_spare", "put_first") if not getattr(ticket, name)]
     left_out = ("number", "name", "latest", *unset)
-    fields = {name: getattr(ticket, name) for name in Ticket._fields if name not in left_out}
+    fields = {name: getattr(ticket, name) for name in Ticket.fields() if name not in left_out}
     cut = {"request": ticket.request[:LONGEST_REQUEST_SHOWN], "waiter": ticket.waiter.as_dict()}
     return dumps({"version": VERSION, **fields, **cut}) + b"\n"
 

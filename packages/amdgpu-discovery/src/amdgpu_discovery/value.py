@@ -40,6 +40,10 @@ class ValueType(type):
         made._names = frozenset(made._fields)
         return made
 
+    def fields(cls) -> dict[str, str]:
+        """Return the annotation of each field by its name, in the order of their declaration."""
+        return cls._fields
+
     # Annotations by name. Set on every class above; declared here for the type checker.
     _fields: dict[str, str]
     _names: frozenset[str]

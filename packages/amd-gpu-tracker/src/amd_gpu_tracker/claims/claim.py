@@ -135,7 +135,7 @@ def new_lease(claim: Claim, processes: Processes) -> Lease:
     """Return the lease of a claim that is met; it has the fields of the claim."""
     return Lease(
         **claim.holder.as_dict(),
-        **{name: field for name, field in vars(claim).items() if name in Lease._names},
+        **{name: field for name, field in vars(claim).items() if name in Lease.fields()},
         gpus=tuple([gpu.key for gpu in claim.wanted]),
         since=time.time(),
         boot_offset=boot_offset(),

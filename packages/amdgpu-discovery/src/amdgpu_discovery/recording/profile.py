@@ -40,7 +40,7 @@ class Part(Value):
     @classmethod
     def from_json(cls, fields: Any, types: Mapping[str, type[Value]] = {}) -> Self:
         """Return a part from JSON's fields; ValueError for a field of a wrong type, TypeError for an unknown one."""
-        kinds = cls._fields
+        kinds = cls.fields()
         return cls(
             **{
                 name: parse_field(name, kinds.get(name, "Any"), _number(name, field), types)

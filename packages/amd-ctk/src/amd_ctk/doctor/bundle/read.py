@@ -97,7 +97,7 @@ def parse_facts(document: dict[str, Any]) -> Facts:
 def _types_in(value_type: type[Value]) -> Iterator[tuple[str, type[Value]]]:
     """Yield each Value class that the fields of this one use, directly or not, with its name in annotations."""
     known = vars(sys.modules[value_type.__module__])
-    for name in re.findall(r"\w+", " ".join(value_type._fields.values())):
+    for name in re.findall(r"\w+", " ".join(value_type.fields().values())):
         if isinstance(known.get(name), ValueType):
             yield name, known[name]
             yield from _types_in(known[name])

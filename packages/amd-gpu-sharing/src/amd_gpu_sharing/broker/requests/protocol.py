@@ -189,7 +189,7 @@ def _parse(line: bytes, kind: type[Any]) -> Any:
         raise ProtocolError("the line is not an object")
     if fields.pop("version", None) != VERSION:
         raise ProtocolError(f"this is not version {VERSION} of the protocol", hint=SAME_VERSION)
-    if not fields.keys() <= kind._names:
+    if not fields.keys() <= kind.fields().keys():
         raise ProtocolError("the line has unexpected fields", hint=SAME_VERSION)
     try:
         return kind.from_json(fields)
