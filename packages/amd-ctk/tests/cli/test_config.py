@@ -47,6 +47,13 @@ log-level = "info"  # default
 log-file = ""  # default
 """
 
+OF_TRACKER = """\
+# Of the GPU Tracker
+restart-grace = 15
+exclusive-holder = "container"
+ignored-users = []
+"""
+
 
 @pytest.fixture
 def served(tmp_path: Path) -> Host:
@@ -63,7 +70,65 @@ def config_toml(served: Host) -> Path:
 def test_everything_is_shown_as_a_config_would_have_it(served: Host, amd_ctk) -> None:
     answer = amd_ctk("config", "show")
 
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, DEFAULTS, "")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, DEFAULTS + OF_TRACKER, "")
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "said", "shown"),
+    [
+        ("restart-grace", ["30"], "Restarted containers keep their GPUs for 30 seconds\n", "30\n"),
+        ("restart-grace", ["0"], "Restarted containers keep no GPUs\n", "0\n"),
+        ("exclusive-holder", ["pod"], "An exclusive GPU belongs to one pod\n", "pod\n"),
+        ("ignored-users", ["1001", "1000"], "Users [1000 1001] are ignored\n", "1000 1001\n"),
+    ],
+)
+def test_a_setting_of_the_tracker_is_a_key(tracked: Host, amd_ctk, key, values, said, shown) -> None:
+    before = amd_ctk("config", "show", key).stdout
+
+    answer = amd_ctk("config", "set", key, *values)
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, said, "")
+    assert amd_ctk("config", "show", key).stdout == shown
+    assert amd_ctk("config", "unset", key).returncode == 0
+    assert amd_ctk("config", "show", key).stdout == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["restart-grace", "soon"], "restart-grace: 'soon' is not a whole number (write digits)\n"),
+        (["restart-grace", "9999"], "9999 is not a number of seconds from 0 to 3600\n"),
+        (["restart-grace", "1", "2"], "restart-grace takes one value (as in restart-grace 15)\n"),
+        (["exclusive-holder", "po"], "exclusive-holder is one of container, pod, not 'po' (write one of them)\n"),
+        (["ignored-users", "alice"], "ignored-users: 'alice' is not a whole number (write digits)\n"),
+    ],
+)
+def test_a_wrong_value_of_a_setting_of_the_tracker_changes_nothing(tracked: Host, amd_ctk, words, said) -> None:
+    before = amd_ctk("config", "show").stdout
+
+    answer = amd_ctk("config", "set", *words)
+
+    assert answer.returncode != 0
+    assert (answer.stdout, answer.stderr) == ("", said)
+    assert amd_ctk("config", "show").stdout == before
+
+
+def test_ignoring_two_users_of_which_one_cannot_be_ignores_none(tracked: Host, amd_ctk) -> None:
+    answer = amd_ctk("config", "set", "ignored-users", "1000", "9999999999")
+
+    assert (answer.returncode, answer.stderr) == (4, "9999999999 is not the number of a user\n")
+    assert amd_ctk("config", "show", "ignored-users").stdout == "\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "key"), [("grace", "restart-grace"), ("holder", "exclusive-holder"), ("ignore", "ignored-users")]
+)
+def test_the_earlier_command_of_a_key_works_on_is_hidden_and_names_it(tracked: Host, amd_ctk, command, key) -> None:
+    answer = amd_ctk("gpu-tracker", command)
+
+    said = f"'amd-ctk gpu-tracker {command}' still works; 'amd-ctk config set {key}' replaces it\n"
+    assert (answer.returncode, answer.stderr) == (0, said)
+    assert f"\n  {command} " not in amd_ctk("gpu-tracker", "--help").stdout
 
 
 def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
@@ -148,7 +213,7 @@ def test_an_unset_setting_is_a_default_again(served: Host, config_toml: Path, am
 
     assert amd_ctk("config", "unset", "unknown-gpus").stdout == UPDATED
     assert amd_ctk("config", "unset", "unknown-gpus").stdout == UP_TO_DATE
-    assert amd_ctk("config", "show").stdout == DEFAULTS
+    assert amd_ctk("config", "show").stdout == DEFAULTS + OF_TRACKER
     assert read_settings(served) == Settings()
 
 

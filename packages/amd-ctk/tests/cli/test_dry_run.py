@@ -29,13 +29,13 @@ COMMANDS = {
     "config set unknown-gpus ignore": (NEW_CONFIG.format(line='unknown-gpus = "ignore"'), UP_TO_DATE, UP_TO_DATE),
     "users allow daemon --gpus=2": (NEW_CONFIG.format(line='users = ["daemon=1:gpus=2"]'), UP_TO_DATE, UP_TO_DATE),
     "users require-reservation on": ("Containers would get only reserved GPUs\n", WOULD_CHANGE, CHANGED),
-    "gpu-tracker grace 30": (
+    "config set restart-grace 30": (
         "Restarted containers would keep their GPUs for 30 seconds\n",
         WOULD_CHANGE,
         CHANGED,
     ),
-    "gpu-tracker holder pod": ("An exclusive GPU would belong to one pod\n", WOULD_CHANGE, CHANGED),
-    "gpu-tracker ignore 1001": ("User 1001 would be ignored\n", WOULD_CHANGE, "User 1001 is already ignored\n"),
+    "config set exclusive-holder pod": ("An exclusive GPU would belong to one pod\n", WOULD_CHANGE, CHANGED),
+    "config set ignored-users 1001": ("Users [1001] would be ignored\n", WOULD_CHANGE, CHANGED),
     "cdi generate": (
         "--- /etc/cdi/amd.json\n+++ /etc/cdi/amd.json\n@@ -0,0 +1,...",
         "CDI spec is up to date: /etc/cdi/amd.json\n",
@@ -61,11 +61,11 @@ UNDOING = {
         WOULD_CHANGE,
         "None of these GPUs was drained\n",
     ),
-    "gpu-tracker ignore 1001 --undo": (
-        "gpu-tracker ignore 1001",
-        "User 1001 would no longer be ignored\n",
+    "config unset ignored-users": (
+        "config set ignored-users 1001",
+        "No users would be ignored\n",
         WOULD_CHANGE,
-        "User 1001 is not ignored\n",
+        CHANGED,
     ),
     "config unset unknown-gpus": (
         "config set unknown-gpus ignore",

@@ -199,7 +199,7 @@ def test_what_is_read_without_typer_is_what_typer_reads(words):
     context = command.make_context("run", respell(command, words))
 
     defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": ""}
-    defaults |= {"each": "", "output": "", "at_once": None, "from_line": None, "preempt": None}
+    defaults |= {"each": "", "output": "", "at_once": None, "from_line": None, "preempt": None, "detach": False}
     read = {**context.params, "command": list(context.params["command"])}
     assert read == {**defaults, **parsed[0], "command": parsed[1]}
 

@@ -53,8 +53,14 @@ def show(
 ) -> None:
     """Show the settings and which are defaults."""
     from amd_device_spec.settings_file import is_compiled, read_settings_file
+    from amd_gpu_tracker.cli import read_keys
 
     host = host_of(context)
+    of_tracker = read_keys(host)
+    if key in of_tracker:
+        found = of_tracker[key]
+        print(" ".join(map(str, found)) if isinstance(found, list) else found)
+        return
     chosen = read_settings_file(host)
     settings = check_settings(chosen, CONFIG_FILE)
     if key:
@@ -64,6 +70,8 @@ def show(
         print(json.dumps({"path": CONFIG_FILE, "settings": _by_key(settings), "chosen": sorted(chosen)}, indent=2))
     else:
         print(_format_settings(settings, chosen), end="")
+        print("# Of the GPU Tracker")
+        print("".join(f"{name} = {json.dumps(value)}\n" for name, value in of_tracker.items()), end="")
     if not is_compiled(host):
         print(f"{CONFIG_FILE} was changed since it was compiled; run 'sudo amd-ctk config compile'", file=sys.stderr)
 
@@ -72,6 +80,7 @@ def show(
 @examples(
     "sudo amd-ctk config set unknown-gpus ignore",
     "sudo amd-ctk config set swarm-resources AMD_GPU",
+    "sudo amd-ctk config set restart-grace 30",
     "amd-ctk config set gpu-access reserved --dry-run",
 )
 def set_(
@@ -87,6 +96,8 @@ def set_(
     """Change a setting."""
     from amd_ctk.configuration.runtime_program import check_low_level_runtime
 
+    if _set_in_tracker(context, key, values, dry_run=dry_run):
+        return
     if key not in SETTINGS:
         _check(key, values[0])
     setting = SETTINGS[key]
@@ -114,7 +125,20 @@ def set_(
 @examples("sudo amd-ctk config unset unknown-gpus")
 def unset(context: typer.Context, key: Key, *, dry_run: DryRun = False) -> None:
     """Reset a setting to its default."""
+    if _set_in_tracker(context, key, None, dry_run=dry_run):
+        return
     _save(host_of(context), key, None, dry_run=dry_run)
+
+
+def _set_in_tracker(context: typer.Context, key: str, values: list[str] | None, *, dry_run: bool) -> bool:
+    """Set a key of the GPU Tracker, or reset it (None); return False for another key."""
+    from amd_gpu_tracker.cli import DEFAULTS, set_key
+
+    if key not in DEFAULTS:
+        return False
+    host = host_of(context) if dry_run else host_to_change(context)
+    set_key(host, key, DEFAULTS[key] if values is None else values, dry_run=dry_run)
+    return True
 
 
 @app.command("compile", hidden=True)

@@ -19,15 +19,20 @@ def engines(incomplete: str) -> list[str]:
 def settings(incomplete: str) -> list[str]:
     """Complete the name of a setting."""
     from amd_device_spec.settings import SETTINGS
+    from amd_gpu_tracker.cli import DEFAULTS
 
-    return _beginning(SETTINGS, incomplete)
+    return _beginning([*SETTINGS, *DEFAULTS], incomplete)
 
 
 def setting_values(ctx: Any, incomplete: str) -> list[str]:
     """Complete the value of the setting before it, if its values are fixed words."""
     from amd_device_spec.settings import SETTINGS
+    from amd_gpu_tracker.cli import HOLDER, HOLDERS
 
-    setting = SETTINGS.get(ctx.params.get("key") or "")
+    key = ctx.params.get("key") or ""
+    if key == HOLDER:
+        return _beginning(HOLDERS, incomplete)
+    setting = SETTINGS.get(key)
     return _beginning(setting.choices if setting else (), incomplete)
 
 

@@ -46,6 +46,7 @@ COMMAND = RunCommand
     "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm rocm/pytorch rocm-smi",
     "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
     "amd-ctk run --preempt=now --wait -- ./worker.sh",
+    "amd-ctk run --count=1 --wait --detach --name=night -- python3 train.py",
     "amd-ctk run --each=seeds.txt --output=logs -- python3 train.py --seed={}",
 )
 def run(
@@ -84,6 +85,9 @@ def run(
     from_line: Annotated[
         int | None, typer.Option(metavar="LINE", parser=whole_number(1), help="Start at this line of FILE.")
     ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run it in the background, as a unit of your systemd; see NAME.log.")
+    ] = False,
     unit: Annotated[
         bool, typer.Option("--unit", help="Close all other GPUs to the command: run it in a systemd scope.")
     ] = False,
@@ -94,6 +98,8 @@ def run(
     and HIP_VISIBLE_DEVICES for it, and removes other filters. If COMMAND is `docker run` or `podman run`, its container
     gets the GPUs. The exit code is that of COMMAND.
 
+    With --detach, COMMAND goes on when the terminal is closed, and its output is in NAME.log, here or in --output=DIR.
+
     With --each, COMMAND runs once for each line of FILE, with the line in place of {}. The exit code is the number of
     jobs that failed.
     """
@@ -102,6 +108,11 @@ def run(
     host = host_of(context)
     options: dict[str, Any] = {"gpus": gpus, "count": count, "reservation": reservation}
     options |= {"preempt": preempt, "unit": unit}
+    if detach:
+        from amd_ctk.job.detached import run_detached
+
+        run_detached(host, command, name=name, output=output, each=each, wait=wait, **options)
+        return
     if each or output or at_once or from_line:
         _require_each(each, output)
         from amd_ctk.job.each import run_each

@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.cli.accessibility import print_change as print_change
     from amd_gpu_tracker.cli.context import CommandProgram as CommandProgram
     from amd_gpu_tracker.cli.context import in_brackets as in_brackets
+    from amd_gpu_tracker.cli.keys import DEFAULTS as DEFAULTS
+    from amd_gpu_tracker.cli.keys import HOLDER as HOLDER
+    from amd_gpu_tracker.cli.keys import HOLDERS as HOLDERS
+    from amd_gpu_tracker.cli.keys import read_keys as read_keys
+    from amd_gpu_tracker.cli.keys import set_key as set_key
     from amd_gpu_tracker.cli.program import main as main
     from amd_gpu_tracker.cli.program import make_app as make_app
     from amd_gpu_tracker.cli.program import make_group as make_group
@@ -24,6 +29,11 @@ _MODULE_BY_NAME = {
     "print_change": "accessibility",
     "CommandProgram": "context",
     "in_brackets": "context",
+    "DEFAULTS": "keys",
+    "HOLDER": "keys",
+    "HOLDERS": "keys",
+    "read_keys": "keys",
+    "set_key": "keys",
     "main": "program",
     "make_app": "program",
     "make_group": "program",

@@ -71,6 +71,12 @@ def print_note(sentence: str) -> None:
     print_error(printable(sentence))
 
 
+def note_key(context: typer.Context, command: str, key: str) -> None:
+    """Say that a command of `amd-ctk gpu-tracker` is a setting now. Without amd-ctk there is no other way to set it."""
+    if context.parent and context.parent.info_name == "gpu-tracker":
+        print_note(f"'amd-ctk gpu-tracker {command}' still works; 'amd-ctk config set {key}' replaces it")
+
+
 def preview(tracker: Tracker, change: str, *, is_change: bool) -> None:
     """Print what a setting would change; TrackerDisabled if setting it would be refused."""
     if not tracker.is_enabled():

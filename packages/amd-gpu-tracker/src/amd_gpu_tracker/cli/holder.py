@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from amd_gpu_tracker.cli.context import preview, print_unchanged, tracker_of
+from amd_gpu_tracker.cli.context import note_key, preview, print_unchanged, tracker_of
+from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.command_line.plain_help import DryRun, examples
 
 
@@ -33,13 +34,25 @@ def holder(
     With 'pod', all containers of a pod that ask for an exclusive GPU by its number share it. Without an argument, show
     the setting.
     """
+    note_key(context, "holder", "exclusive-holder")
     tracker = tracker_of(context)
-    before = Holders.pod if tracker.settings.is_exclusive_to_pods() else Holders.container
     if kind is None:
-        print(f"An exclusive GPU belongs to one {before.value}")
-    elif dry_run:
-        preview(tracker, f"An exclusive GPU would belong to one {kind.value}", is_change=kind is not before)
+        print(f"An exclusive GPU belongs to one {find_holder(tracker)}")
     else:
-        tracker.settings.set_exclusive_to_pods(shared=kind is Holders.pod)
-        print(f"An exclusive GPU belongs to one {kind.value}")
-        print_unchanged(is_change=kind is not before)
+        set_holder(tracker, kind.value, dry_run=dry_run)
+
+
+def find_holder(tracker: Tracker) -> str:
+    """Return what an exclusive GPU belongs to; StateError."""
+    return "pod" if tracker.settings.is_exclusive_to_pods() else "container"
+
+
+def set_holder(tracker: Tracker, kind: str, *, dry_run: bool) -> None:
+    """Set what an exclusive GPU belongs to, or print what would change."""
+    is_change = kind != find_holder(tracker)
+    if dry_run:
+        preview(tracker, f"An exclusive GPU would belong to one {kind}", is_change=is_change)
+        return
+    tracker.settings.set_exclusive_to_pods(shared=kind == Holders.pod.value)
+    print(f"An exclusive GPU belongs to one {kind}")
+    print_unchanged(is_change=is_change)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from amd_gpu_tracker.book.user_files import LARGEST_UID
-from amd_gpu_tracker.cli.context import UsageError, in_brackets, tracker_of
+from amd_gpu_tracker.cli.context import UsageError, in_brackets, note_key, tracker_of
 from amdgpu_discovery.command_line.plain_help import NOTHING_WOULD_CHANGE, DryRun, examples
 
 
@@ -20,6 +20,7 @@ def ignore_user(
     dry_run: DryRun = False,
 ) -> None:
     """Ignore a user's rootless reservations. Without UID, show which users are ignored."""
+    note_key(context, "ignore", "ignored-users")
     settings = tracker_of(context).settings
     if uid is None:
         if undo:

@@ -49,6 +49,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "help": show_help,
 }
 HIDDEN: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
+# Commands that are keys of 'amd-ctk config', and only the program without amd-ctk shows.
+KEYS = ("ignore", "holder", "grace")
 HELP = """GPU Tracker related commands
 
 \b
@@ -148,7 +150,7 @@ def begin(context: typer.Context, program: type[CommandProgram]) -> None:
 def _add_all(app: typer.Typer, program: type[CommandProgram]) -> None:
     commands = PlainTyper()
     for name, command in COMMANDS.items():
-        commands.command(name)(command)
+        commands.command(name, hidden=name in KEYS and program is not CommandProgram)(command)
     for name, command in HIDDEN.items():
         commands.command(name, hidden=True)(command)
     add_commands(app, commands, written=CommandProgram.name, name=program.name)
