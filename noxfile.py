@@ -194,7 +194,8 @@ def words(session: nox.Session) -> None:
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed with those engines.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)
-    run_pytest(session, *STOP_ENGINES, "tests-integration/cdi/test_odd_words.py", *session.posargs)
+    files = ("test_odd_words.py", "test_image_lines.py")
+    run_pytest(session, *STOP_ENGINES, *(f"tests-integration/cdi/{file}" for file in files), *session.posargs)
 
 
 @nox.session

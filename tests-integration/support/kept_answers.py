@@ -53,6 +53,19 @@ def reason_in(printed: str) -> str:
     return reason[:MOST_CHARACTERS]
 
 
+def write_version(name: str, version: str) -> None:
+    """Write which version of an engine answered."""
+    file = DIRECTORY / "versions.json"
+    known = json.loads(file.read_bytes()) if file.exists() else {}
+    file.write_text(json.dumps({**known, name: version}, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_versions() -> dict[str, str]:
+    """Return the version of each engine that answered."""
+    versions: dict[str, str] = json.loads((DIRECTORY / "versions.json").read_bytes())
+    return versions
+
+
 def write_answers(name: str, answers: list[Answer]) -> None:
     """Write the answers of an engine."""
     DIRECTORY.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.configuration import runtime_program
 from amd_ctk.configuration.runtime_program import find_only_crun, pin
 from amd_ctk.doctor.facts import toolkit
 from amd_device_spec.settings import read_settings
@@ -44,7 +45,7 @@ def test_doctor_finds_runc_where_the_runtime_finds_it_behind_a_path(
 ) -> None:
     install(tmp_path / "sbin", "runc")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(toolkit, "LOW_LEVEL_DIRECTORIES", (f"{tmp_path}/sbin",))
+    monkeypatch.setattr(runtime_program, "LOW_LEVEL_DIRECTORIES", (f"{tmp_path}/sbin",))
 
     assert toolkit.read_toolkit(Host(tmp_path)).has_low_level
     (tmp_path / "sbin/runc").unlink()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.configuration import runtime_program
 from amd_ctk.explain.explanation import explain_container, explain_spec
 from amd_ctk.explain.run_words import parse_run
 
@@ -57,3 +58,16 @@ def test_the_spec_of_a_container_that_keeps_groups_says_the_same(limited):
 
     assert unified(explanation) is None
     assert BY_CRUN in explanation.notes
+
+
+@pytest.mark.parametrize(("programs", "is_limited"), [(["runc"], True), (["runc", "crun"], True), (["crun"], False)])
+def test_crun_makes_the_container_where_there_is_no_runc(limited, tmp_path, monkeypatch, programs, is_limited):
+    monkeypatch.setattr(runtime_program, "LOW_LEVEL_DIRECTORIES", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in programs:
+        (tmp_path / name).touch(0o755)
+
+    explanation = explain(limited)
+
+    assert (unified(explanation) is not None) == is_limited
+    assert (BY_CRUN in explanation.notes) != is_limited

@@ -37,6 +37,20 @@ def find_only_crun(directories: Sequence[str]) -> str:
     return "" if find_low_level_runtime("runc", directories) else find_low_level_runtime("crun", directories)
 
 
+def usual_runtime() -> str:
+    """Return what the AMD runtime calls if the settings name nothing: runc, or crun where there is no runc."""
+    return find_only_crun(_usual_directories()) or "runc"
+
+
+def has_low_level_runtime(name: str) -> bool:
+    """Return whether the AMD runtime would find a low-level runtime."""
+    return find_low_level_runtime(name, _usual_directories()) != ""
+
+
+def _usual_directories() -> list[str]:
+    return [*os.environ.get("PATH", "").split(":"), *LOW_LEVEL_DIRECTORIES]
+
+
 def check_low_level_runtime(path: str) -> None:
     """Raise SettingsError if users other than root can replace this program, which engines run as root."""
     if os.path.isabs(path) and os.path.exists(path):

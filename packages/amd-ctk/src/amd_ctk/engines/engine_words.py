@@ -17,6 +17,8 @@ PODMAN = "podman"
 KEEP_GROUPS = "keep-groups"
 ENGINES = (DOCKER, PODMAN)
 COMMANDS = ("run", "create")
+# The most digits of a user or group id.
+MOST_ID_DIGITS = 10
 DOCKER_VALUES = (
     *("-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey"),
 )
@@ -298,3 +300,10 @@ def is_assignment(arg: str) -> bool:
     """Return whether a word in front of a command sets a variable."""
     name, equals, _ = arg.partition("=")
     return bool(equals) and name.isidentifier()
+
+
+def read_id(word: str) -> int | None:
+    """Return the number of a user or group as engines read it (strconv.Atoi of Go); None for a name."""
+    digits = word[1:] if word.startswith(("+", "-")) else word
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= MOST_ID_DIGITS
+    return int(word) if is_number else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amd_ctk.engines.engine_words import KEEP_GROUPS
+from amd_ctk.engines.engine_words import KEEP_GROUPS, read_id
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
@@ -21,8 +21,6 @@ USERS_FILE = "etc/passwd"
 GROUPS_FILE = "etc/group"
 LARGEST_NAME_FILE = 1024 * 1024
 MOST_MOUNTED_LAYERS = 128
-# The most digits of an id.
-MOST_ID_DIGITS = 10
 
 
 class Named(Value):
@@ -63,7 +61,7 @@ def read_names(graph_driver: dict[str, Any]) -> ImageNames | None:
         return None
 
 
-def resolve_user(user: str, groups: Sequence[str], names: ImageNames) -> ResolvedUser:
+def resolve_user(user: str, groups: Sequence[str], names: ImageNames, *, is_podman: bool = False) -> ResolvedUser:
     """Return the user and the groups of a container by their numbers, as its engine finds them in the image."""
     name, _, group = user.partition(":")
     found = _find(name, names.users) if name else Named(name="root", number=0, gid=0)
@@ -77,7 +75,8 @@ def resolve_user(user: str, groups: Sequence[str], names: ImageNames) -> Resolve
     if found is None or refusal:
         return ResolvedUser(user=user, groups=tuple(groups), refusal=refusal)
     # Without a group, the user has those of the image that list it.
-    of_user = [] if group else [each for each in names.groups if found.name in each.members]
+    has_group = ":" in user if is_podman else bool(group)
+    of_user = [] if has_group else [each for each in names.groups if found.name in each.members]
     numbers = [each.number for each in (*added.values(), *of_user) if each]
     kept = [KEEP_GROUPS] * (KEEP_GROUPS in groups)
     own_gid = gid.number if gid else found.gid
@@ -89,12 +88,11 @@ def resolve_user(user: str, groups: Sequence[str], names: ImageNames) -> Resolve
 
 def _find(word: str, entries: Iterable[Named]) -> Named | None:
     """Return the entry with a name or a number; a number needs none."""
-    is_number = word.isascii() and word.isdecimal() and len(word) <= MOST_ID_DIGITS
-    number = int(word) if is_number else -1
+    number = read_id(word)
     for entry in entries:
         if word == entry.name or number == entry.number:
             return entry
-    return Named(name="", number=number, gid=0) if is_number else None
+    return None if number is None else Named(name="", number=number, gid=0)
 
 
 def _read_first(directories: Sequence[str], name: str) -> str:
@@ -113,8 +111,6 @@ def _parse(text: str, *, gid_at: int) -> Iterator[Named]:
     for line in text.splitlines():
         fields = [*line.strip().split(":"), "", "", "", ""]
         number, gid = fields[2], fields[gid_at]
-        if fields[0] and all(
-            each.isascii() and each.isdecimal() and len(each) <= MOST_ID_DIGITS for each in (number, gid)
-        ):
+        if fields[0] and None not in (read_id(number), read_id(gid)):
             members = tuple(filter(None, fields[3].split(","))) if gid_at == 2 else ()
             yield Named(name=fields[0], number=int(number), gid=int(gid), members=members)

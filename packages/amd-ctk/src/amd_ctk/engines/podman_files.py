@@ -12,6 +12,9 @@ CONTAINERS_CONF_D = "/etc/containers/containers.conf.d"
 # Below a user's own settings, which root may read too.
 OWN_CONF = "containers/containers.conf"
 MOST_ENGINE_DROP_INS = 32
+# The first Podman that reads `cdi_spec_dirs` and has this option.
+FIRST_WITH_SPEC_DIRECTORIES = (5, 8)
+SPEC_DIRECTORY_OPTION = "--cdi-spec-dir"
 # Names the only file, and one that overrides all; containers.conf(5).
 ONLY, OVERRIDE = "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
-from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN
+from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN, read_id
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
@@ -42,8 +42,6 @@ ACCESS = ("fileMode", "uid", "gid")
 RULE = re.compile(r"([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})")
 # Podman also takes a major number alone, and any letters or none.
 PODMAN_RULE = re.compile(r"([acb]) ([0-9]+|\*)(?::([0-9]+|\*))? ([rwm]*)")
-# The most digits of a user or group id.
-MOST_ID_DIGITS = 10
 # The most digits of a device number.
 LONGEST_DEVICE_WORD = 20
 
@@ -121,7 +119,7 @@ def number_of_id(word: str) -> int | None:
     """Return the number of a user or group, None for a name that only the image knows."""
     if word in ("", "root"):
         return 0
-    return int(word) if word.isascii() and word.isdecimal() and len(word) <= MOST_ID_DIGITS else None
+    return read_id(word)
 
 
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:

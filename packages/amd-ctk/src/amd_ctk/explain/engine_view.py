@@ -12,7 +12,7 @@ from amd_ctk.engines import docker
 from amd_ctk.engines.engine_address import is_elsewhere
 from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_info
 from amd_ctk.engines.engine_words import DOCKER, PODMAN
-from amd_ctk.engines.podman_files import podman_files
+from amd_ctk.engines.podman_files import FIRST_WITH_SPEC_DIRECTORIES, podman_files
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_device_spec.cdi_names import KIND
@@ -206,7 +206,8 @@ def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:
     if container.engine == DOCKER:
         told = normalized(container.info.cdi_directories or ())
         return told or find_directories(host, docker.DOCKER, [_docker_file(container.own_settings, host)])
-    if container.engine != PODMAN:
+    version = find_version(container, host)
+    if container.engine != PODMAN or () < version < FIRST_WITH_SPEC_DIRECTORIES:
         return SPEC_DIRECTORIES
     # The library for Podman's configuration takes as long to load as everything else here.
     from amd_ctk.engines import podman

@@ -102,7 +102,7 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
         bind=lambda closed: {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed},
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
-        runtime=settings.low_level_runtime or "runc",
+        runtime=_maker_for(decided, settings),
         is_alone=lambda: claim is not None and claim.is_alone(),
     )
     return Plan(
@@ -115,6 +115,17 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
         notes=(*decided.notes, *notes, *edited.notes),
         refusals=() if decided.needs_tracker else find_refusals(claim),
     )
+
+
+def _maker_for(decided: StartPlan, settings: Settings) -> str:
+    """Return the program that makes the container; only a limit on memory depends on it."""
+    is_limited = settings.limits_memory or decided.grant.vram or (decided.request and decided.request.memory)
+    if settings.low_level_runtime or not is_limited:
+        return settings.low_level_runtime or "runc"
+    # Few containers have a limit.
+    from amd_ctk.configuration.runtime_program import usual_runtime
+
+    return usual_runtime()
 
 
 def starting(container_id: str, spec: dict[str, Any], root: str = "") -> StartingContainer:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from amd_ctk.engines.engine_address import find_own_settings, find_service, is_elsewhere, leads_to_podman
 from amd_ctk.engines.engine_words import (
     DOCKER,
+    KEEP_GROUPS,
     PODMAN,
     engine_of,
     options_before_run,
@@ -20,9 +21,10 @@ from amd_ctk.engines.engine_words import (
     unknown_option,
     without_group,
 )
+from amd_ctk.engines.podman_files import FIRST_WITH_SPEC_DIRECTORIES, SPEC_DIRECTORY_OPTION
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
-from amd_ctk.explain.host_nodes import is_access, is_cdi_name
+from amd_ctk.explain.host_nodes import DRI, is_access, is_cdi_name
 from amd_ctk.explain.run_options import (
     GPU_NODE,
     HARMLESS,
@@ -53,7 +55,8 @@ VALUES = {
         "ipc": (re.compile(f"(none|private|host|shareable|{JOINED})?"), "invalid IPC mode: {}"),
         "annotation": (re.compile("[^=].*", re.DOTALL), "the empty string is not permitted as an annotation key"),
         "env": (re.compile("[^=].*", re.DOTALL), "invalid environment variable: {}"),
-        "group-add": (re.compile(".+", re.DOTALL), "Unable to find group {}"),
+        # Only Podman keeps the caller's.
+        "group-add": (re.compile(f"(?!{KEEP_GROUPS}$).+", re.DOTALL), "Unable to find group {}"),
     },
     PODMAN: {
         "userns": (
@@ -72,7 +75,7 @@ MAYBE_REMOTE = "the command may go to an engine on another machine; this is what
 PODMAN_SERVICE_HINT = "a service of Podman takes no runtime: use --device amd.com/gpu=0"
 DEVICE_HINT = "write it as --device=/dev/kfd, or as --device=/dev/kfd:/dev/kfd:rwm"
 LARGEST_ENGINE_ID = 2**31 - 1
-NUMBER = re.compile("-?[0-9]+")
+NUMBER = re.compile("[+-]?[0-9]+")
 # A name of letters, digits and separators, perhaps after a host that may have capitals, with a tag and a digest.
 IMAGE = re.compile(
     r"([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
@@ -102,6 +105,8 @@ def parse_run(
     is_old = () < version < (5,)
     if is_podman:
         options = _separate(options, (*SEPARATED, *SEPARATED_BEFORE_5) if is_old else SEPARATED)
+        if () < version < FIRST_WITH_SPEC_DIRECTORIES and own_values(before, SPEC_DIRECTORY_OPTION):
+            raise ExplainError(f"podman: unknown flag: {SPEC_DIRECTORY_OPTION}", hint="Podman 5.8 has it")
         if runtime and find_service(before, environment) is not None:
             raise ExplainError("podman run: unknown flag: --runtime", hint=PODMAN_SERVICE_HINT)
     from_files = (entry for path in options.get("env-file", []) for entry in read_env_file(path, engine=engine))
@@ -120,7 +125,7 @@ def parse_run(
         host_environment=every_variable(environment, "") if is_on(options, "env-host") else (),
         runtime=runtime,
         is_podman_api=engine == DOCKER and leads_to_podman(before, environment),
-        cdi_directories=tuple(own_values(before, "--cdi-spec-dir")) if is_podman else (),
+        cdi_directories=tuple(own_values(before, SPEC_DIRECTORY_OPTION)) if is_podman else (),
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
@@ -197,14 +202,19 @@ def _find_unread(options: Mapping[str, list[str]]) -> Iterator[str]:
 
 def _parse_mount(option: str, value: str) -> tuple[str, str] | None:
     """Return source and target of a value that mounts nodes of GPUs, None if it is another one."""
+    source, target = _split_mount(option, value)
+    source = posixpath.normpath(source)
+    return (source, target) if target and GPU_SOURCE.fullmatch(source) else None
+
+
+def _split_mount(option: str, value: str) -> tuple[str, str]:
     if option == "volume":
         # A target alone is a volume of the engine.
         source, target = [*value.split(":", 2), ""][:2]
     else:
         keys = dict(part.partition("=")[::2] for part in value.split(","))
         source, target = (next((keys[key] for key in names if key in keys), "") for names in (SOURCES, TARGETS))
-    source = posixpath.normpath(source)
-    return (source, target) if target and GPU_SOURCE.fullmatch(source) else None
+    return source, target
 
 
 def _user_namespace(options: Mapping[str, list[str]]) -> str:
@@ -234,11 +244,27 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str, *, 
     # Only the last user counts.
     users = [("user", value) for value in options.get("user", ())[-1:]]
     for option, value in (*users, *(("group-add", value) for value in options.get("group-add", ()))):
-        numbers = (int(word[:12]) for word in value.split(":", 1) if NUMBER.fullmatch(word))
-        if not all(0 <= number <= LARGEST_ENGINE_ID for number in numbers):
-            yield _refusal(engine, f"--{option}={value}", f"uids and gids must be in range 0-{LARGEST_ENGINE_ID}")
+        yield from refuse_ids(engine, f"--{option}={value}", value)
+    for target in _find_twice(options):
+        yield _refusal(engine, target, "duplicate mount destination")
+    if engine == PODMAN and KEEP_GROUPS in options.get("group-add", ()) and len(options["group-add"]) > 1:
+        yield _refusal(engine, f"--group-add {KEEP_GROUPS}", "it is not allowed with any other --group-add options")
     if engine in VALUES and not IMAGE.fullmatch(image):
         yield ToolkitError(f"{engine} refuses the image {image!r}: invalid reference format", hint="write NAME:TAG")
+
+
+def refuse_ids(engine: str, subject: str, value: str) -> Iterator[ToolkitError]:
+    """Yield why an engine refuses a user with its group, or a group, as which it takes no such number."""
+    numbers = (int(word[:12]) for word in value.split(":", 1) if NUMBER.fullmatch(word))
+    if not all(0 <= number <= LARGEST_ENGINE_ID for number in numbers):
+        yield _refusal(engine, subject, f"uids and gids must be in range 0-{LARGEST_ENGINE_ID}")
+
+
+def _find_twice(options: Mapping[str, list[str]]) -> set[str]:
+    """Return the paths in the container to which several volumes lead."""
+    mounts = [_split_mount(name, value) for name in NODE_OPTIONS for value in options.get(name, ())]
+    targets = [posixpath.normpath(target) for _, target in mounts if target]
+    return {target for target in targets if targets.count(target) > 1}
 
 
 def _find_problem(engine: str, device: str, *, is_old: bool) -> str:
@@ -265,7 +291,8 @@ def _find_problem_of_podman(device: str, source: str, rest: list[str], *, is_old
         return f"invalid device mode: {source}"
     if len(rest) > 2:
         return f"invalid device specification: {device}"
-    if is_old and rest[:1] == [""] and all(map(is_access, rest[1:])):
+    is_directory = posixpath.normpath(source) in ("/dev", DRI)
+    if is_old and not is_directory and rest[:1] == [""] and all(map(is_access, rest[1:])):
         return "panic: runtime error: index out of range [0] with length 0"
     wrong = [word for word in rest[:1] if word and not word.startswith("/") and not is_access(word)]
     wrong += [word for word in rest[1:] if not is_access(word)]

@@ -9,6 +9,7 @@ from typing import Any
 from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_image, ask_names
 from amd_ctk.engines.engine_words import ENGINES, KEEP_GROUPS, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.engine_spec import number_of_id
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up
 from amdgpu_discovery.errors import ToolkitError
@@ -110,19 +111,30 @@ def add_image(container: Container) -> Container:
         user=container.user or found.user,
         is_user_of_image=bool(found.user) and not container.user,
     )
-    words = (*container.user.split(":"), *container.groups)
-    has_names = any(word not in ("", "root", KEEP_GROUPS) and not word.isdecimal() for word in words)
-    names = ask_names(command, image) if has_names and found.is_known else None
+    if container.is_user_of_image:
+        # Few images name a user.
+        from amd_ctk.explain.run_words import refuse_ids
+
+        refused = refuse_ids(engine, f"USER {container.user}", container.user)
+        container = container.replace(refusals=(*container.refusals, *refused))
+    names = ask_names(command, image) if found.is_known and _needs_names(container) else None
     if names is None:
         return container
-    # Few containers have a user or a group by name.
+    # Few containers need this.
     from amd_ctk.engines.image_names import resolve_user
 
-    numbered = resolve_user(container.user, container.groups, names)
+    numbered = resolve_user(container.user, container.groups, names, is_podman=engine == PODMAN)
     if not numbered.refusal:
         return container.replace(user=numbered.user, groups=numbered.groups)
     refusal = ToolkitError(f"{engine}: {numbered.refusal}", hint="use its number, or an image that has it")
     return container.replace(user="", groups=(), refusals=(*container.refusals, refusal))
+
+
+def _needs_names(container: Container) -> bool:
+    """Return whether the image decides about the groups of a container's program: root may open every node."""
+    uid, _, gid = container.user.partition(":")
+    words = [gid, *(group for group in container.groups if group != KEEP_GROUPS)]
+    return uid not in ("", "0", "root") or any(number_of_id(word) is None for word in words)
 
 
 def read_bundle(directory: str) -> dict[str, Any]:

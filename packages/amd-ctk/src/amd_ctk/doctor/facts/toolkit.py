@@ -10,14 +10,10 @@ from typing import Any
 
 from amd_ctk.cdi.specs import FoundGpus
 from amd_ctk.companions import SHARING, install_command, is_installed
-from amd_ctk.configuration.runtime_program import (
-    LOW_LEVEL_DIRECTORIES,
-    find_low_level_runtime,
-    find_runtime_program,
-)
+from amd_ctk.configuration.runtime_program import find_runtime_program, has_low_level_runtime, usual_runtime
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.shares_gpus import needs_sharing
-from amd_device_spec.memory_limit import OFF, REQUIRED, RUNC, find_obstacle
+from amd_device_spec.memory_limit import OFF, REQUIRED, find_obstacle
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_device_spec.settings_file import is_compiled, read_settings_file
 from amd_gpu_tracker import ContainerUse, Tracker
@@ -135,8 +131,8 @@ def read_toolkit(host: Host) -> ToolkitFacts:
         **_read_service(host),
         has_systemd=runs_systemd(host),
         runtime_program=read_or(lambda: find_runtime_program(sys.argv[0], os.environ.get("PATH", "")), ""),
-        broken_low_level=configured if configured and not _is_found(configured) else "",
-        has_low_level=bool(configured or _is_found("runc") or _is_found("crun")),
+        broken_low_level=configured if configured and not has_low_level_runtime(configured) else "",
+        has_low_level=bool(configured or has_low_level_runtime("runc") or has_low_level_runtime("crun")),
         secure_path=tuple(_secure_path(host)),
         program_directory=_own_directory(),
         # Python's venv puts pyvenv.cfg beside the directory of programs.
@@ -158,7 +154,7 @@ def _read_memory_limit(host: Host, chosen: dict[str, object]) -> dict[str, Any]:
     """Return the facts about limits on GPU memory by name; those of containers that ask for one are not known."""
     settings = check_settings(chosen, CONFIG_FILE)
     limits = settings.vram_limit != OFF and bool(settings.limits_memory or settings.swarm_vram_resources)
-    obstacle = find_obstacle(host, settings.low_level_runtime or RUNC) if limits else ""
+    obstacle = find_obstacle(host, settings.low_level_runtime or usual_runtime()) if limits else ""
     requires = settings.vram_limit == REQUIRED
     return {"limits_memory": limits, "requires_memory_limit": requires, "memory_obstacle": obstacle}
 
@@ -221,11 +217,6 @@ def _names(tracker: Tracker, uses: Sequence[ContainerUse]) -> str:
     more = f" and {len(uses) - MOST_NAMED_CONTAINERS} more" if len(uses) > MOST_NAMED_CONTAINERS else ""
     shown = (names.get(use.container_id, cut_id(use.container_id)) for use in uses[:MOST_NAMED_CONTAINERS])
     return printable(", ".join(shown)) + more
-
-
-def _is_found(low_level_runtime: str) -> bool:
-    directories = [*os.environ.get("PATH", "").split(":"), *LOW_LEVEL_DIRECTORIES]
-    return find_low_level_runtime(low_level_runtime, directories) != ""
 
 
 def _secure_path(host: Host) -> Iterator[str]:
