@@ -30,7 +30,7 @@ def test_the_journal_is_named_with_its_last_line(state, silence, fix):
     toolkit = ToolkitFacts(has_users=True, has_systemd=True, **state)
     facts = Facts(kernel=KernelFacts(), gpus=GpuFacts(), docker=DockerFacts(), cdi=CdiFacts(), toolkit=toolkit)
 
-    finding = check_sharing(facts)
+    finding = check_sharing.judge(facts)
 
     assert finding.words == f"people may reserve GPUs, but the service that gives them out {silence}"
     assert finding.fix == fix
