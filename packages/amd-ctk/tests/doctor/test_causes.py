@@ -669,6 +669,12 @@ def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machin
             "containers.conf names /nowhere/amd-container-runtime, which does not exist",
             "sudo amd-ctk runtime configure --runtime=podman",
         ),
+        (
+            lambda made: made.write("/etc/containers/containers.conf", '[engine]\nruntime = "amd"\n'),
+            "podman-file",
+            "containers.conf has the default runtime amd, but no entry defines it",
+            "sudo amd-ctk runtime configure --runtime=podman",
+        ),
     ],
 )
 @pytest.mark.needs("root")

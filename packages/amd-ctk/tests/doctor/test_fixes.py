@@ -573,6 +573,7 @@ ROWS = [
         "podman-file",
         both(with_user, write(CONTAINERS_CONF, '[engine.runtimes]\namd = ["/nowhere/amd-container-runtime"]\n')),
     ),
+    Row("podman-file", both(with_user, write(CONTAINERS_CONF, '[engine]\nruntime = "amd"\n'))),
     Row("podman-file", with_user),
     Row(
         "podman-file",

@@ -79,7 +79,9 @@ def test_a_gpu_that_is_half_there_has_its_own_cause(machine, spoil, words, fix):
     assert (result.finding.state, result.finding.words, result.finding.fix) == ("bad", words, fix)
 
 
-@pytest.mark.parametrize("option", ["nomodeset", "amdgpu.modeset=0", "module_blacklist=amdgpu"])
+@pytest.mark.parametrize(
+    "option", ["nomodeset", "amdgpu.modeset=0", "module_blacklist=amdgpu", "modprobe.blacklist=radeon,amdgpu"]
+)
 def test_a_kernel_that_was_told_not_to_load_the_driver_says_so(machine, option):
     made = machine("no-driver")
     made.write_proc("cmdline", f"BOOT_IMAGE=/vmlinuz root=/dev/sda1 {option} quiet\n")

@@ -15,6 +15,10 @@ PCI_DEVICES = "/sys/bus/pci/devices"
 AMD_VENDOR = "0x1002"
 # PCI: display controllers, and processing accelerators.
 GPU_CLASSES = ("0x03", "0x12")
+# Linux: drm_firmware_drivers_only, and amdgpu_init.
+REFUSING_OPTIONS = ("nomodeset", "amdgpu.modeset=0")
+# Lists of modules, of kernel/module/main.c and of modprobe.
+BLACKLISTS = ("module_blacklist", "modprobe.blacklist")
 
 
 class ForeignGpu(Value):
@@ -48,6 +52,15 @@ def find_foreign_gpus(host: Host) -> list[ForeignGpu]:
         if name not in own
     )
     return [gpu for gpu in found if gpu.driver != "amdgpu"]
+
+
+def find_refusing_option(command_line: str) -> str:
+    """Return the option of a kernel's command line that keeps amdgpu from loading, "" if there is none."""
+    for word in command_line.split():
+        name, _, value = word.partition("=")
+        if word in REFUSING_OPTIONS or (name in BLACKLISTS and "amdgpu" in value.split(",")):
+            return word
+    return ""
 
 
 def find_left_over(host: Host) -> list[PciAddress]:

@@ -52,6 +52,8 @@ def _judge_contents(podman: PodmanFacts) -> Finding | None:
     if podman.gone_device:
         words = f"containers.conf gives every container {podman.gone_device}, which does not exist"
         return bad(words, fix="take it out of devices below [containers]; podman run --device amd.com/gpu=0 gives GPUs")
+    if podman.files.default_runtime == "amd" and not podman.files.runtimes:
+        return bad("containers.conf has the default runtime amd, but no entry defines it", fix=CONFIGURE)
     if podman.files.runtimes and podman.refuses_runtime:
         words = (
             f'containers.conf has cgroups="disabled", and Podman then refuses the runtime {podman.files.runtimes[-1]}'

@@ -9,6 +9,7 @@ from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import IDENTITY_UID_MAP, Host
 from amdgpu_discovery.kfd_topology import TOPOLOGY
+from amdgpu_discovery.other_drivers import find_refusing_option
 from amdgpu_discovery.value import Value
 
 # Linux: security/selinux/selinuxfs.c.
@@ -18,8 +19,6 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 DKMS = "/var/lib/dkms/amdgpu"
 # What Windows gives Linux instead of a driver.
 DXG = "/dev/dxg"
-# Linux: drm_firmware_drivers_only, amdgpu_init, and kernel/module/main.c.
-REFUSING_OPTIONS = ("nomodeset", "amdgpu.modeset=0", "module_blacklist=amdgpu")
 STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"
 OS_RELEASE = "/etc/os-release"
@@ -68,7 +67,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         release=release,
         is_windows=("microsoft" in release.lower() or host.stat(DXG) is not None) and host.stat(TOPOLOGY) is None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
-        refusing_option=next((word for word in _read(f"{proc}/cmdline").split() if word in REFUSING_OPTIONS), ""),
+        refusing_option=find_refusing_option(_read(f"{proc}/cmdline")),
         driver_version=driver,
         releases=read_releases(host, driver),
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),
