@@ -239,8 +239,8 @@ def test_without_a_gpu_there_is_no_reservation_to_hand_on(tracked, amd_ctk):
 
 
 def test_an_engine_behind_another_word_is_not_told_in_silence(tracked, amd_ctk, tmp_path):
-    (tmp_path / "chrt").symlink_to("/bin/true")
-    command = ("chrt", "1", "docker", "run", "image")
+    (tmp_path / "launcher").symlink_to("/bin/true")
+    command = ("launcher", "1", "docker", "run", "image")
 
     answer = amd_ctk("run", "--gpus=0", "--", *command, PATH=f"{tmp_path}:{os.environ['PATH']}")
 
