@@ -431,6 +431,7 @@ ROWS = [
     of_facts("driver", gpus(foreign=(OF_VFIO,)), RIGHTS),
     of_facts("driver", gpus(gpus=(), foreign=(OF_VFIO,)), RIGHTS),
     of_facts("driver", kernel(is_driver_loaded=False, refusing_option="nomodeset"), "a kernel is started at boot"),
+    of_facts("driver", kernel(unknown_gpus=("0000:03:00.0",)), "a kernel is started at boot"),
     of_facts("kfd", gpus(hidden=2), "the process is where somebody has started it"),
     of_facts("kfd", gpus(problem="the KFD topology changed 10 times while it was read"), CAUSE),
     of_facts("kfd", gpus(unnumbered=(LOST.replace(device_id=0x7551),)), CAUSE),

@@ -128,3 +128,58 @@ def test_every_gpu_of_another_driver_is_no_reason_to_load_amdgpu(machine):
 
     assert state == "bad"
     assert words.endswith("belongs to the driver vfio-pci, and not to amdgpu")
+
+
+# What depmod writes for amdgpu of Linux 6.1, shortened.
+ALIASES_OF_6_1 = """\
+# Aliases extracted from modules themselves.
+alias pci:v00001002d00007551sv*sd*bc03sc00i00* amdkfd
+alias pci:v00001002d*sv*sd*bc03sc00i00* amdgpu
+alias pci:v00001002d0000740Fsv*sd*bc*sc*i* amdgpu
+alias platform:amdgpu amdgpu
+"""
+MI300X = "pci:v00001002d000074A1sv00001002sd000074A1bc12sc00i00"
+R9700 = "pci:v00001002d00007551sv00001002sd00000E0Dbc03sc00i00"
+
+
+def give_aliases(machine, gpu):
+    machine.write("/lib/modules/6.12.12-amd64/modules.alias", ALIASES_OF_6_1)
+    machine.write(f"{GPU}/modalias", f"{gpu}\n")
+
+
+def test_a_driver_that_is_too_old_for_the_gpu_is_named_instead_of_loaded(machine):
+    made = machine("no-driver")
+    give_aliases(made, MI300X)
+
+    (result,) = made.examine(only=["driver"])
+
+    assert (result.finding.state, result.finding.words, result.finding.fix) == (
+        "bad",
+        "amdgpu of Linux 6.12.12-amd64 does not know the GPU at 0000:03:00.0",
+        "install a later kernel, or AMD's amdgpu-dkms",
+    )
+
+
+def test_a_loaded_driver_that_is_too_old_for_the_gpu_says_so_too(machine):
+    made = machine()
+    give_to("")(made)
+    give_aliases(made, MI300X)
+
+    words = "amdgpu of Linux 6.12.12-amd64 does not know the GPU at 0000:03:00.0"
+    assert finding_of(made, "driver") == ("bad", words)
+
+
+def test_a_gpu_that_the_driver_knows_by_its_class_only_needs_the_driver(machine):
+    made = machine("no-driver")
+    give_aliases(made, R9700)
+
+    assert finding_of(made, "driver") == ("bad", "amdgpu is not loaded")
+
+
+def test_a_driver_of_dkms_that_is_not_built_is_built_before_the_kernel_is_called_too_old(machine):
+    made = machine("no-driver")
+    give_aliases(made, MI300X)
+    made.write("/var/lib/dkms/amdgpu/6.12.12/6.11.0-1-amd64/x86_64/log", "")
+
+    assert finding_of(made, "driver") is None
+    assert finding_of(made, "dkms") == ("bad", "DKMS has no amdgpu for the running kernel 6.12.12-amd64")

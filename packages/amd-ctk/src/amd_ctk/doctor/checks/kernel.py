@@ -34,18 +34,28 @@ def check_windows(facts: Facts) -> Finding | None:
 def check_driver(facts: Facts) -> Finding | None:
     """Is the amdgpu driver loaded, and does it have every AMD GPU?"""
     kernel, foreign = facts.kernel, _find_foreign(facts)
+    if kernel.unknown_gpus and not _lacks_dkms_module(kernel):
+        return _judge_unknown(kernel, is_all=len(kernel.unknown_gpus) == len(facts.gpus.pci_functions))
     if foreign:
         return _judge_foreign(foreign, is_all=not (facts.gpus.gpus or facts.gpus.hidden))
     if kernel.is_driver_loaded:
         version = f" {kernel.driver_version}" if kernel.driver_version else " of the kernel"
         return ok(f"amdgpu{version} is loaded")
-    if kernel.is_windows or (kernel.secure_boot and kernel.has_dkms):
-        return None
-    if kernel.has_dkms and kernel.release and kernel.release not in kernel.dkms_kernels:
+    if kernel.is_windows or (kernel.secure_boot and kernel.has_dkms) or _lacks_dkms_module(kernel):
         return None
     if not facts.gpus.pci_functions:
         return note("amdgpu is not loaded, and this host has no AMD GPU")
     return _judge_not_loaded(kernel)
+
+
+def _lacks_dkms_module(kernel: KernelFacts) -> bool:
+    return kernel.has_dkms and bool(kernel.release) and kernel.release not in kernel.dkms_kernels
+
+
+def _judge_unknown(kernel: KernelFacts, *, is_all: bool) -> Finding:
+    words = f"amdgpu of Linux {kernel.release} does not know the GPU at {', '.join(kernel.unknown_gpus)}"
+    fix = "install a later kernel, or AMD's amdgpu-dkms"
+    return bad(words, fix=fix) if is_all else note(words, fix=fix)
 
 
 def _judge_not_loaded(kernel: KernelFacts) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amd_ctk.doctor.facts.aliases import find_unknown_gpus
 from amdgpu_discovery.driver_versions import DRIVER_VERSION, DriverReleases, read_releases
 from amdgpu_discovery.drm import AMDGPU_DRIVER
 from amdgpu_discovery.files import read_file
@@ -40,6 +41,8 @@ class KernelFacts(Value):
     release: str = ""
     is_windows: bool = False
     is_driver_loaded: bool = False
+    # PCI addresses of GPUs that this kernel's amdgpu does not know.
+    unknown_gpus: tuple[str, ...] = ()
     # The option of the kernel's command line that keeps amdgpu from loading, "" if there is none.
     refusing_option: str = ""
     # The version of the DKMS module, "" for the kernel's own driver.
@@ -67,6 +70,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         release=release,
         is_windows=("microsoft" in release.lower() or host.stat(DXG) is not None) and host.stat(TOPOLOGY) is None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
+        unknown_gpus=tuple(find_unknown_gpus(host, release)),
         refusing_option=find_refusing_option(_read(f"{proc}/cmdline")),
         driver_version=driver,
         releases=read_releases(host, driver),
