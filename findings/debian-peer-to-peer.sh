@@ -3,7 +3,7 @@
 # process's memory by page faults (HMM), as ROCm's guides for MI200, MI300 and Radeon have it.
 # Found: in Debian 12 both parts are off, because PCI_P2PDMA and DEVICE_PRIVATE are. GPUs without XGMI copy through the
 # host's memory. So it is in Debian 13 (6.12.117); Linux 7.2.13 of sid has HSA_AMD_SVM, and still no HSA_AMD_P2P. The
-# module then lacks the parameter pcie_p2p. amdgpu-dkms has both, if the kernel has what they need.
+# module then lacks the parameter pcie_p2p.
 # linux-headers-6.1.0-50-amd64 6.1.176-1 of Debian 12, 2026-11-28.
 . "$(dirname "$(realpath "$0")")/common.sh"
 install_from_debian linux-headers-6.1.0-50-amd64=6.1.176-1
