@@ -38,6 +38,13 @@ def test_a_job_that_would_start_is_shown_with_its_gpus_and_variables(tracked, ex
     assert not any(gpu.containers for gpu in Tracker(tracked).status().gpus)
 
 
+def test_a_detached_job_is_explained_as_one_in_the_foreground(tracked, explain):
+    detached = explain("--gpus=free:2", "--detach", "--output=logs")
+
+    assert (detached.returncode, detached.stderr) == (0, "")
+    assert detached.stdout == explain("--gpus=free:2").stdout
+
+
 def test_a_job_behind_env_is_explained_with_its_variables(tracked, amd_ctk):
     answer = amd_ctk("explain", "--", "env", "CUDA_VISIBLE_DEVICES=1", "amd-ctk", "run", "--gpus=2", "--", "true")
 

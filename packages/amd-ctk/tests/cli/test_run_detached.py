@@ -88,6 +88,8 @@ def test_a_unit_that_systemd_refuses_is_named(systemd, amd_ctk, tmp_path):
     ("words", "said"),
     [
         (["--each=f", "--output=d"], "--detach and --each exclude each other (leave out one of them)\n"),
+        (["--at-once=2"], "--detach and --at-once exclude each other (leave out one of them)\n"),
+        (["--from-line=2"], "--detach and --from-line exclude each other (leave out one of them)\n"),
         (["--unit"], "--detach and --unit exclude each other (leave out one of them)\n"),
     ],
 )

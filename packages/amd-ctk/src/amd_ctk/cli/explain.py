@@ -120,6 +120,9 @@ def _explain_job(host: Host, job: Prefixed, *, as_json: bool) -> None:
             "with sudo it is a job of root; explain it as root: sudo amd-ctk explain -- amd-ctk run"
         )
     options = Commands()["run"].make_context("amd-ctk run", [*job.argv[2:]]).params
+    if options.pop("detach"):
+        # Then it is the directory of the log, which changes nothing else.
+        options["output"] = ""
     if any(options.pop(name) for name in EACH_OPTIONS):
         raise typer.BadParameter("--each is many jobs; give the words of one")
     try:

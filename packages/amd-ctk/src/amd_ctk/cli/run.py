@@ -110,7 +110,10 @@ def run(
     options |= {"preempt": preempt, "unit": unit}
     if detach:
         from amd_ctk.job.detached import run_detached
+        from amd_gpu_tracker.errors import OptionsExcluded
 
+        if at_once or from_line:
+            raise OptionsExcluded("--detach", "--at-once" if at_once else "--from-line")
         run_detached(host, command, name=name, output=output, each=each, wait=wait, **options)
         return
     if each or output or at_once or from_line:
