@@ -39,7 +39,8 @@ def engines(docker, podman, mi300x, tmp_path):
     runtimes = f'[engine.runtimes]\namd = ["{podman.runtime}"]\n'
     settings = Path(podman.environment["CONTAINERS_CONF"])
     settings.write_text(f"{settings.read_text().partition('[engine.runtimes]')[0]}{runtimes}")
-    of_host = Path(mi300x.path("/etc/containers/containers.conf"))
+    # Podman reads no other file where this variable is set; the simulated host has it under the same path.
+    of_host = Path(mi300x.path(podman.environment["CONTAINERS_CONF"]))
     of_host.parent.mkdir(parents=True, exist_ok=True)
     of_host.write_text(runtimes.replace(podman.runtime, "/usr/bin/amd-container-runtime"))
     # That of this machine is none of the test's.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from amd_gpu_sharing import failure
-from amd_gpu_sharing.broker.requests.client import ServiceFailed
+from amd_gpu_sharing.broker.requests import client, protocol
+from amd_gpu_sharing.broker.requests.client import ServiceFailed, ServiceStopped
 from amd_gpu_sharing.for_tracker import describe_failure
 from amd_gpu_sharing.service import JobRequest, Service
 from amdgpu_discovery.command_line import programs
@@ -91,3 +93,20 @@ def test_the_last_error_is_the_last_line_in_the_journal(systemd) -> None:
     assert Path(systemd.root).with_name("asked").read_text() == (
         "--quiet --output=cat --lines=1 _SYSTEMD_UNIT=amd-gpu-tracker.service\n"
     )
+
+
+def test_a_client_outlives_the_removal_of_its_packages(systemd, monkeypatch) -> None:
+    """Then the modules that it has not imported yet are gone, too."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise ServiceStopped("the service that gives out GPUs has stopped")
+
+    monkeypatch.setattr(client, "send_request", stop)
+    monkeypatch.setattr(protocol, "find_socket", lambda _: "/gone")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setitem(sys.modules, "amdgpu_discovery.command_line.programs", None)
+
+    with pytest.raises(ServiceStopped) as stopped:
+        Service(systemd).reserve(JobRequest(name="debug", gpus="free:1", seconds=60))
+
+    assert stopped.value.message == "the service that gives out GPUs has stopped"

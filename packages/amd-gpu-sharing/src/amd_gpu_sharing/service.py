@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from amd_gpu_sharing.broker.requests import client, protocol
 from amd_gpu_sharing.failure import find_last_error, has_failed, require_not_failed
@@ -121,7 +122,9 @@ class Service:
         try:
             answer = client.send_request(path, request, **how) if path else None
         except client.ServiceStopped:
-            require_not_failed(self._host)
+            # If the packages were removed meanwhile, the modules that ask systemd are gone.
+            with suppress(ImportError):
+                require_not_failed(self._host)
             raise
         if answer is None:
             require_not_failed(self._host)
