@@ -162,7 +162,7 @@ def test_where_there_is_a_doubt_python_gets_the_state_and_says_how_it_ends(lease
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("namespace", ["pid:[4026531836]", Processes().namespace])
+@pytest.mark.parametrize("namespace", ["pid:[4026531836]", Processes().namespace], ids=["the-first", "this-one"])
 @pytest.mark.needs("namespaces")
 def test_in_another_pid_namespace_a_lease_of_the_host_is_left_to_python(leases, shell, namespace):
     lease = leases.write(namespace=namespace)
