@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_sharing.broker.requests.protocol import SOCKET
+from amd_gpu_sharing.broker.requests.protocol import SERVICE_UNIT, SOCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 SOCKET_UNIT = "amd-gpu-tracker.socket"
-SERVICE_UNIT = "amd-gpu-tracker.service"
 FAILED = "the service that gives out GPUs has failed"
 RESTART = f"sudo systemctl reset-failed {SERVICE_UNIT} && sudo systemctl start {SOCKET_UNIT}"
 # Much longer than any message of an error.

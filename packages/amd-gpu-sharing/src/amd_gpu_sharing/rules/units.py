@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from amd_gpu_sharing.failure import SERVICE_UNIT, SOCKET_UNIT
+from amd_gpu_sharing.broker.requests.protocol import SERVICE_UNIT
+from amd_gpu_sharing.failure import SOCKET_UNIT
 from amd_gpu_sharing.service import Service
 from amdgpu_discovery.command_line.programs import ask_systemctl, runs_systemd, would_change
 from amdgpu_discovery.errors import ToolkitError

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from amd_gpu_sharing.broker.jobs.job_processes import belongs_to, find_processes, open_process
 from amd_gpu_sharing.broker.jobs.journal import Journal
+from amd_gpu_sharing.broker.requests.protocol import SERVICE_UNIT
 from amd_gpu_tracker.book.job_ids import owner_of
 from amd_gpu_tracker.book.lease import Lease, ProcessId, format_lease, parse_lease
 from amd_gpu_tracker.book.state import State
@@ -36,7 +37,6 @@ ROUND_SECONDS = 0.5
 STOP_SECONDS = 30.0
 # The verdict in the journal.
 ENDING_VERDICT = "ending"
-SERVICE = "amd-gpu-tracker.service"
 SYSTEMD_RUN = ("systemd-run", "--quiet", "--collect", "--wait")
 ENGINES = ("docker", "podman")
 PODMAN_ENDINGS = ("userdata", "-containers")
@@ -132,7 +132,7 @@ def _stop_command(lease: Lease) -> tuple[str, ...]:
     parts = lease.bundle.split("/")
     is_podmans = len(parts) > 3 and parts[-1] == PODMAN_ENDINGS[0] and parts[-3].endswith(PODMAN_ENDINGS[1])
     # Podman has no daemon and writes where the service may not, so systemd has to run it.
-    outside = SYSTEMD_RUN if own_unit() == SERVICE else ()
+    outside = SYSTEMD_RUN if own_unit() == SERVICE_UNIT else ()
     return (*outside, "podman", "stop") if is_podmans else ()
 
 

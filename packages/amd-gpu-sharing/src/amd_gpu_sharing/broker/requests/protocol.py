@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 VERSION = 1
 # The socket. In packages, systemd makes it.
 SOCKET = "/run/amd-container-toolkit/gpus.socket"
+SERVICE_UNIT = "amd-gpu-tracker.service"
 LARGEST_LINE = 4096
 LONGEST_GPU_REQUEST = 1024
 LONGEST_JOB_NAME = 64
