@@ -21,6 +21,8 @@ from support.podman import Podman
 NAME = "fresh"
 # For an engine that copies a root file system.
 PATIENCE = 600
+# Simulated hosts are many small files; on the disk of a container they take as long as the tests themselves.
+TEMPORARY_FILES = "--tmpfs=/tmp:exec,dev,suid"
 
 
 class OnlineDocker(Docker):
@@ -49,7 +51,8 @@ class Container:
         archive.unlink()
         variables = {**environment, "HOME": "/root", "LC_ALL": "C.UTF-8", "CI": "true"}
         given = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
-        self._call("run", "--detach", "--network=host", f"--name={NAME}", *given, NAME, "sleep", "infinity")
+        options = ("--detach", "--network=host", TEMPORARY_FILES, f"--name={NAME}", *given)
+        self._call("run", *options, NAME, "sleep", "infinity")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, whatever that is; both its streams are in `stdout`."""
