@@ -108,7 +108,7 @@ def test_break_says_what_is_not_there(environment, waiting):
         "GPU 9 does not exist (there are 0, 1, 2, 3)\n"
     )
     assert run(environment, *AMD_CTK, "simulate", "break", "3", "wet")[2] == (
-        "'wet' is not a fault (the faults are lost, hot, ras, busy, hang)\n"
+        "'wet' is not a fault (the faults are lost, hot, ras, busy, hang, leaked, orphan, dirty-mode)\n"
     )
     assert run(environment, *AMD_CTK, "simulate", "break", "--of", "other", "3", "hot") == (
         2,

@@ -94,7 +94,12 @@ def break_gpu(
     gpu: Annotated[int, typer.Argument(metavar="GPU", parser=whole_number(0), help="Number of the GPU.")],
     fault: Annotated[
         str,
-        typer.Argument(metavar="FAULT", autocompletion=faults, help="lost, hot, ras (a memory error), busy or hang."),
+        typer.Argument(
+            metavar="FAULT",
+            autocompletion=faults,
+            help="lost, hot, ras (a memory error), busy, hang, leaked (memory that no process holds), orphan (a "
+            "process that nobody lists) or dirty-mode (another partition mode).",
+        ),
     ],
     *,
     of: Annotated[str, typer.Option(metavar="NAME", help="Which simulation, if several are running.")] = "",
