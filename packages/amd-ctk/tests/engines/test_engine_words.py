@@ -38,6 +38,14 @@ from amd_ctk.engines.engine_words import environment_of, without_prefixes
         ("stdbuf -oL docker run image", {"A": "1"}),
         ("sudo nice -n 5 docker run image", {}),
         ("env B=2 nice docker run image", {"A": "1", "B": "2"}),
+        ("env -i docker run image", {}),
+        ("env - B=2 docker run image", {"B": "2"}),
+        ("env --ignore-environment docker run image", {}),
+        ("env -u A docker run image", {}),
+        ("env -u B --unset=C B=3 docker run image", {"A": "1", "B": "3"}),
+        ("env --unset=A A=2 docker run image", {"A": "2"}),
+        ("env B=2 env -u B docker run image", {"A": "1"}),
+        ("env -u A sudo -E docker run image", {}),
     ],
 )
 def test_sudo_and_env_are_passed_over(line, environment):
@@ -49,7 +57,7 @@ def test_sudo_and_env_are_passed_over(line, environment):
 
 @pytest.mark.parametrize(
     "line",
-    ["", "sudo", "sudo -E", "sudo -u", "env A=1", "env -i docker run", "sudo -i docker run", "nice", "timeout 5"],
+    ["", "sudo", "sudo -E", "sudo -u", "env A=1", "env -S docker run", "sudo -i docker run", "nice", "timeout 5"],
 )
 def test_words_that_are_not_understood_stay(line):
     assert without_prefixes(line.split()).argv == tuple(line.split())

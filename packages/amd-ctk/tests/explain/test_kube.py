@@ -124,7 +124,8 @@ def test_a_container_that_is_not_there_is_named_with_those_that_are(pod, tmp_pat
         ),
         ("apiVersion: v1\nkind: [", "a document of .*pod.yaml is not YAML: "),
         ("apiVersion: v1\n" + "---\n" * 101, "has more than 100 documents, which are not read"),
-        ("apiVersion: v1\nkind: Service\n", "has no container main"),
+        ("apiVersion: v1\nkind: Service\n", "has no pod that Podman starts"),
+        ("apiVersion: apps/v1\nkind: StatefulSet\n", "has no pod that Podman starts"),
         ("apiVersion: v1\nkind: Pod\nspec: {containers: [1, {name: [main]}]}\n", "has no container main"),
     ],
 )

@@ -200,6 +200,10 @@ def test_options_of_podman_that_may_change_a_container_are_named(option):
     assert parse(f"podman run --{option} x image").unread == (f"--{option}",)
 
 
+def test_modules_of_podman_are_not_read_and_named():
+    assert parse("podman --module=gpu.conf --module b run image").unread == ("--module gpu.conf", "--module b")
+
+
 @pytest.mark.parametrize("option", ["healthcheck-interval", "log-level", "override-arch"])
 def test_docker_refuses_behind_run_what_podman_alone_takes_there(option):
     with pytest.raises(ExplainError, match=rf"^docker run: unknown flag: --{option} "):

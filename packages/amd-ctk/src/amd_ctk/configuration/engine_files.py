@@ -49,12 +49,15 @@ class EngineFiles:
 
     def last(self, key: KeyPath) -> object:
         """Return the value of a key in the file of highest priority that sets it, ABSENT if none does."""
-        found: object = ABSENT
+        return [ABSENT, *self.values(key)][-1]
+
+    def values(self, key: KeyPath) -> list[object]:
+        """Return the values of a key in the files that set it, in increasing priority."""
+        found: list[object] = []
         for document in self._documents:
             with suppress(DocumentError):
-                value = document.get(key)
-                found = found if value is ABSENT else value
-        return found
+                found.append(document.get(key))
+        return [value for value in found if value is not ABSENT]
 
 
 def read_document(host: Host, engine: Engine, path: str, *, largest: int) -> Document:

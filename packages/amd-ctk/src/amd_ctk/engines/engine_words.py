@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
@@ -58,11 +59,15 @@ SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Keeps the variables of a list.
 KEEPS_LIST = "--preserve-env="
-# Options of sudo without a value. Those that start a shell or change the directory are missing, as are those of env: a
-# command with them is not parsed.
+# Options of sudo without a value. Those that start a shell or change the directory are missing: a command with them is
+# not parsed.
 SUDO_FLAGS = (*KEEPS, "-H", "--set-home", "-n", "--non-interactive")
 # Options of sudo that take the next argument as their value.
 WITH_VALUE = ("-u", "--user", "-g", "--group")
+# Options of env that drop all variables, and those that drop the one that follows.
+CLEARS = ("-i", "-", "--ignore-environment")
+UNSETS = ("-u", "--unset")
+UNSETS_JOINED = "--unset="
 # Programs that only start another one, with their options that take the next argument as their value.
 LAUNCHERS: dict[str, tuple[str, ...]] = {
     "chrt": ("-T", "--sched-runtime", "-P", "--sched-period", "-D", "--sched-deadline"),
@@ -216,11 +221,13 @@ class Prefixed(Value):
     variables: dict[str, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     # The names of the caller's variables that stay; None for all.
     kept: tuple[str, ...] | None = None
+    # Those that env drops by name.
+    unset: tuple[str, ...] = ()
     is_sudo: bool = False
 
     def passes(self, variables: Sequence[str]) -> bool:
         """Return whether the command has these variables of its caller."""
-        return self.kept is None or set(variables) <= set(self.kept)
+        return not set(variables) & set(self.unset) and (self.kept is None or set(variables) <= set(self.kept))
 
 
 def without_prefixes(argv: Sequence[str]) -> Prefixed:
@@ -245,19 +252,22 @@ def _strip_prefix(found: Prefixed) -> Prefixed | None:
         behind = _behind_launcher(found.argv)
         return found.replace(argv=behind) if behind and not behind[0].startswith("-") else None
     is_sudo = os.path.basename(found.argv[0]) == SUDO
-    start = _end_of_options(found.argv) if is_sudo else 1
+    start = _end_of_options(found.argv) if is_sudo else _end_of_env_options(found.argv)
     end = start
     while end < len(found.argv) and is_assignment(found.argv[end]):
         end += 1
     if end >= len(found.argv) or found.argv[end].startswith("-"):
         return None
-    listed = _kept_by(found.argv[1:start]) if is_sudo else None
-    stay = found.variables if listed is None else {}
+    options = found.argv[1:start]
+    listed = _kept_by(options) if is_sudo else _kept_by_env(options)
+    unset = () if is_sudo else _unset_by(options)
+    stay = {} if listed is not None else {name: found.variables[name] for name in found.variables if name not in unset}
     assigned = (arg.partition("=") for arg in found.argv[start:end])
     return Prefixed(
         argv=found.argv[end:],
         variables={**stay, **{name: value for name, _, value in assigned}},
         kept=_both(found.kept, listed),
+        unset=(*found.unset, *unset),
         is_sudo=found.is_sudo or is_sudo,
     )
 
@@ -279,6 +289,16 @@ def _kept_by(options: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(name for names in lists for name in names)
 
 
+def _kept_by_env(options: Sequence[str]) -> tuple[str, ...] | None:
+    return () if any(arg in CLEARS for arg in options) else None
+
+
+def _unset_by(options: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the variables that env drops with these options."""
+    named = [name for option, name in pairwise(options) if option in UNSETS]
+    return (*named, *(arg.removeprefix(UNSETS_JOINED) for arg in options if arg.startswith(UNSETS_JOINED)))
+
+
 def _both(kept: tuple[str, ...] | None, listed: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if kept is None or listed is None:
         return listed if kept is None else kept
@@ -290,6 +310,13 @@ def _end_of_options(argv: Sequence[str]) -> int:
     while position < len(argv) and (argv[position] in (*SUDO_FLAGS, *WITH_VALUE) or _is_list(argv[position])):
         position += 2 if argv[position] in WITH_VALUE else 1
     return position + 1 if argv[position : position + 1] == ("--",) else position
+
+
+def _end_of_env_options(argv: Sequence[str]) -> int:
+    position = 1
+    while position < len(argv) and (argv[position] in (*CLEARS, *UNSETS) or argv[position].startswith(UNSETS_JOINED)):
+        position += 2 if argv[position] in UNSETS else 1
+    return position
 
 
 def _is_list(arg: str) -> bool:

@@ -35,6 +35,8 @@ class Container(Value):
     gpus: tuple[str, ...] = ()
     # "" for the engine's default.
     runtime: str = ""
+    # Whether Podman adds devices and variables of its configuration files.
+    has_settings: bool = False
     # The directory of the caller's own settings, which rootless engines read; "" for an engine of root.
     own_settings: str = ""
     privileged: bool = False

@@ -132,7 +132,8 @@ def _docker_file(own_settings: str, host: Host) -> str:
     return f"{own_settings}/{docker.ROOTLESS_FILE}" if own_settings else find_path(host, docker.DOCKER)
 
 
-def _read_files(container: Container, host: Host) -> EngineFiles:
+def read_files(container: Container, host: Host) -> EngineFiles:
+    """Return the configuration files of a container's engine."""
     # Only an engine's command needs its files.
     from amd_ctk.configuration.engine_files import LARGEST_OF_DOCKER, EngineFiles
 
@@ -164,7 +165,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
     """Return the names of an engine's runtimes, those of the AMD runtime, and the default one."""
     programs, default = container.info.runtimes, container.info.default_runtime
     if not programs:
-        programs, default = _read_files(container, host).read_runtimes()
+        programs, default = read_files(container, host).read_runtimes()
         options = _daemon_options(container, host)
         programs |= dict(value.partition("=")[::2] for value in options.values_of("--add-runtime"))
         default = [default, *options.values_of("--default-runtime")][-1]
@@ -177,7 +178,7 @@ def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host)
         return None
     own = container.own_settings
     # An unknown engine counts as a new one.
-    setting = _read_files(container, host).last(docker.LAYOUT.cdi or ())
+    setting = read_files(container, host).last(docker.LAYOUT.cdi or ())
     if docker.has_cdi_on(version or docker.FIRST_GPUS_BY_CDI, setting if isinstance(setting, bool) else None):
         return None
     if () < version < docker.FIRST_WITH_CDI:
@@ -192,7 +193,7 @@ def maps_users(container: Container, host: Host) -> bool:
         return False
     if container.info.version:
         return container.info.maps_users
-    setting = _read_files(container, host).last(("userns-remap",))
+    setting = read_files(container, host).last(("userns-remap",))
     return (isinstance(setting, str) and bool(setting)) or any(
         _daemon_options(container, host).values_of("--userns-remap")
     )

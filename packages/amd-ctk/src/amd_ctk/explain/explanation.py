@@ -64,6 +64,11 @@ class Explanation(Value):
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError if the host cannot be read."""
     container = translate_gpus(without_dropped(add_info(container, host)), host)
+    if container.has_settings:
+        # Only Podman's commands need it.
+        from amd_ctk.explain.podman_settings import add_settings
+
+        container = add_settings(container, host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
     container = container.replace(runtime=view.name)

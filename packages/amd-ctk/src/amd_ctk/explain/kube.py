@@ -49,6 +49,11 @@ def read_pod(path: str, name: str, host: Host) -> Container:
     documents = _read_documents(path)
     version = find_version(Container(engine=PODMAN), host)
     pod = next((pod for pod in map(partial(_find_pod, version=version), documents) if pod), {})
+    if not pod:
+        kinds = one_line(", ".join(str(document.get("kind")) for document in documents))
+        raise ExplainError(
+            f"{path} has no pod that Podman starts", hint=f"a Pod, {', '.join(WITH_TEMPLATE)}; not {kinds}"
+        )
     containers = {str(one.get("name")): one for key in ("initContainers", "containers") for one in objects_at(pod, key)}
     if name not in containers:
         known = one_line(", ".join(containers)) or "none"

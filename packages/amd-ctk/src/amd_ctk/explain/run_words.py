@@ -116,7 +116,8 @@ def parse_run(
         else _given_to_docker(options, environment)
     )
     perhaps_elsewhere = is_elsewhere(engine, before, environment)
-    return container_of(engine, options, "rootfs" if is_rootfs else image, is_old=is_old).replace(
+    container = container_of(engine, options, "rootfs" if is_rootfs else image, is_old=is_old)
+    return container.replace(
         # With another directory, Podman would set itself up.
         engine_options=tuple(without_group(before)) if engine == DOCKER and not perhaps_elsewhere else (),
         environment=(*from_files, *given),
@@ -130,6 +131,9 @@ def parse_run(
         # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
         misplaced=tuple(find_misplaced(args)),
+        has_settings=is_podman and not perhaps_elsewhere,
+        # Files that are read on top of all others.
+        unread=(*container.unread, *(f"--module {name}" for name in own_values(before, "--module"))),
         notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),
     )
 

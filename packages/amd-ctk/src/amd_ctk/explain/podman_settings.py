@@ -1,0 +1,50 @@
+"""What Podman's configuration files add to each container of `podman run`: devices and variables."""
+
+from __future__ import annotations
+
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_view import find_version, read_files
+from amd_ctk.explain.host_nodes import is_cdi_name
+from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Only an engine's command needs its files.
+    from amd_ctk.configuration.engine_files import EngineFiles
+    from amdgpu_discovery.command_line.document import KeyPath
+
+DEVICES = ("containers", "devices")
+VARIABLES = ("containers", "env")
+
+
+def add_settings(container: Container, host: Host) -> Container:
+    """Return a container with the devices and variables of Podman's files; the variables of its image override them."""
+    files = read_files(container, host)
+    devices = _texts(files, DEVICES)
+    refused = _refused_by_podman_4(files, devices)
+    is_refused = bool(refused) and () < find_version(container, host) < (5,)
+    return container.replace(
+        devices=(*devices, *container.devices),
+        image_environment=(*_texts(files, VARIABLES), *container.image_environment),
+        refusals=(*container.refusals, *(refused if is_refused else ())),
+    )
+
+
+def _texts(files: EngineFiles, key: KeyPath) -> list[str]:
+    """Return the texts of a list. The last file's list replaces those before, unless it has `{append = true}`."""
+    texts: list[str] = []
+    for value in files.values(key):
+        entries = value if isinstance(value, list) else []
+        is_added = any(isinstance(entry, dict) and entry.get("append") is True for entry in entries)
+        texts = [*(texts if is_added else ()), *(entry for entry in entries if isinstance(entry, str))]
+    return texts
+
+
+def _refused_by_podman_4(files: EngineFiles, devices: list[str]) -> list[ToolkitError]:
+    """Return why Podman 4 runs no command at all: it knows neither CDI devices nor tables in these lists."""
+    lists = [value for key in (DEVICES, VARIABLES) for value in files.values(key) if isinstance(value, list)]
+    has_table = any(isinstance(entry, dict) for entries in lists for entry in entries)
+    wrong = [f"invalid device mode: {device}" for device in devices if is_cdi_name(device)]
+    wrong += ["incompatible types: {append}"] if has_table else []
+    return [ToolkitError(f"podman: its configuration: {one}", hint="Podman 5 reads it") for one in wrong]
