@@ -23,11 +23,12 @@ def add_settings(container: Container, host: Host) -> Container:
     files = read_files(container, host)
     devices = _texts(files, DEVICES)
     refused = _refused_by_podman_4(files, devices)
-    is_refused = bool(refused) and () < find_version(container, host) < (5,)
+    if refused and not () < find_version(container, host) < (5,):
+        refused = []
     return container.replace(
         devices=(*devices, *container.devices),
         image_environment=(*_texts(files, VARIABLES), *container.image_environment),
-        refusals=(*container.refusals, *(refused if is_refused else ())),
+        refusals=(*container.refusals, *refused),
     )
 
 
@@ -36,15 +37,16 @@ def _texts(files: EngineFiles, key: KeyPath) -> list[str]:
     texts: list[str] = []
     for value in files.values(key):
         entries = value if isinstance(value, list) else []
-        is_added = any(isinstance(entry, dict) and entry.get("append") is True for entry in entries)
-        texts = [*(texts if is_added else ()), *(entry for entry in entries if isinstance(entry, str))]
+        if not any(isinstance(entry, dict) and entry.get("append") is True for entry in entries):
+            texts = []
+        texts += [entry for entry in entries if isinstance(entry, str)]
     return texts
 
 
 def _refused_by_podman_4(files: EngineFiles, devices: list[str]) -> list[ToolkitError]:
     """Return why Podman 4 runs no command at all: it knows neither CDI devices nor tables in these lists."""
     lists = [value for key in (DEVICES, VARIABLES) for value in files.values(key) if isinstance(value, list)]
-    has_table = any(isinstance(entry, dict) for entries in lists for entry in entries)
     wrong = [f"invalid device mode: {device}" for device in devices if is_cdi_name(device)]
-    wrong += ["incompatible types: {append}"] if has_table else []
+    if any(isinstance(entry, dict) for entries in lists for entry in entries):
+        wrong.append("incompatible types: {append}")
     return [ToolkitError(f"podman: its configuration: {one}", hint="Podman 5 reads it") for one in wrong]
