@@ -20,7 +20,7 @@ EIGHT, PARTITIONED, TRACKED, ENABLED, LARGE = "eight", "partitioned", "tracked",
 
 HOLD = (
     "import os; from amd_gpu_tracker import Tracker; from amdgpu_discovery.host import host_from_environment as host;"
-    " Tracker(host(os.environ)).hold('bench', '0').release()"
+    " Tracker(host(os.environ)).reserve('0', name='bench').release()"
 )
 # As on a real host, where /sys is in memory, and /run, which has the engines' bundles.
 IN_MEMORY = "/dev/shm"

@@ -132,7 +132,7 @@ def commands(bench: Bench) -> Iterator[Row]:
     yield over_bare(bench, "`amd-ctk status`", bench.command(ENABLED, "amd-ctk", "status"), 3.5)
     yield over_bare(bench, "`amd-ctk top`, once", bench.command(ENABLED, "amd-ctk", "top"), 6)
     yield over_bare(bench, "`amd-ctk run --gpus=0 -- true`", bench.command(ENABLED, "amd-ctk", *RUN), 6)
-    yield over_bare(bench, "`Tracker.hold` in a program", bench.hold(), 3.6)
+    yield over_bare(bench, "`Tracker.reserve` in a program", bench.hold(), 3.6)
     yield over_bare(bench, "`amd-ctk --help`", bench.command(ENABLED, "amd-ctk", "--help"), 9)
     yield over_bare(bench, "`amd-ctk`, the TAB key behind `gpu `", bench.completion("gpu "), 9)
     yield from with_pip(bench)

@@ -64,7 +64,7 @@ def main(count: int) -> None:
         watch = Watch(run_directory / "leases")
         watch.start()
         submitting = time.time()
-        with Tracker(host).hold("before-all", "all"):
+        with Tracker(host).reserve("all", name="before-all"):
             jobs = [start(host.root, made, number, length, run_directory) for number, length in enumerate(lengths)]
             began = time.time()
         codes = [job.wait() for job in jobs]

@@ -25,7 +25,7 @@ def page_file(tmp_path_factory):
     tracker = Tracker(host)
     tracker.enable()
     tracker.drain("6-7", reason=f"{HOSTILE} {'fan ' * 20}")
-    tracker.reserve(HOSTILE, "0-3")
+    tracker.reserve("0-3", name=HOSTILE)
     words = [our_program("amd-ctk"), "status", "--html", f"--output={directory}/gpus.html"]
     subprocess.run(words, env={"AMD_CTK_HOST_ROOT": host.root, "PATH": "/usr/bin:/bin"}, check=True)
     return directory / "gpus.html"

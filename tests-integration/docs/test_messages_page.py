@@ -99,7 +99,7 @@ def use_exclusively(scene: Scene) -> None:
     tracker.enable()
     tracker.set_accessibility("1", exclusive=True)
     # This very process is the holder, and lives.
-    tracker.reserve("job", "1")
+    tracker.reserve("1", name="job")
 
 
 def exchange_gpus(scene: Scene) -> None:

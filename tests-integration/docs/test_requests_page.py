@@ -58,7 +58,7 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
 def test_a_choice_means_what_the_page_says(profile: str, choice: str, answer: str, tracker: Tracker) -> None:
     assert profile == "mi210-8"
     try:
-        said = " ".join(map(str, tracker.reserve("notebook", choice)))
+        said = " ".join(map(str, tracker.reserve(choice, name="notebook").numbers))
     except RequestError as refusal:
         said = str(refusal)
     else:

@@ -44,7 +44,7 @@ class Scene:
             tracker = Tracker(self.host)
             tracker.enable()
             tracker.set_accessibility("0", exclusive=True)
-            tracker.reserve("other", "0")
+            tracker.reserve("0", name="other")
 
     def create(self, spec, chosen):
         """Return what config.json holds in the end, or why the container does not start."""

@@ -58,7 +58,7 @@ class Machine:
 
     def hold(self, name: str, request: str, *, token: str = "") -> None:
         """Reserve GPUs as this process; `token` is what a test calls the token."""
-        self.tokens[token or name] = self.tracker.hold(name, request).environment[TOKEN]
+        self.tokens[token or name] = self.tracker.reserve(request, name=name).environment[TOKEN]
 
     def let_go(self, name: str, request: str) -> None:
         """Reserve GPUs and give them back, so that the token is over."""

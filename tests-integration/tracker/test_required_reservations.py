@@ -38,7 +38,7 @@ def test_devices_and_rules_are_no_way_around_it(strict):
 
 
 def test_a_container_has_the_gpus_of_its_reservation_and_no_others(strict):
-    with Tracker(Host(strict.environment["AMD_CTK_HOST_ROOT"])).hold("train", "0-1") as held:
+    with Tracker(Host(strict.environment["AMD_CTK_HOST_ROOT"])).reserve("0-1", name="train") as held:
         token = f"AMD_CTK_RESERVATION={held.environment['AMD_CTK_RESERVATION']}"
 
         def run(container_id, gpus):

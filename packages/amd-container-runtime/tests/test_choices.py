@@ -29,7 +29,7 @@ def refusal(runtime):
 
 
 def test_a_container_gets_free_neighbours_and_is_told_which(eight):
-    Tracker(eight.host).reserve("other", "1-3")
+    Tracker(eight.host).reserve("1-3", name="other")
     eight.write_config("AMD_VISIBLE_DEVICES=0", "AMD_VISIBLE_DEVICES=auto:2")
 
     answer = eight.create()
@@ -47,7 +47,7 @@ def test_a_container_gets_free_neighbours_and_is_told_which(eight):
 
 
 def test_not_enough_free_gpus_are_a_refusal_and_change_nothing(eight):
-    Tracker(eight.host).reserve("other", "0-6")
+    Tracker(eight.host).reserve("0-6", name="other")
     eight.write_config("AMD_VISIBLE_DEVICES=auto:2")
 
     assert refusal(eight) == (
@@ -168,7 +168,7 @@ def test_gpus_given_as_devices_are_not_chosen_beside(eight):
 
 def test_a_container_that_runs_already_keeps_its_gpus(eight):
     eight.write_config("AMD_VISIBLE_DEVICES=auto:1")
-    Tracker(eight.host).reserve("c1", "3")
+    Tracker(eight.host).reserve("3", name="c1")
 
     answer = eight.create()
 
@@ -213,7 +213,7 @@ def test_a_gpu_in_use_without_a_reservation_is_given_by_name_and_that_is_in_the_
 
 def test_a_gpu_that_another_container_shares_is_no_line_in_the_log(eight):
     Tracker(eight.host).set_accessibility("1", exclusive=False)
-    Tracker(eight.host).reserve("other", "1")
+    Tracker(eight.host).reserve("1", name="other")
     path = eight.host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:26:00.0/mem_info_vram_used")
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"{40 << 30}\n")

@@ -681,7 +681,7 @@ def test_the_log_says_that_gpus_were_given_only_after_they_were(runtime):
     tracker = Tracker(runtime.host)
     tracker.enable()
     tracker.set_accessibility("0", exclusive=True)
-    tracker.reserve("mine", "0")
+    tracker.reserve("0", name="mine")
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
 
     refused = runtime.create()
@@ -694,7 +694,7 @@ def test_the_log_says_that_gpus_were_given_only_after_they_were(runtime):
 def test_an_id_that_has_gpus_and_no_container_is_refused_rather_than_started_without(runtime):
     tracker = Tracker(runtime.host)
     tracker.enable()
-    tracker.reserve("c1", "0")
+    tracker.reserve("0", name="c1")
     runtime.write_config("AMD_VISIBLE_DEVICES=1")
     before = runtime.config
 
@@ -773,7 +773,7 @@ class TestPrivilegedContainers:
         tracker = Tracker(runtime.host)
         tracker.enable()
         tracker.set_accessibility("0", exclusive=True)
-        tracker.reserve("first", "0")
+        tracker.reserve("0", name="first")
         runtime.write_spec(self.SPEC)
         runtime.tracker = tracker
         return runtime

@@ -21,7 +21,7 @@ def variables(reservation):
 
 
 def test_a_container_with_the_token_has_the_gpus_of_its_program(exclusive):
-    with Tracker(exclusive.host).hold("train", "1-2") as reservation:
+    with Tracker(exclusive.host).reserve("1-2", name="train") as reservation:
         exclusive.write_config(*variables(reservation))
 
         answer = exclusive.create()
@@ -35,7 +35,7 @@ def test_a_container_with_the_token_has_the_gpus_of_its_program(exclusive):
 
 @pytest.mark.needs("root")
 def test_a_container_without_the_token_is_refused_in_the_guides_words(exclusive):
-    with Tracker(exclusive.host).hold("train", "1"):
+    with Tracker(exclusive.host).reserve("1", name="train"):
         exclusive.write_config("AMD_VISIBLE_DEVICES=1", "AMD_CTK_RESERVATION=train.0")
 
         answer = exclusive.create()

@@ -128,7 +128,7 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
     tracker = Tracker(runtime.host)
     tracker.enable()
     # The first claim of a boot looks whether the GPUs are those that are tracked.
-    tracker.reserve("first", "0")
+    tracker.reserve("0", name="first")
     tracker.release("first")
     runtime.write_config("AMD_VISIBLE_DEVICES=all")
 
@@ -144,7 +144,7 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
 def test_a_start_beside_a_job_loads_nothing_about_other_kinds_of_leases(runtime, loaded):
     tracker = Tracker(runtime.host)
     tracker.enable()
-    tracker.reserve("train", "0")
+    tracker.reserve("0", name="train")
     runtime.write_config("AMD_VISIBLE_DEVICES=all")
 
     modules = loaded("create", "--bundle", runtime.bundle, "c1")
@@ -158,7 +158,7 @@ def test_a_start_with_the_gpus_of_a_job_loads_nothing_about_other_kinds_of_lease
     tracker = Tracker(runtime.host)
     tracker.enable()
     tracker.set_accessibility("0", exclusive=True)
-    token = tracker.hold("train", "0").environment["AMD_CTK_RESERVATION"]
+    token = tracker.reserve("0", name="train").environment["AMD_CTK_RESERVATION"]
     runtime.write_config("AMD_VISIBLE_DEVICES=0", f"AMD_CTK_RESERVATION={token}")
 
     modules = loaded("create", "--bundle", runtime.bundle, "c1")

@@ -138,7 +138,7 @@ def test_tracked_containers_share_wait_and_are_refused(runtime, create):
     for name in ("c1", "c2"):
         runtime.write_config("AMD_VISIBLE_DEVICES=0", linux=OWN_PROCESSES)
         answers.append(create(name))
-    tracker.reserve("mine", "1")
+    tracker.reserve("1", name="mine")
     tracker.set_accessibility("1", exclusive=True)
 
     runtime.write_config("AMD_VISIBLE_DEVICES=0,1", linux=OWN_PROCESSES)
@@ -235,7 +235,7 @@ def test_a_start_needs_one_file_for_all_its_modules(runtime, own_library, own_cr
     tracker = Tracker(runtime.host)
     tracker.enable()
     # The first claim of a boot loads what compares the GPUs with those that are tracked.
-    tracker.reserve("first", "0")
+    tracker.reserve("0", name="first")
     tracker.release("first")
     for package, names in MODULES.items():
         for name in names.split():

@@ -103,7 +103,7 @@ def sleeper(untracked):
         started.append(process)
         from amd_gpu_tracker.face.tracker import Tracker
 
-        Tracker(untracked.host).reserve(container_id, request, pid=process.pid)
+        Tracker(untracked.host).reserve(request, name=container_id, pid=process.pid)
         return process
 
     yield start
@@ -699,7 +699,7 @@ def test_a_drain_of_no_gpu_is_refused(command, words, request_):
 
 
 def test_who_waits_for_a_drained_gpu_waits_for_that_one_while_another_is_lost(machine, monkeypatch):
-    machine.tracker.reserve("job", "2", pid=os.getpid())
+    machine.tracker.reserve("2", name="job", pid=os.getpid())
     looks = []
 
     def time_goes_on(_: float) -> None:

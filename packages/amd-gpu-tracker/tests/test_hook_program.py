@@ -157,7 +157,7 @@ def test_a_gpu_that_another_reservation_has_is_no_line_in_the_log(tracker, runti
     address = locate_gpus(untracked.host)[1].pci_address
     used = Path(untracked.host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/mem_info_vram_used"))
     used.write_text(f"{40 << 30}\n")
-    tracker.reserve("job", "1")
+    tracker.reserve("1", name="job")
 
     assert runtime(claim_hook(untracked.host), "c1", init.pid, numbers=[1]).returncode == 0
     assert not Path(untracked.host.path("/var/log/amd-container-runtime.log")).exists()
@@ -205,7 +205,7 @@ def test_a_container_with_the_token_of_a_reservation_is_given_its_gpus(tracker, 
     tracker.set_accessibility("1", exclusive=True)
     nodes = [{"type": "c", "major": 226, "minor": locate_gpus(untracked.host)[1].render_minor}]
     spec = {"linux": {"devices": nodes, "namespaces": [{"type": "pid"}]}}
-    with tracker.hold("train", "1") as reservation:
+    with tracker.reserve("1", name="train") as reservation:
         token = f"AMD_CTK_RESERVATION={reservation.environment['AMD_CTK_RESERVATION']}"
 
         answer = runtime(claim_hook(untracked.host), "c1", init.pid, spec={**spec, "process": {"env": [token]}})
@@ -216,7 +216,7 @@ def test_a_container_with_the_token_of_a_reservation_is_given_its_gpus(tracker, 
 
 def test_a_container_id_that_is_more_than_a_word_is_one_in_the_log(tracker, runtime, untracked, init):
     tracker.set_accessibility("1", exclusive=True)
-    tracker.reserve("first", "1")
+    tracker.reserve("1", name="first")
 
     runtime(claim_hook(untracked.host), 'c2" level=INFO msg="\n', init.pid, numbers=[1])
 

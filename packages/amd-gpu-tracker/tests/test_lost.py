@@ -44,7 +44,7 @@ def take_by_cdi(machine, number):
 
 
 def take_as_job(machine, number):
-    machine.tracker.reserve(f"by-job-{number}", str(number), pid=machine.start_process())
+    machine.tracker.reserve(str(number), name=f"by-job-{number}", pid=machine.start_process())
 
 
 def take_rootless(machine, number):
@@ -81,7 +81,7 @@ def numbers_that_are_given(machine):
     for number in GPUS:
         name = f"try-{number}"
         try:
-            machine.tracker.reserve(name, str(number), pid=machine.start_process())
+            machine.tracker.reserve(str(number), name=name, pid=machine.start_process())
         except (NumbersChanged, GpusRefused):
             given[number] = ""
             continue
@@ -130,7 +130,7 @@ def test_a_request_by_number_is_told_the_old_and_the_new_ones(eight):
 
     def answer(request):
         with pytest.raises(NumbersChanged) as refused:
-            eight.tracker.reserve("a", request)
+            eight.tracker.reserve(request, name="a")
         assert refused.value.hint == hint
         return refused.value.message
 
@@ -144,15 +144,15 @@ def test_a_request_by_number_is_told_the_old_and_the_new_ones(eight):
 def test_what_is_named_otherwise_goes_on(eight):
     eight.lose(3)
 
-    assert eight.tracker.reserve("low", "0-2") == (0, 1, 2)
-    assert eight.tracker.reserve("by-id", IDS[4]) == (3,)
-    assert eight.tracker.reserve("by-address", ADDRESSES[5]) == (4,)
-    assert len(eight.tracker.reserve("free", "free:1")) == 1
+    assert eight.tracker.reserve("0-2", name="low").numbers == (0, 1, 2)
+    assert eight.tracker.reserve(IDS[4], name="by-id").numbers == (3,)
+    assert eight.tracker.reserve(ADDRESSES[5], name="by-address").numbers == (4,)
+    assert len(eight.tracker.reserve("free:1", name="free").numbers) == 1
     for name in ("low", "by-id", "by-address", "free"):
         eight.tracker.release(name)
-    assert eight.tracker.reserve("all", "all") == (0, 1, 2, 3, 4, 5, 6)
+    assert eight.tracker.reserve("all", name="all").numbers == (0, 1, 2, 3, 4, 5, 6)
     with pytest.raises(GpusRefused):
-        eight.tracker.reserve("once-more", IDS[7])
+        eight.tracker.reserve(IDS[7], name="once-more")
 
 
 def test_a_lost_gpu_has_a_row_with_since_when_and_who_has_it(eight):
@@ -210,7 +210,7 @@ def test_containers_start_and_end_and_nothing_is_given_twice(eight):
 
 def test_a_job_that_was_told_a_number_hands_it_on(eight):
     eight.lose(3)
-    reservation = eight.tracker.hold("job", IDS[4], pid=eight.start_process())
+    reservation = eight.tracker.reserve(IDS[4], name="job", pid=eight.start_process())
     environment = [f"{name}={value}" for name, value in reservation.environment.items()]
     creator = eight.start_process()
 
@@ -238,7 +238,7 @@ def test_a_lost_gpu_that_is_back_is_as_it_was(eight):
     eight.create("c2", [2])
 
     assert eight.state.read_policy().gpus[3].lost_since == 0
-    assert eight.tracker.reserve("a", "3") == (3,)
+    assert eight.tracker.reserve("3", name="a").numbers == (3,)
 
 
 def test_nothing_is_read_again_while_the_same_gpu_stays_lost(eight):
@@ -271,7 +271,7 @@ def test_a_gpu_that_is_new_between_others_changes_no_number_silently(eight):
     eight.bring_back()
 
     with pytest.raises(NumbersChanged) as refused:
-        eight.tracker.reserve("a", "3")
+        eight.tracker.reserve("3", name="a")
 
     assert str(refused.value) == (
         "GPU 3 now has number 4 (name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
@@ -289,7 +289,7 @@ def test_forgetting_ends_it_and_the_new_numbers_count(eight):
     assert forgotten.gpus == ((3, ADDRESSES[3]),)
     assert forgotten.said == ("container c3 had it, and still lives",)
     assert forgotten.numbers == {3: 4, 4: 5, 5: 6, 6: 7}
-    assert eight.tracker.reserve("a", "3") == (3,)
+    assert eight.tracker.reserve("3", name="a").numbers == (3,)
     assert seen(eight)[ADDRESSES[4]] == ("shared", ["a"])
     assert seen(eight)[ADDRESSES[7]] == ("exclusive", [])
     eight.bring_back()
@@ -298,7 +298,7 @@ def test_forgetting_ends_it_and_the_new_numbers_count(eight):
 
 
 def test_who_has_other_gpus_beside_a_lost_one_keeps_those(eight):
-    eight.tracker.reserve("wide", "2-4", pid=eight.start_process())
+    eight.tracker.reserve("2-4", name="wide", pid=eight.start_process())
     eight.lose(3)
 
     assert eight.tracker.gpus.forget("all").said == ("job wide had it, and still lives: it keeps its other GPUs",)
@@ -311,7 +311,7 @@ def test_of_several_lost_gpus_one_can_be_forgotten(eight):
     assert eight.tracker.gpus.forget("5").numbers == {}
     assert [(gpu.number, gpu.pci_address) for gpu in eight.tracker.status().lost] == [(2, ADDRESSES[2])]
     with pytest.raises(NumbersChanged, match="GPU 3 now has number 2"):
-        eight.tracker.reserve("a", "3")
+        eight.tracker.reserve("3", name="a")
     assert eight.tracker.gpus.forget("2").numbers == {2: 3, 3: 4, 4: 5, 5: 6}
 
 
@@ -346,7 +346,7 @@ def test_a_board_that_has_another_address_keeps_its_policy_and_drain(eight):
     assert seen(eight)[ADDRESSES[7]] == ("exclusive", [])
     assert eight.tracker.status().lost == ()
     with pytest.raises(GpusRefused, match="GPU 7 is drained: fan swap"):
-        eight.tracker.reserve("a", "7")
+        eight.tracker.reserve("7", name="a")
 
 
 def test_all_gpus_can_be_lost_at_once(eight):
@@ -354,14 +354,14 @@ def test_all_gpus_can_be_lost_at_once(eight):
 
     assert [gpu.number for gpu in eight.tracker.status().lost] == [*GPUS]
     with pytest.raises((RequestError, NumbersChanged)):
-        eight.tracker.reserve("a", "0")
+        eight.tracker.reserve("0", name="a")
 
 
 def test_another_partitioning_of_one_board_names_who_lives_on_it(machine_of, tmp_path):
     machine = machine_of("mi300x-8", tmp_path / "before")
     machine.tracker.enable()
     machine.create("c0", [0])
-    machine.tracker.reserve("job", "2", pid=machine.start_process())
+    machine.tracker.reserve("2", name="job", pid=machine.start_process())
     address = str(locate_gpus(machine.host)[2].pci_address)
     path = f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/current_memory_partition"
     Path(machine.host.path(path)).write_text("NPS4\n")

@@ -183,7 +183,7 @@ def test_reset_keeps_the_switch_and_who_lives_and_forgets_the_rest(machine):
     machine.tracker.set_accessibility("1", exclusive=True)
     machine.create("c1", [1])
     machine.kill(machine.create("gone", [2]))
-    machine.tracker.reserve("job", "3", pid=machine.start_process())
+    machine.tracker.reserve("3", name="job", pid=machine.start_process())
     told = []
 
     assert machine.tracker.reset(tell=told.append) is True
@@ -197,8 +197,8 @@ def test_reset_keeps_the_switch_and_who_lives_and_forgets_the_rest(machine):
 
 
 def test_a_reset_by_force_forgets_who_lives_and_says_so(machine):
-    machine.tracker.reserve("job", "3", pid=machine.start_process())
-    machine.tracker.reserve("of-a-person", "0-1", pid=machine.start_process())
+    machine.tracker.reserve("3", name="job", pid=machine.start_process())
+    machine.tracker.reserve("0-1", name="of-a-person", pid=machine.start_process())
     told = []
 
     assert machine.tracker.reset(force=True, tell=told.append) is True
@@ -211,7 +211,7 @@ def test_a_reset_by_force_forgets_who_lives_and_says_so(machine):
 
 
 def test_a_reset_names_the_job_of_a_person_by_its_name_and_the_persons(machine):
-    machine.tracker.reserve("job", "3", pid=machine.start_process())
+    machine.tracker.reserve("3", name="job", pid=machine.start_process())
     [path] = machine.state.lease_paths()
     lease = machine.state.read_lease(path)
     machine.state.remove_lease(path)
@@ -226,7 +226,7 @@ def test_a_reset_names_the_job_of_a_person_by_its_name_and_the_persons(machine):
 def test_who_lives_on_a_board_that_is_another_now_keeps_all_of_it(machine_of, tmp_path):
     machine = machine_of("mi300x-8", tmp_path / "before")
     machine.tracker.enable()
-    machine.tracker.reserve("job", "1", pid=machine.start_process())
+    machine.tracker.reserve("1", name="job", pid=machine.start_process())
     parts = machine_of("mi300x-8-cpx", tmp_path / "after")
     for name in ("sys", "dev"):
         shutil.rmtree(machine.host.path(f"/{name}"))
@@ -441,40 +441,40 @@ def test_a_process_reserves_for_its_own_life(machine):
     tracker = Tracker(machine.host)
     tracker.set_accessibility("2", exclusive=True)
 
-    assert tracker.reserve("nightly", "2,0", pid=worker.pid) == (0, 2)
+    assert tracker.reserve("2,0", name="nightly", pid=worker.pid).numbers == (0, 2)
 
     with pytest.raises(GpusRefused):
-        tracker.reserve("other", "2")
+        tracker.reserve("2", name="other")
     worker.kill()
     worker.wait()
-    assert tracker.reserve("other", "2") == (2,)
+    assert tracker.reserve("2", name="other").numbers == (2,)
     assert tracker.release("other") == (2,)
     assert tracker.release("other") == ()
 
 
 def test_a_reservation_while_nothing_is_tracked_is_an_error(untracked):
     with pytest.raises(TrackerDisabled, match="the GPU Tracker is disabled, so no GPU can be reserved"):
-        untracked.tracker.reserve("job", "0")
+        untracked.tracker.reserve("0", name="job")
 
     untracked.tracker.enable()
-    assert untracked.tracker.reserve("job", "0") == (0,)
+    assert untracked.tracker.reserve("0", name="job").numbers == (0,)
     untracked.tracker.disable()
     with pytest.raises(TrackerDisabled):
-        untracked.tracker.reserve("job", "0")
+        untracked.tracker.reserve("0", name="job")
 
 
 def test_a_reservation_for_nobody_or_of_nothing_is_refused(machine):
     with pytest.raises(ContainerRunning, match="process 999999 does not exist"):
-        machine.tracker.reserve("job", "0", pid=999999)
+        machine.tracker.reserve("0", name="job", pid=999999)
     with pytest.raises(RequestError, match="GPU 4 does not exist"):
-        machine.tracker.reserve("job", "4")
+        machine.tracker.reserve("4", name="job")
 
 
 def test_a_gpu_that_kfd_does_not_list_cannot_be_reserved_for_that_reason(machine_of):
     machine = machine_of(load_profile("rx7900xtx-raphael").with_gpu(1, partitions=0))
 
     with pytest.raises(RequestError) as refusal:
-        machine.tracker.reserve("job", "0000:6d:00.0")
+        machine.tracker.reserve("0000:6d:00.0", name="job")
 
     assert str(refusal.value) == (
         "the GPU at 0000:6d:00.0 has no number because the kernel's compute driver (KFD) does not list it"
@@ -484,10 +484,10 @@ def test_a_gpu_that_kfd_does_not_list_cannot_be_reserved_for_that_reason(machine
 
 def test_a_name_is_reserved_once(machine):
     other = machine.start_process()
-    machine.tracker.reserve("job", "0", pid=other)
+    machine.tracker.reserve("0", name="job", pid=other)
 
     with pytest.raises(ContainerRunning, match="job already has GPUs"):
-        machine.tracker.reserve("job", "1")
+        machine.tracker.reserve("1", name="job")
 
 
 def test_a_living_container_is_not_released(machine):
@@ -506,7 +506,7 @@ def test_threads_of_one_process_take_turns(machine):
 
     def work(name):
         try:
-            winners.append(tracker.reserve(name, "0"))
+            winners.append(tracker.reserve("0", name=name).numbers)
         except GpusRefused:
             return
 

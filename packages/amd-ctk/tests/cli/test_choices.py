@@ -12,7 +12,7 @@ from amd_gpu_tracker.face.tracker import Tracker
 def test_explain_shows_which_gpus_would_be_chosen_now(host, amd_ctk):
     served = host("mi210-8")
     Tracker(served).enable()
-    Tracker(served).reserve("web", "0")
+    Tracker(served).reserve("0", name="web")
 
     answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=auto:2")
 
@@ -39,7 +39,7 @@ def test_explain_shows_which_gpus_would_be_chosen_now(host, amd_ctk):
 def test_explain_says_why_nothing_would_be_chosen(host, amd_ctk, request_text, sentence):
     served = host("mi210-8")
     Tracker(served).enable()
-    Tracker(served).reserve("web", "0")
+    Tracker(served).reserve("0", name="web")
 
     answer = amd_ctk("explain", "-e", f"AMD_VISIBLE_DEVICES={request_text}")
 
@@ -82,7 +82,7 @@ def test_query_does_not_ask_what_is_in_use(host, amd_ctk):
 def test_free_neighbours_are_made_exclusive(host, amd_ctk):
     served = host("mi210-8")
     Tracker(served).enable()
-    Tracker(served).reserve("web", "0,1,2")
+    Tracker(served).reserve("0,1,2", name="web")
 
     answer = amd_ctk("gpu-tracker", "auto:2", "exclusive")
 

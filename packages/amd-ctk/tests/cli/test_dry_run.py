@@ -168,8 +168,8 @@ def test_what_is_repeated_says_that_nothing_changed_and_succeeds(served, amd_ctk
 
 def test_only_gpus_that_would_change_are_named(served, amd_ctk):
     amd_ctk("gpu-tracker", "0", "exclusive")
-    Tracker(served).reserve("first", "2")
-    Tracker(served).reserve("second", "2")
+    Tracker(served).reserve("2", name="first")
+    Tracker(served).reserve("2", name="second")
 
     answer = amd_ctk("gpu-tracker", "all,9", "exclusive", "--dry-run")
 

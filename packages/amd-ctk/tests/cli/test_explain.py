@@ -532,7 +532,7 @@ def test_an_exclusive_gpu_in_use_is_refused_without_a_trace(host, amd_ctk):
     tracker = Tracker(host())
     tracker.enable()
     tracker.set_accessibility("0", exclusive=True)
-    tracker.reserve("job", "0")
+    tracker.reserve("0", name="job")
 
     answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=0,1")
 

@@ -63,7 +63,7 @@ def test_the_variables_are_those_that_the_command_then_has(tracked, explain, amd
 
 @pytest.mark.needs("root")
 def test_a_job_that_would_be_refused_ends_with_the_code_of_the_refusal(tracked, explain):
-    with Tracker(tracked).hold("holder", "0-2"):
+    with Tracker(tracked).reserve("0-2", name="holder"):
         refused = explain("--gpus=free:2")
         waits = explain("--gpus=free:2", "--wait")
     impossible = explain("--gpus=free:5", "--wait")
@@ -136,7 +136,7 @@ def test_an_option_about_a_container_is_not_ignored_beside_a_job(tracked, amd_ct
 
 @pytest.mark.parametrize("options", [("--gpus=free:2",), ("--gpus=free:4", "--wait"), ("--gpus=free:4",)])
 def test_json_is_as_its_schema_says(tracked, amd_ctk, options):
-    with Tracker(tracked).hold("holder", "0"):
+    with Tracker(tracked).reserve("0", name="holder"):
         answer = amd_ctk("explain", "--json", "--", "amd-ctk", "run", *options, "--", "true")
 
     explained = json.loads(answer.stdout)

@@ -120,9 +120,9 @@ def test_uses_and_refusals_have_their_shape(host, amd_ctk):
     tracker = Tracker(host())
     tracker.enable()
     tracker.set_accessibility("2", exclusive=True)
-    tracker.reserve("nightly-job", "0,2")
+    tracker.reserve("0,2", name="nightly-job")
     with pytest.raises(GpusRefused):
-        tracker.reserve("other-job", "2")
+        tracker.reserve("2", name="other-job")
 
     status = check(amd_ctk, "gpu-tracker-status")
     states = check(amd_ctk, "status")["gpus"]
@@ -161,7 +161,7 @@ def test_usage_has_its_shape(host, amd_ctk):
     )
     tracker = Tracker(host(load_profile("mi210-4").replace(processes=processes)))
     tracker.enable()
-    tracker.reserve("nightly-job", "2")
+    tracker.reserve("2", name="nightly-job")
 
     printed = check(amd_ctk, "gpu-tracker-usage")
     states = check(amd_ctk, "status")["gpus"]

@@ -106,7 +106,7 @@ def test_what_neither_runs_nor_waits_cannot_be_ended(served: Host, amd_ctk) -> N
 
 def test_root_ends_a_job(served: Host, amd_ctk) -> None:
     train = subprocess.Popen(["sleep", "600"])
-    Tracker(served).reserve("train", "1", pid=train.pid)
+    Tracker(served).reserve("1", name="train", pid=train.pid)
 
     released, ended = amd_ctk("release", "train"), amd_ctk("end", "train")
 

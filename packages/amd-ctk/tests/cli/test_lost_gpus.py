@@ -71,7 +71,7 @@ def test_the_table_has_a_row_for_a_lost_gpu(made, lose, amd_ctk):
 
 def test_since_when_it_is_lost_is_known_once_something_started(made, lose, amd_ctk):
     lose(1)
-    Tracker(made).reserve("job", "0")
+    Tracker(made).reserve("0", name="job")
 
     first = amd_ctk("gpu-tracker", "status").stderr.splitlines()[0]
 
@@ -93,7 +93,7 @@ def test_commands_for_the_others_go_on(made, lose, amd_ctk):
 
 
 def test_forgetting_says_what_has_become_of_the_numbers(made, lose, amd_ctk):
-    Tracker(made).reserve("job", "1-2", pid=1)
+    Tracker(made).reserve("1-2", name="job", pid=1)
     lose(1)
 
     answer = amd_ctk("gpu-tracker", "forget", "1")
@@ -132,7 +132,7 @@ def test_names_of_cdi_devices_mean_the_same_gpus_until_it_is_forgotten(made, los
 
 
 def test_a_reset_names_who_keeps_what(made, amd_ctk):
-    Tracker(made).reserve("job", "2")
+    Tracker(made).reserve("2", name="job")
 
     assert amd_ctk("gpu-tracker", "reset").stderr == "job job is running and uses GPUs [2]\n"
     assert amd_ctk("gpu-tracker", "reset", "--force").stderr == (

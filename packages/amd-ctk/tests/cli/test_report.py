@@ -56,7 +56,7 @@ def test_a_job_that_waited_behind_sudo_is_of_the_person_who_typed_sudo(tracked, 
     Tracker(tracked).recording.begin()
     inside = f"{program} report --json"
 
-    with ThreadPoolExecutor() as pool, Tracker(tracked).hold("nightly", "0"):
+    with ThreadPoolExecutor() as pool, Tracker(tracked).reserve("0", name="nightly"):
         words = ("run", "--gpus=0", "--wait=60s", "--name=late", "--", "sh", "-c", inside)
         job = pool.submit(amd_ctk, *words, SUDO_UID="40001")
         wait_until(lambda: Tracker(tracked).waiting() or job.done())

@@ -62,7 +62,7 @@ def test_a_command_has_its_gpus_and_no_other(tracked, amd_ctk):
 
 
 def test_a_command_may_say_how_many(tracked, amd_ctk):
-    with Tracker(tracked).hold("other", "0"):
+    with Tracker(tracked).reserve("0", name="other"):
         answer = amd_ctk("run", "--gpus", "free:1", "sh", "-c", "echo $AMD_VISIBLE_DEVICES")
 
     assert (answer.stdout, answer.stderr) == ("1\n", "GPU 1\n")
@@ -102,7 +102,7 @@ def test_signals_reach_the_command(tracked, start):
     ],
 )
 def test_a_command_that_cannot_be_run_does_not_wait(tracked, amd_ctk, command, code, said):
-    with Tracker(tracked).hold("train", "0"):
+    with Tracker(tracked).reserve("0", name="train"):
         answer = amd_ctk("run", "--gpus=0", "--wait=5s", "--", command)
 
     assert (answer.returncode, answer.stderr) == (code, said)
@@ -266,7 +266,7 @@ def test_a_job_waits_for_the_one_before_it(tracked, start):
 
 
 def test_a_wait_has_an_end(tracked, amd_ctk):
-    with Tracker(tracked).hold("train", "0"):
+    with Tracker(tracked).reserve("0", name="train"):
         answer = amd_ctk("run", "--gpus=0", "--wait=1s", "--name=late", "--", "true")
 
     assert answer.returncode == 12
@@ -328,7 +328,7 @@ def test_a_container_that_can_have_no_gpu_does_not_wait_for_one(tracked, amd_ctk
     docker.write_text("""#!/bin/sh\necho '{"Runtimes": {"runc": {"path": "runc"}}, "DefaultRuntime": "runc"}'\n""")
     docker.chmod(0o755)
 
-    with Tracker(tracked).hold("train", "all"):
+    with Tracker(tracked).reserve("all", name="train"):
         answer = amd_ctk(
             *("run", "--wait", "--", "docker", "run", "image"), PATH=f"{docker.parent}:{os.environ['PATH']}"
         )
@@ -355,7 +355,7 @@ def test_a_unit_is_made_by_systemd(tracked, amd_ctk, tmp_path):
 
 
 def test_ctrl_c_ends_a_wait(tracked, start):
-    with Tracker(tracked).hold("train", "0"):
+    with Tracker(tracked).reserve("0", name="train"):
         job = start("run", "--gpus=0", "--wait", "--", "true")
         wait_until(lambda: Tracker(tracked).waiting())
         time.sleep(0.3)
@@ -368,7 +368,7 @@ def test_ctrl_c_ends_a_wait(tracked, start):
 @pytest.mark.needs("root")
 def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
     assert amd_ctk("queue", "list").stdout == "No job waits for GPUs\n"
-    with Tracker(tracked).hold("train", "0"):
+    with Tracker(tracked).reserve("0", name="train"):
         job = start("run", "--gpus=0", "--wait", "--name=late", "--", "true")
         wait_until(lambda: Tracker(tracked).waiting())
         table = amd_ctk("queue", "list").stdout.partition("\n\n")[2].splitlines()

@@ -15,9 +15,9 @@ def refused(host):
     tracker = Tracker(host())
     tracker.enable()
     tracker.set_accessibility("2", exclusive=True)
-    tracker.reserve("nightly-job", "2")
+    tracker.reserve("2", name="nightly-job")
     with pytest.raises(GpusRefused):
-        tracker.reserve("other-job", "2")
+        tracker.reserve("2", name="other-job")
 
 
 @pytest.mark.parametrize(

@@ -348,8 +348,8 @@ def test_who_keeps_gpus_from_another_partition_mode_is_named(machine):
     in_use = machine("mi300x-8")
     tracker = Tracker(in_use.host)
     tracker.enable()
-    tracker.reserve("nightly-job", "0-1")
-    tracker.reserve("other-job", "1")
+    tracker.reserve("0-1", name="nightly-job")
+    tracker.reserve("1", name="other-job")
 
     (result,) = in_use.examine(only=["partition-mode"])
 
@@ -364,7 +364,7 @@ def test_gpus_that_cannot_be_partitioned_are_not_spoken_of(machine):
     in_use = machine("mi210-4")
     tracker = Tracker(in_use.host)
     tracker.enable()
-    tracker.reserve("nightly-job", "0")
+    tracker.reserve("0", name="nightly-job")
 
     assert [result.finding for result in in_use.examine(only=["partition-mode"])] == []
 

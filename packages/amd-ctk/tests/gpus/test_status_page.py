@@ -48,7 +48,7 @@ def shared(host):
     tracker = Tracker(made)
     tracker.enable()
     tracker.set_accessibility("all", exclusive=True)
-    tracker.reserve("train", "2")
+    tracker.reserve("2", name="train")
     break_gpu(made, 3, "ras")
     put_ticket(made, "eval", "free:4", range(4))
     return made

@@ -111,7 +111,7 @@ def test_those_who_wait_in_the_former_queue_are_before_all_others(host, broker, 
     pid = os.fork()
     if not pid:
         try:
-            Tracker(host).wait("former", "0").release()
+            Tracker(host).wait("0", name="former").release()
         finally:
             os._exit(0)
     wait_until(lambda: [ticket.name for ticket in Tracker(host).waiting()] == ["former"])

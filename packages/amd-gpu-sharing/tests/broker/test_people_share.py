@@ -176,7 +176,7 @@ def test_who_is_limited_to_groups_of_gpus_is_told_so(broker, person):
 def test_a_user_sees_the_refusals_of_root_s_containers(host, person):
     person(ALICE, run("train", "0")).line()
     with pytest.raises(GpusRefused):
-        Tracker(host).reserve("program", "0")
+        Tracker(host).reserve("0", name="program")
 
     shown = os.pipe()
     if not (pid := os.fork()):
@@ -523,7 +523,7 @@ def test_a_program_of_root_that_does_not_wait_overtakes_nobody(host, person):
     person(BOB, run("b", "free:2")).line()
 
     with pytest.raises(GpusRefused) as refusal:
-        Tracker(host).hold("program", "free:1")
+        Tracker(host).reserve("free:1", name="program")
     assert str(refusal.value) == (
         "GPUs [0 1 2 3 4 5 6] are in use by job a of user 40001; 1 job waits for GPUs before this one"
         " ('amd-ctk run --wait' waits in line)"

@@ -48,7 +48,7 @@ class Job:
             os.write(self._say, f"{sentence}\n".encode())
 
         try:
-            with tracker.wait(self.name, request, timeout=timeout, tell=tell) as reservation:
+            with tracker.wait(request, name=self.name, timeout=timeout, tell=tell) as reservation:
                 tell(f"got {reservation.numbers}")
                 os.read(self._end, 1)
             tell("done")

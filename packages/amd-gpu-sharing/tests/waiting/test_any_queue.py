@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from amd_gpu_tracker.claims.by_name import reserve_by_name
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.choices.rules import ChoiceRules
@@ -243,9 +244,9 @@ class Drive:
         name = self.new_name()
         if not self.is_served(request):
             with pytest.raises(GpusRefused):
-                self.tracker.hold(name, request)
+                self.tracker.reserve(request, name=name)
         else:
-            self.tracker.hold(name, request)
+            self.tracker.reserve(request, name=name)
             self.model.held[name] = self.get_now(request)
             self.compare()
             self.tracker.release(name)
@@ -286,12 +287,16 @@ class Drive:
         container = Container()
         if gpus is None:
             with pytest.raises(GpusRefused):
-                self.tracker.reserve(name, request, pid=container.pid)
+                self.reserve_out_of_line(name, request, container.pid)
             container.close()
         else:
-            assert self.tracker.reserve(name, request, pid=container.pid) == gpus, " ".join(self.history)
+            assert self.reserve_out_of_line(name, request, container.pid) == gpus, " ".join(self.history)
             self.model.held[name] = gpus
             self.processes[name] = container
+
+    def reserve_out_of_line(self, name, request, pid):
+        """Reserve GPUs as a container does, without a look at the queue, and return their numbers."""
+        return tuple(gpu.number for gpu in reserve_by_name(self.tracker.book, name, request, pid=pid, rules=RULES))
 
     def restart(self):
         """A container that starts again under its name chooses again; meanwhile its GPUs went to those who wait."""

@@ -29,22 +29,22 @@ def ptrace():
 
 
 def wait_and_become_a_command(host):
-    Tracker(host).wait("victim", "free:1+numa:0")
+    Tracker(host).wait("free:1+numa:0", name="victim")
     os.execv("/bin/sh", ["sh", "-c", ":"])
 
 
 def wait_and_release(host):
-    with Tracker(host).wait("victim", "0"):
+    with Tracker(host).wait("0", name="victim"):
         pass
 
 
 def hold_and_release(host):
-    with Tracker(host).hold("victim", "0"):
+    with Tracker(host).reserve("0", name="victim"):
         pass
 
 
 def give_up(host):
-    Tracker(host).wait("victim", "0", timeout=0)
+    Tracker(host).wait("0", name="victim", timeout=0)
 
 
 def cancel(host):
@@ -72,7 +72,7 @@ class Scene:
     def __init__(self, host, job, is_held):
         self.host = host
         self.job = job
-        self.holder = Tracker(host).hold("holder", "all") if is_held else None
+        self.holder = Tracker(host).reserve("all", name="holder") if is_held else None
         self.other = None
 
     def add_other(self):
@@ -131,7 +131,7 @@ def test_who_is_killed_at_a_system_call_keeps_nobody(host, job, life):
 
 def require_nothing_left(host):
     """Assert that all GPUs are free, and that tickets and leases of the dead are gone when the next have been here."""
-    with Tracker(host).wait("last", "all") as reservation:
+    with Tracker(host).wait("all", name="last") as reservation:
         assert reservation.numbers == (0, 1, 2, 3)
     run = host.path("/run/amd-container-toolkit")
     assert Tracker(host).waiting() == []

@@ -107,9 +107,9 @@ def test_who_wants_none_of_the_same_gpus_holds_up_nobody(host, job):
     job("second", "0-1").line()
 
     assert job("third", "3").line() == "got (3,)"
-    with Tracker(host).hold("fourth", "2") as reservation:
+    with Tracker(host).reserve("2", name="fourth") as reservation:
         assert reservation.numbers == (2,)
-    assert Tracker(host).hold("nothing", "none").numbers == ()
+    assert Tracker(host).reserve("none", name="nothing").numbers == ()
 
 
 def test_one_between_two_others_is_overtaken_by_neither(job):
@@ -152,7 +152,7 @@ def test_a_shared_gpu_has_no_queue(host, job):
     Tracker(host).set_accessibility("3", exclusive=False)
 
     assert job("fourth", "3").line() == "got (3,)"
-    with Tracker(host).hold("fifth", "3") as reservation:
+    with Tracker(host).reserve("3", name="fifth") as reservation:
         assert reservation.numbers == (3,)
 
 
@@ -161,7 +161,7 @@ def test_who_does_not_wait_does_not_overtake_either(host, job):
     job("second", "0-3").line()
 
     with pytest.raises(GpusRefused) as refusal:
-        Tracker(host).hold("third", "3")
+        Tracker(host).reserve("3", name="third")
 
     assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
 
@@ -170,7 +170,7 @@ def test_who_does_not_wait_gets_gpus_for_which_nobody_waits(host, job):
     job("first", "0").line()
     job("second", "0-2").line()
 
-    with Tracker(host).hold("third", "free:1") as reservation:
+    with Tracker(host).reserve("free:1", name="third") as reservation:
         assert reservation.numbers == (3,)
 
 
@@ -224,7 +224,7 @@ def test_a_stopped_waiter_keeps_nobody_out_who_does_not_wait(host, job):
 
     second.stop()
 
-    with Tracker(host).hold("third", "3") as reservation:
+    with Tracker(host).reserve("3", name="third") as reservation:
         assert reservation.numbers == (3,)
 
 
@@ -405,7 +405,7 @@ def test_a_gpu_that_is_made_shared_ends_the_wait(host, job):
 
 def test_a_released_reservation_ends_the_wait(host, job):
     second = None
-    with Tracker(host).hold("first", "0"):
+    with Tracker(host).reserve("0", name="first"):
         second = job("second", "0")
         second.line()
 
@@ -414,9 +414,9 @@ def test_a_released_reservation_ends_the_wait(host, job):
 
 def test_what_can_never_be_served_is_refused_at_once(host):
     with pytest.raises(RequestError):
-        Tracker(host).wait("a", "4")
+        Tracker(host).wait("4", name="a")
     with pytest.raises(RequestError, match=r"^the request names no GPU to wait for"):
-        Tracker(host).wait("a", "none")
+        Tracker(host).wait("none", name="a")
 
 
 def test_a_name_waits_once(host, job):
@@ -424,9 +424,9 @@ def test_a_name_waits_once(host, job):
     job("second", "0").line()
 
     with pytest.raises(ContainerRunning, match=r"^a job second is already waiting"):
-        Tracker(host).wait("second", "1")
+        Tracker(host).wait("1", name="second")
     with pytest.raises(ContainerRunning, match=r"^first already has GPUs"):
-        Tracker(host).wait("first", "1")
+        Tracker(host).wait("1", name="first")
 
 
 def test_disabling_the_tracker_ends_the_wait(host, job):
@@ -438,7 +438,7 @@ def test_disabling_the_tracker_ends_the_wait(host, job):
 
     assert second.line().startswith("TrackerDisabled: the GPU Tracker is disabled")
     with pytest.raises(TrackerDisabled):
-        Tracker(host).wait("third", "0")
+        Tracker(host).wait("0", name="third")
 
 
 def test_waiting_is_no_refusal(host, job):
@@ -478,7 +478,7 @@ def test_another_user_takes_nobody_out_and_takes_no_ticket(host, job, tmp_path):
     if not (pid := os.fork()):
         os.setresuid(65534, 65534, 65534)
         tracker = Tracker(host)
-        for action in (lambda: tracker.cancel("second"), lambda: tracker.wait("enemy", "1")):
+        for action in (lambda: tracker.cancel("second"), lambda: tracker.wait("1", name="enemy")):
             try:
                 action()
             except BaseException as error:

@@ -4,8 +4,6 @@
     from amdgpu_discovery import Host
 
     tracker = Tracker(Host())
-    tracker.reserve("nightly-job", "0,2")
-    tracker.release("nightly-job")
     with tracker.reserve("auto:1") as reservation:
         subprocess.run(["python3", "train.py"], env={**os.environ, **reservation.environment})
 

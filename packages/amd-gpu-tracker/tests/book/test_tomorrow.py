@@ -112,9 +112,9 @@ def test_status_has_a_question_mark_for_the_gpus_of_a_lease_of_a_later_version(m
 def test_a_choice_passes_over_the_gpus_of_a_lease_of_a_later_version(machine):
     write_lease_of_version_2(machine, "tomorrow", 0, 1)
 
-    assert machine.tracker.reserve("mine", "free:1") == (2,)
+    assert machine.tracker.reserve("free:1", name="mine").numbers == (2,)
     with pytest.raises(GpusRefused) as refused:
-        machine.tracker.reserve("more", "free:3")
+        machine.tracker.reserve("free:3", name="more")
 
     assert str(refused.value) == (
         "free:3: 1 of 4 GPUs is free (0, 1 in use by a reservation that cannot be read; 2 in use by mine);"
@@ -157,4 +157,4 @@ def test_a_cut_lease_may_be_of_any_gpu(machine):
     with pytest.raises(StateError, match="cannot be understood"):
         machine.create("c0", [0])
     with pytest.raises(StateError, match="cannot be understood"):
-        machine.tracker.reserve("mine", "free:1")
+        machine.tracker.reserve("free:1", name="mine")

@@ -25,21 +25,21 @@ def test_a_drained_gpu_is_refused_with_the_reason(machine, tracker):
     assert tracker.drain("1", reason="fan swap") == (1,)
 
     with pytest.raises(GpusRefused) as refused:
-        tracker.reserve("a", "0-1")
+        tracker.reserve("0-1", name="a")
 
     assert str(refused.value) == "GPU 1 is drained: fan swap ('sudo amd-ctk gpu-tracker undrain GPUS' ends it)"
-    assert tracker.reserve("b", "0,2-3") == (0, 2, 3)
+    assert tracker.reserve("0,2-3", name="b").numbers == (0, 2, 3)
 
 
 @pytest.mark.needs("root")
 def test_who_has_a_drained_gpu_keeps_it_and_nobody_gets_it_after(machine, tracker):
-    tracker.reserve("a", "1")
+    tracker.reserve("1", name="a")
     tracker.drain("1")
 
     assert machine.users()[1] == ["a"]
     tracker.release("a")
     with pytest.raises(GpusRefused, match=r"^GPU 1 is drained \("):
-        tracker.reserve("b", "1")
+        tracker.reserve("1", name="b")
 
 
 @pytest.mark.needs("root")
@@ -49,18 +49,18 @@ def test_a_drain_outlives_boot_and_reset_and_ends_with_undrain(machine, tracker)
     machine.boot()
     machine.tracker.reset()
     with pytest.raises(GpusRefused, match="GPUs 1 and 2 are drained: fan swap"):
-        machine.tracker.reserve("a", "0-3")
+        machine.tracker.reserve("0-3", name="a")
 
     assert machine.tracker.undrain("all") == (1, 2)
-    assert machine.tracker.reserve("a", "all") == (0, 1, 2, 3)
+    assert machine.tracker.reserve("all", name="a").numbers == (0, 1, 2, 3)
 
 
 def test_all_gives_the_rest(machine, tracker):
     tracker.drain("1-2")
 
-    assert tracker.reserve("a", "all") == (0, 3)
+    assert tracker.reserve("all", name="a").numbers == (0, 3)
     with pytest.raises(GpusRefused, match="GPU 1 is drained"):
-        tracker.reserve("b", "all,1")
+        tracker.reserve("all,1", name="b")
 
 
 def test_all_is_refused_where_the_administrator_says_so(machine, tracker):
@@ -68,7 +68,7 @@ def test_all_is_refused_where_the_administrator_says_so(machine, tracker):
     strict = Tracker(machine.host, processes=machine.processes, rules=ChoiceRules(groups={}, skips_drained=False))
 
     with pytest.raises(GpusRefused, match="GPUs 1 and 2 are drained"):
-        strict.reserve("a", "all")
+        strict.reserve("all", name="a")
 
 
 @pytest.mark.needs("root")
@@ -76,7 +76,7 @@ def test_all_of_gpus_that_are_all_drained_is_refused(tracker):
     tracker.drain("all", reason="move")
 
     with pytest.raises(GpusRefused, match="GPUs 0 and 1 and 2 and 3 are drained: move"):
-        tracker.reserve("a", "all")
+        tracker.reserve("all", name="a")
 
 
 @pytest.mark.needs("root")
@@ -85,7 +85,7 @@ def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
     tracker.drain("1", reason="fan swap")
 
     with pytest.raises(GpusRefused) as refused:
-        tracker.reserve("a", "1")
+        tracker.reserve("1", name="a")
 
     assert refused.value.message == "GPU 1 is drained by 4242: fan swap"
 
@@ -96,13 +96,13 @@ def test_who_drained_it_is_named_also_where_root_logged_in_as_somebody(machine, 
     tracker.drain("1")
 
     with pytest.raises(GpusRefused, match="GPU 1 is drained by 4343"):
-        tracker.reserve("a", "1")
+        tracker.reserve("1", name="a")
 
 
 def test_a_drain_that_has_an_end_is_over_then(tracker):
     tracker.drain("1", until=1.0)
 
-    assert tracker.reserve("a", "1") == (1,)
+    assert tracker.reserve("1", name="a").numbers == (1,)
 
 
 @pytest.mark.parametrize("until", [-1.0, 1e13, float("inf"), float("nan")])
@@ -110,14 +110,14 @@ def test_a_drain_does_not_end_at_what_is_no_time(tracker, until):
     with pytest.raises(RequestError, match="that is not a time"):
         tracker.drain("1", until=until)
 
-    assert tracker.reserve("a", "1") == (1,)
+    assert tracker.reserve("1", name="a").numbers == (1,)
 
 
 def test_a_gpu_that_does_not_exist_is_not_drained(tracker):
     with pytest.raises(RequestError, match="GPU 9 does not exist"):
         tracker.drain("0,9")
 
-    assert tracker.reserve("a", "0") == (0,)
+    assert tracker.reserve("0", name="a").numbers == (0,)
 
 
 def test_no_start_gets_a_gpu_after_the_drain_has_returned(machine, tracker):
@@ -127,7 +127,7 @@ def test_no_start_gets_a_gpu_after_the_drain_has_returned(machine, tracker):
     def start(name: str) -> None:
         together.wait()
         try:
-            Tracker(machine.host, processes=machine.processes).reserve(name, "1")
+            Tracker(machine.host, processes=machine.processes).reserve("1", name=name)
         except GpusRefused:
             refused.append(name)
 
@@ -144,4 +144,4 @@ def test_no_start_gets_a_gpu_after_the_drain_has_returned(machine, tracker):
     assert len(granted) + len(refused) == 50
     assert [lease.container_id for lease in granted if lease.since > returned] == []
     with pytest.raises(GpusRefused):
-        tracker.reserve("late", "1")
+        tracker.reserve("1", name="late")

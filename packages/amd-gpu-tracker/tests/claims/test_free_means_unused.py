@@ -47,29 +47,29 @@ def host_of(tmp_path):
 def test_a_free_gpu_is_one_that_nobody_uses(host_of):
     tracker = Tracker(host_of(vram={0: 40 * GIB, 1: GIB}, busy={2: 97}))
 
-    assert tracker.reserve("a", "free:1") == (3,)
+    assert tracker.reserve("free:1", name="a").numbers == (3,)
 
 
 def test_a_program_that_only_looks_does_not_use_a_gpu(host_of):
-    assert Tracker(host_of(vram={0: 2**20})).reserve("a", "free:1") == (0,)
+    assert Tracker(host_of(vram={0: 2**20})).reserve("free:1", name="a").numbers == (0,)
 
 
 def test_auto_takes_used_gpus_last(host_of):
     tracker = Tracker(host_of(vram=dict.fromkeys(range(7), GIB)))
 
-    assert tracker.reserve("a", "auto:1") == (7,)
-    assert tracker.reserve("b", "auto:1") == (0,)
+    assert tracker.reserve("auto:1", name="a").numbers == (7,)
+    assert tracker.reserve("auto:1", name="b").numbers == (0,)
 
 
 def test_a_gpu_by_its_number_is_given_whoever_uses_it(host_of):
-    assert Tracker(host_of(vram={0: 40 * GIB})).reserve("a", "0") == (0,)
+    assert Tracker(host_of(vram={0: 40 * GIB})).reserve("0", name="a").numbers == (0,)
 
 
 def test_a_refusal_says_which_program_of_whom_uses_the_gpus(host_of):
     tracker = Tracker(host_of(vram=dict.fromkeys(range(8), GIB)))
 
     with pytest.raises(GpusRefused) as refused:
-        tracker.reserve("a", "free:1")
+        tracker.reserve("free:1", name="a")
 
     assert str(refused.value).startswith(
         "free:1: 0 of 8 GPUs are free (0 used by process 4000 (python3 of carol) without a reservation; "
@@ -79,11 +79,11 @@ def test_a_refusal_says_which_program_of_whom_uses_the_gpus(host_of):
 def test_a_gpu_with_errors_is_not_free_and_auto_takes_it_last(host_of):
     tracker = Tracker(host_of(errors=range(7)))
 
-    assert tracker.reserve("a", "free:1") == (7,)
+    assert tracker.reserve("free:1", name="a").numbers == (7,)
     with pytest.raises(GpusRefused) as refused:
-        tracker.reserve("b", "free:1")
+        tracker.reserve("free:1", name="b")
     assert "suspect: 2 uncorrectable errors since the driver was loaded" in str(refused.value)
-    assert tracker.reserve("c", "auto:1") == (0,)
+    assert tracker.reserve("auto:1", name="c").numbers == (0,)
 
 
 def test_a_drained_gpu_is_chosen_by_nobody(host_of):
@@ -92,7 +92,7 @@ def test_a_drained_gpu_is_chosen_by_nobody(host_of):
     write_drains(host, [Drain(key=key, reason="fan swap", since=1.0) for key in keys[:7]])
     tracker = Tracker(host)
 
-    assert tracker.reserve("a", "auto:1") == (7,)
+    assert tracker.reserve("auto:1", name="a").numbers == (7,)
     with pytest.raises(GpusRefused) as refused:
-        tracker.reserve("b", "auto:1")
+        tracker.reserve("auto:1", name="b")
     assert "(0-6 drained: fan swap; 7 exclusive and in use)" in str(refused.value)

@@ -43,7 +43,7 @@ def users(host):
 
 
 def test_a_reservation_ends_with_its_block(host):
-    with Tracker(host).hold("train", "1-2") as reservation:
+    with Tracker(host).reserve("1-2", name="train") as reservation:
         assert reservation.numbers == (1, 2)
         assert users(host) == {0: [], 1: ["train"], 2: ["train"], 3: []}
 
@@ -78,7 +78,7 @@ def test_a_request_alone_is_refused_as_any_other(host):
 
 
 def test_its_environment_names_the_gpus_and_a_secret(host):
-    with Tracker(host).hold("train", "2,1") as reservation:
+    with Tracker(host).reserve("2,1", name="train") as reservation:
         token = reservation.environment.pop("AMD_CTK_RESERVATION")
 
     assert reservation.environment == {
@@ -112,7 +112,7 @@ def test_partitions_of_a_card_are_counted_by_hip_as_rocr_leaves_them(tmp_path):
 
 
 def test_the_secret_is_in_no_file(host):
-    with Tracker(host).hold("train", "1") as reservation:
+    with Tracker(host).reserve("1", name="train") as reservation:
         secret = reservation.environment["AMD_CTK_RESERVATION"].rpartition(".")[2]
         leases = host.path("/run/amd-container-toolkit/leases")
 
@@ -120,7 +120,7 @@ def test_the_secret_is_in_no_file(host):
 
 
 def test_a_container_with_the_token_gets_the_gpus_of_the_reservation(host):
-    with Tracker(host).hold("train", "1") as reservation:
+    with Tracker(host).reserve("1", name="train") as reservation:
         assert start(host, "web", 1, **reservation.environment)
         assert users(host)[1] == ["train", "web"]
 
@@ -129,7 +129,7 @@ def test_a_container_with_the_token_gets_the_gpus_of_the_reservation(host):
 
 @pytest.mark.needs("root")
 def test_a_container_without_the_token_is_refused(host):
-    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
+    with Tracker(host).reserve("1", name="train"), pytest.raises(GpusRefused) as refusal:
         start(host, "web", 1)
 
     assert str(refusal.value) == IN_USE
@@ -152,14 +152,14 @@ def test_a_container_without_the_token_is_refused(host):
 )
 @pytest.mark.needs("root")
 def test_a_token_that_was_made_up_opens_nothing(host, token):
-    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
+    with Tracker(host).reserve("1", name="train"), pytest.raises(GpusRefused) as refusal:
         start(host, "web", 1, AMD_CTK_RESERVATION=token)
 
     assert str(refusal.value) == IN_USE
 
 
 def test_containers_with_one_token_share_the_gpus_and_others_have_none(host):
-    with Tracker(host).hold("train", "1") as reservation:
+    with Tracker(host).reserve("1", name="train") as reservation:
         assert start(host, "server", 1, **reservation.environment)
         assert start(host, "helper", 1, **reservation.environment)
 
@@ -170,21 +170,21 @@ def test_containers_with_one_token_share_the_gpus_and_others_have_none(host):
 
 
 def test_a_token_holds_as_long_as_a_container_that_was_given_it(host):
-    with Tracker(host).hold("train", "1") as reservation:
+    with Tracker(host).reserve("1", name="train") as reservation:
         start(host, "server", 1, **reservation.environment)
 
     assert start(host, "later", 1, **reservation.environment)
-    with pytest.raises(GpusRefused, match="GPU 2 is in use by job other"), Tracker(host).hold("other", "2"):
+    with pytest.raises(GpusRefused, match="GPU 2 is in use by job other"), Tracker(host).reserve("2", name="other"):
         start(host, "thief", 2, **reservation.environment)
     for container in ("server", "later"):
         Tracker(host).release(container)
-    with Tracker(host).hold("next", "1"), pytest.raises(GpusRefused, match="GPU 1 is in use by job next"):
+    with Tracker(host).reserve("1", name="next"), pytest.raises(GpusRefused, match="GPU 1 is in use by job next"):
         start(host, "late", 1, **reservation.environment)
 
 
 def test_a_container_that_outlives_its_job_is_called_like_the_job_everywhere(host):
     detached = "4f2a" * 16
-    with Tracker(host).hold("train", "1") as reservation:
+    with Tracker(host).reserve("1", name="train") as reservation:
         start(host, detached, 1, **reservation.environment)
 
     start(host, "other", 2)
@@ -195,24 +195,24 @@ def test_a_container_that_outlives_its_job_is_called_like_the_job_everywhere(hos
 
 def test_a_token_opens_no_other_gpu(host):
     with (
-        Tracker(host).hold("train", "1") as reservation,
-        Tracker(host).hold("other", "2"),
+        Tracker(host).reserve("1", name="train") as reservation,
+        Tracker(host).reserve("2", name="other"),
         pytest.raises(GpusRefused, match="GPU 2 is in use by job other"),
     ):
         start(host, "thief", 1, 2, **reservation.environment)
 
 
 def test_a_token_of_a_reservation_that_is_over_opens_nothing(host):
-    with Tracker(host).hold("train", "1") as first:
+    with Tracker(host).reserve("1", name="train") as first:
         pass
 
-    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused):
+    with Tracker(host).reserve("1", name="train"), pytest.raises(GpusRefused):
         start(host, "thief", 1, **first.environment)
 
 
 def test_the_token_of_a_dead_holder_opens_nothing(host):
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
-        reservation = Tracker(host).hold("train", "1", pid=holder.pid)
+        reservation = Tracker(host).reserve("1", name="train", pid=holder.pid)
         holder.kill()
     start(host, "web", 1)
 
@@ -221,7 +221,7 @@ def test_the_token_of_a_dead_holder_opens_nothing(host):
 
 
 def test_without_a_gpu_there_is_nothing_to_hand_on(host):
-    assert Tracker(host).hold("train", "none").environment == {
+    assert Tracker(host).reserve("none", name="train").environment == {
         "AMD_VISIBLE_DEVICES": "",
         "ROCR_VISIBLE_DEVICES": "",
         "HIP_VISIBLE_DEVICES": "",
@@ -230,8 +230,8 @@ def test_without_a_gpu_there_is_nothing_to_hand_on(host):
 
 @pytest.mark.needs("root")
 def test_a_job_is_told_of_jobs_and_of_no_gpus_that_it_never_had(host):
-    with Tracker(host).hold("train", "1"), pytest.raises(GpusRefused) as refusal:
-        Tracker(host).hold("late", "0-2")
+    with Tracker(host).reserve("1", name="train"), pytest.raises(GpusRefused) as refusal:
+        Tracker(host).reserve("0-2", name="late")
 
     assert str(refusal.value) == IN_USE
 
@@ -239,18 +239,18 @@ def test_a_job_is_told_of_jobs_and_of_no_gpus_that_it_never_had(host):
 def test_a_reservation_of_a_dead_process_is_over(machine):
     machine.tracker.set_accessibility("1", exclusive=True)
     pid = machine.start_process()
-    machine.tracker.hold("train", "1", pid=pid)
+    machine.tracker.reserve("1", name="train", pid=pid)
 
     machine.kill(pid)
 
     assert machine.users()[1] == []
-    assert machine.tracker.hold("next", "1").numbers == (1,)
+    assert machine.tracker.reserve("1", name="next").numbers == (1,)
 
 
 def test_a_process_id_that_was_given_again_holds_nothing(machine):
     machine.tracker.set_accessibility("1", exclusive=True)
     pid = machine.start_process(seconds_ago=100)
-    machine.tracker.hold("train", "1", pid=pid)
+    machine.tracker.reserve("1", name="train", pid=pid)
 
     machine.kill(pid)
     machine.start_process(pid)
@@ -259,24 +259,24 @@ def test_a_process_id_that_was_given_again_holds_nothing(machine):
 
 
 def test_a_name_is_given_once(host):
-    with Tracker(host).hold("train", "1"), pytest.raises(ContainerRunning) as refusal:
-        Tracker(host).hold("train", "2")
+    with Tracker(host).reserve("1", name="train"), pytest.raises(ContainerRunning) as refusal:
+        Tracker(host).reserve("2", name="train")
 
     assert str(refusal.value) == "train already has GPUs (give each reservation its own name)"
 
 
 def test_a_container_of_an_earlier_reservation_of_the_same_name_is_a_user_of_its_own(host):
     Tracker(host).set_accessibility("1", exclusive=False)
-    with Tracker(host).hold("train", "1") as first:
+    with Tracker(host).reserve("1", name="train") as first:
         start(host, "web", 1, **first.environment)
 
-    with Tracker(host).hold("train", "1"):
+    with Tracker(host).reserve("1", name="train"):
         assert Tracker(host).set_accessibility("1", exclusive=True).in_use == (1,)
 
 
 def test_a_reservation_and_its_container_are_one_user_of_a_shared_gpu(host):
     Tracker(host).set_accessibility("1", exclusive=False)
-    with Tracker(host).hold("train", "1") as reservation:
+    with Tracker(host).reserve("1", name="train") as reservation:
         start(host, "web", 1, **reservation.environment)
         assert Tracker(host).set_accessibility("1", exclusive=True).changed == (1,)
         Tracker(host).set_accessibility("1", exclusive=False)
@@ -289,7 +289,7 @@ def test_a_program_that_holds_gpus_by_number_loads_neither_the_queue_nor_choices
     packages = {os.path.dirname(os.path.dirname(package.__file__)) for package in (amd_gpu_tracker, amdgpu_discovery)}
     code = (
         f"import sys; sys.path[:0] = {sorted(packages)!r}; from amd_gpu_tracker import Tracker;"
-        f" from amdgpu_discovery.host import Host; Tracker(Host({host.root!r})).hold('train', '1').release();"
+        f" from amdgpu_discovery.host import Host; Tracker(Host({host.root!r})).reserve('1', name='train').release();"
         " heavy = {'contextlib', 'enum', 'functools', 'json', 're', 'socket'};"
         " print([name for name in sorted(sys.modules) if name in heavy or '.broker' in name or '.choice' in name])"
     )

@@ -49,27 +49,27 @@ def sicken(machine):
 
 def test_a_gpu_that_root_has_seen_sick_is_refused_with_what_was_seen_and_when(tracker, sicken):
     sicken(1)
-    assert tracker.reserve("before", "1") == (1,)
+    assert tracker.reserve("1", name="before").numbers == (1,)
     tracker.release("before")
 
     assert [gpu.state for gpu in tracker.states()] == ["free", "sick", "free", "free"]
 
     with pytest.raises(GpusRefused) as refused:
-        tracker.reserve("a", "0-1")
+        tracker.reserve("0-1", name="a")
     assert said(refused) == (
         f"GPU 1 is sick since THEN: {WHY} "
         "('sudo amd-ctk status' looks again, and the setting allow-sick-gpus gives it out)"
     )
-    assert tracker.reserve("b", "0,2-3") == (0, 2, 3)
+    assert tracker.reserve("0,2-3", name="b").numbers == (0, 2, 3)
 
 
 def test_all_and_choices_give_the_rest(tracker, sicken):
     sicken(1)
     tracker.states()
 
-    assert tracker.reserve("a", "all") == (0, 2, 3)
+    assert tracker.reserve("all", name="a").numbers == (0, 2, 3)
     tracker.release("a")
-    assert tracker.reserve("b", "free:3") == (0, 2, 3)
+    assert tracker.reserve("free:3", name="b").numbers == (0, 2, 3)
 
 
 def test_a_choice_passes_over_what_was_seen_sick_although_it_answers_again(tracker, sicken):
@@ -78,7 +78,7 @@ def test_a_choice_passes_over_what_was_seen_sick_although_it_answers_again(track
     sicken(1)
 
     with pytest.raises(GpusRefused, match=f"free:4: 3 of 4 GPUs are free \\(1 sick: {WHY}\\)"):
-        tracker.reserve("a", "free:4")
+        tracker.reserve("free:4", name="a")
 
 
 def test_what_root_sees_well_again_is_given_out(machine, tracker, sicken):
@@ -87,7 +87,7 @@ def test_what_root_sees_well_again_is_given_out(machine, tracker, sicken):
     sicken(1)
 
     assert [gpu.state for gpu in tracker.states()] == ["free"] * 4
-    assert tracker.reserve("a", "1") == (1,)
+    assert tracker.reserve("1", name="a").numbers == (1,)
     assert read_drains(machine.host) == ()
 
 
@@ -98,7 +98,7 @@ def test_a_look_that_asks_for_no_errors_finds_sick_gpus_and_gives_none_out_again
 
     assert [gpu.state for gpu in tracker.states(with_errors=False)] == ["free", "sick", "free", "free"]
     with pytest.raises(GpusRefused):
-        tracker.reserve("a", "1")
+        tracker.reserve("1", name="a")
 
 
 def test_the_first_time_that_it_was_seen_counts(machine, tracker, sicken):
@@ -117,10 +117,10 @@ def test_a_reboot_ends_it_and_a_reset_does_not(machine, tracker, sicken):
 
     tracker.reset()
     with pytest.raises(GpusRefused):
-        tracker.reserve("a", "1")
+        tracker.reserve("1", name="a")
 
     write_drains(machine.host, [each.replace(boot_id="an earlier one") for each in read_drains(machine.host)])
-    assert tracker.reserve("a", "1") == (1,)
+    assert tracker.reserve("1", name="a").numbers == (1,)
 
 
 @pytest.mark.needs("root")
@@ -130,10 +130,10 @@ def test_sick_and_drained_are_kept_apart(machine, tracker, sicken):
     tracker.states()
 
     with pytest.raises(GpusRefused, match="GPUs 1 and 2 are drained: fan swap"):
-        tracker.reserve("a", "1,2")
+        tracker.reserve("1,2", name="a")
     assert tracker.undrain("all") == (1, 2)
     with pytest.raises(GpusRefused, match="GPU 1 is sick since"):
-        tracker.reserve("a", "1,2")
+        tracker.reserve("1,2", name="a")
     assert tracker.undrain("all") == ()
     assert [(gpu.drained, bool(gpu.sick)) for gpu in machine.tracker.status().gpus] == [
         (None, False),
@@ -153,9 +153,9 @@ def test_a_gpu_that_is_drained_and_sick_is_drained_for_all(machine, tracker, sic
     assert (both.state, both.reason) == ("drained", f"fan swap; sick: {WHY}")
     assert (tracker.gpus.sick(gpus), tracker.gpus.withheld(gpus)) == ((), {1: "GPU 1 is drained: fan swap"})
     with pytest.raises(GpusRefused, match="GPU 1 is drained: fan swap"):
-        tracker.reserve("a", "1")
+        tracker.reserve("1", name="a")
     with pytest.raises(GpusRefused, match="3 of 4 GPUs are free \\(1 drained: fan swap\\)"):
-        tracker.reserve("a", "free:4")
+        tracker.reserve("free:4", name="a")
 
     # It works again, which root has not seen yet; the next look sees it.
     sicken(1)
@@ -170,7 +170,7 @@ def test_where_the_administrator_allows_it_sick_gpus_are_given_to_who_names_them
     allowing = Tracker(machine.host, processes=machine.processes, rules=ChoiceRules(groups={}, gives_sick=True))
     assert [gpu.state for gpu in allowing.states()] == ["free", "sick", "free", "free"]
 
-    assert tracker.reserve("a", "1") == (1,)
+    assert tracker.reserve("1", name="a").numbers == (1,)
 
 
 def test_a_limit_of_the_administrator_counts_in_place_of_the_drivers(machine, tracker):
@@ -188,7 +188,7 @@ def test_a_limit_of_the_administrator_counts_in_place_of_the_drivers(machine, tr
         "free",
     ]
     with pytest.raises(GpusRefused, match="3 pages of its memory are retired, and the limit is 2"):
-        tracker.reserve("a", "1")
+        tracker.reserve("1", name="a")
 
 
 def test_where_nothing_is_tracked_nothing_is_written(untracked):

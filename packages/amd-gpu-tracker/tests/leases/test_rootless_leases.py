@@ -45,7 +45,7 @@ def test_a_gpu_that_a_rootless_container_had_is_made_exclusive(machine, rootless
 
 def test_a_rootless_container_is_given_exclusive_gpus_with_the_token_of_roots_service(machine, rootless):
     machine.tracker.set_accessibility("all", exclusive=True)
-    token = machine.tracker.hold("1000/train", "0,1", pid=machine.start_process()).environment[TOKEN]
+    token = machine.tracker.reserve("0,1", name="1000/train", pid=machine.start_process()).environment[TOKEN]
 
     def claim(container_id, request, given=token):
         gpus = locate_gpus(machine.host)
@@ -159,21 +159,21 @@ def test_what_a_user_writes_keeps_no_exclusive_gpu_from_root(machine, rootless):
     machine.tracker.set_accessibility("all", exclusive=True)
     Path(lease).write_bytes(content)
 
-    assert machine.tracker.reserve("first", "auto:1") == (0,)
-    assert machine.tracker.reserve("second", "free:1") == (1,)
+    assert machine.tracker.reserve("auto:1", name="first").numbers == (0,)
+    assert machine.tracker.reserve("free:1", name="second").numbers == (1,)
 
 
 def test_for_auto_a_shared_gpu_of_a_users_container_is_shared(machine, rootless):
     rootless.create("enemy", [0, 1, 2])
 
-    assert machine.tracker.reserve("first", "auto:1") == (3,)
-    assert machine.tracker.reserve("second", "auto:1") == (0,)
+    assert machine.tracker.reserve("auto:1", name="first").numbers == (3,)
+    assert machine.tracker.reserve("auto:1", name="second").numbers == (0,)
 
 
 def test_a_users_container_on_all_gpus_but_one_keeps_auto_from_none(machine, rootless):
     rootless.create("enemy", [0, 1, 2])
 
-    assert machine.tracker.reserve("first", "auto:2") == (0, 3)
+    assert machine.tracker.reserve("auto:2", name="first").numbers == (0, 3)
 
 
 def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_with_what_helps(machine, rootless):
@@ -181,7 +181,7 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
     uid = os.geteuid()
 
     with pytest.raises(GpusRefused) as refusal:
-        machine.tracker.reserve("first", "free:1")
+        machine.tracker.reserve("free:1", name="first")
 
     assert str(refusal.value) == (
         f"free:1: 0 of 4 GPUs are free (0-3 in use by container enemy of user {uid});"
@@ -189,7 +189,7 @@ def test_a_shared_gpu_that_a_users_container_keeps_from_being_free_is_refused_wi
         f" (to leave out the containers of user {uid}, run 'sudo amd-ctk gpu-tracker ignore {uid}')"
     )
     machine.tracker.settings.ignore_user(uid)
-    assert machine.tracker.reserve("first", "free:1") == (0,)
+    assert machine.tracker.reserve("free:1", name="first").numbers == (0,)
 
 
 def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
@@ -201,7 +201,7 @@ def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
     (machine.proc / str(os.getpid()) / "status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
 
     with pytest.raises(WaitOver):
-        machine.tracker.wait("first", "free:1", timeout=0, tell=said.append)
+        machine.tracker.wait("free:1", name="first", timeout=0, tell=said.append)
 
     hint = f"to leave out the containers of user {uid}, run 'sudo amd-ctk gpu-tracker ignore {uid}'"
     assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
@@ -223,9 +223,9 @@ def test_a_job_of_a_user_for_which_there_will_never_be_a_gpu_is_refused_at_once(
     machine.tracker.set_accessibility("all", exclusive=True)
     monkeypatch.setattr(tracker, "open_state", lambda *_: rootless.state)
 
-    for ask in (Tracker(machine.host).wait, Tracker(machine.host).hold):
+    for ask in (Tracker(machine.host).wait, Tracker(machine.host).reserve):
         with pytest.raises(GpusRefused) as refusal:
-            ask("job", request_)
+            ask(request_, name="job")
         assert str(refusal.value) == f"{sentence} ({LET_USERS})"
 
 
@@ -234,10 +234,10 @@ def test_a_job_of_a_user_gets_a_shared_gpu_beside_exclusive_ones(machine, rootle
     machine.tracker.set_accessibility("0-2", exclusive=True)
     monkeypatch.setattr(tracker, "open_state", lambda *_: rootless.state)
 
-    with Tracker(machine.host).wait("job", "free:1") as reservation:
+    with Tracker(machine.host).wait("free:1", name="job") as reservation:
         assert reservation.numbers == (3,)
     with pytest.raises(GpusRefused, match=r"^free:2: 0-2 are exclusive, which users get only with a reservation"):
-        Tracker(machine.host).wait("job", "free:2")
+        Tracker(machine.host).wait("free:2", name="job")
 
 
 def test_the_lock_is_free_while_users_leases_are_read_for_a_choice(machine, rootless, monkeypatch):

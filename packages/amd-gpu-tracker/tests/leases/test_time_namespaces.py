@@ -66,12 +66,12 @@ def test_a_gpu_is_not_given_again_by_a_program_that_sees_another_time(tmp_path):
     code = (
         "from amdgpu_discovery.host import Host\nfrom amd_gpu_tracker.errors import GpusRefused\n"
         "tracker = Tracker(Host(sys.argv[1]))\n"
-        "try:\n    tracker.hold('other', '0')\n    said = 'was given'\n"
+        "try:\n    tracker.reserve('0', name='other')\n    said = 'was given'\n"
         "except GpusRefused as error:\n    said = error.message\n"
         "print(json.dumps([said, [use.container_id for use in tracker.status().gpus[0].containers]]))"
     )
 
-    with tracker.hold("train", "0"):
+    with tracker.reserve("0", name="train"):
         said = ask_inside(code, host.root)
 
     assert said == ["GPUs [0] are exclusive and already in use\nGPU 0 is in use by job train", ["train"]]

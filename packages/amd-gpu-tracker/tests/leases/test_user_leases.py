@@ -66,7 +66,7 @@ def test_status_says_whose_container_it_is(machine, user):
 
 @pytest.mark.parametrize("user_says", [{"person": OTHER_USER}, {"person": None}])
 def test_a_user_cannot_pose_as_another_in_roots_lists(machine, user, rewrite, user_says):
-    machine.tracker.hold(f"{OTHER_USER}/train", "0", pid=machine.start_process())
+    machine.tracker.reserve("0", name=f"{OTHER_USER}/train", pid=machine.start_process())
     rewrite(container_id=f"{OTHER_USER}/train", ways=["api"], root="", **user_says)
 
     uses = [use for gpu in machine.tracker.status().gpus for use in gpu.containers]
@@ -80,7 +80,7 @@ def test_a_user_cannot_pose_as_another_in_roots_lists(machine, user, rewrite, us
 
 
 def test_a_container_of_a_user_is_in_no_job_of_another(machine, user, rewrite):
-    machine.tracker.hold(f"{OTHER_USER}/train", "0", pid=machine.start_process())
+    machine.tracker.reserve("0", name=f"{OTHER_USER}/train", pid=machine.start_process())
     path = machine.state.lease_path(("", f"{OTHER_USER}/train"))
     train = machine.state.read_lease(path).replace(person=OTHER_USER)
     machine.state.write_lease(train)
@@ -92,7 +92,7 @@ def test_a_container_of_a_user_is_in_no_job_of_another(machine, user, rewrite):
 
 
 def test_a_container_of_a_user_is_in_the_job_that_roots_service_gave_this_user(machine, user, rewrite):
-    machine.tracker.hold(f"{USER}/train", "1", pid=machine.start_process())
+    machine.tracker.reserve("1", name=f"{USER}/train", pid=machine.start_process())
     train = machine.state.read_lease(machine.state.lease_path(("", f"{USER}/train"))).replace(person=USER)
     machine.state.write_lease(train)
     rewrite(reservation=train.container_id, reservation_digest=train.token_digest, person=USER)

@@ -25,8 +25,8 @@ def reserve(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Re
         require_name(job.name)
         tracker = Tracker(host, rules=rules, lock=CommandLock)
         if job.wait is None:
-            return tracker.hold(job.name, job.request)
-        return tracker.wait(job.name, job.request, timeout=parse_duration(job.wait), tell=notify)
+            return tracker.reserve(job.request, name=job.name)
+        return tracker.wait(job.request, name=job.name, timeout=parse_duration(job.wait), tell=notify)
 
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:
@@ -37,7 +37,7 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
         if job.wait is not None:
             _require_possible(tracker, job.request)
         try:
-            gpus, environment = tracker.preview(job.name, job.request)
+            gpus, environment = tracker.preview(job.request, name=job.name)
         except GpusRefused as error:
             if job.wait is None:
                 raise

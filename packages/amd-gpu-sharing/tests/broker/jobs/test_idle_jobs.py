@@ -149,7 +149,7 @@ def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker,
 
 @pytest.mark.usefixtures("idle")
 def test_only_what_people_have_is_idle(host, person):
-    Tracker(host).reserve("nightly", "1")
+    Tracker(host).reserve("1", name="nightly")
     person(ALICE, run("train", "0"), command=SLEEP).line()
 
     wait_until(lambda: idle_since(host, 0) is not None)

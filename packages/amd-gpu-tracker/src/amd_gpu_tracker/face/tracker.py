@@ -16,7 +16,7 @@ from amdgpu_discovery.numbering import locate_gpus
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, TypeVar, overload
+    from typing import Any, TypeVar
 
     from amd_gpu_tracker.book.refusals import Refusal
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
@@ -244,63 +244,47 @@ class Tracker:
         found = [refusal for each in states.values() for refusal in read_refusals(each)]
         return sorted(found, key=lambda refusal: refusal.time)
 
-    if TYPE_CHECKING:
+    def reserve(self, request: str, *, name: str = "", pid: int | None = None) -> Reservation:
+        """Reserve the GPUs of a `request`, such as `0,2` or `auto:1`, until the process `pid` ends.
 
-        @overload
-        def reserve(self, request: str, /, *, pid: int | None = None) -> Reservation: ...
+        `name` is any name that no other reservation has, by default a generated one; `pid` is by default the calling
+        process. In a `with` statement, the GPUs are released at the end of the block.
 
-        @overload
-        def reserve(self, container_id: str, request: str, *, pid: int | None = None) -> tuple[int, ...]: ...
-
-    def reserve(
-        self, container_id: str, request: str | None = None, *, pid: int | None = None
-    ) -> Reservation | tuple[int, ...]:
-        """Reserve the GPUs of a request until the process `pid` ends, by default the calling process.
-
-        With only a request, such as `reserve("auto:1")`, return a reservation, as `hold` does, with a generated name.
-        With a `request` and a `container_id`, which is any name that no other reservation has, return the numbers of
-        the GPUs.
-
-        GpusRefused if a GPU is exclusive and in use, or if a choice such as `auto:2` finds too few GPUs now; nothing is
-        reserved then. RequestError if the host can never meet the request, ContainerRunning if this id already has
-        GPUs, TrackerDisabled if the tracker is disabled.
-        """
-        if request is None:
-            return self.hold(_new_name(), container_id, pid=pid)
-        from amd_gpu_tracker.claims.by_name import reserve_by_name
-
-        return _numbers(reserve_by_name(self._book, container_id, request, pid=pid, rules=self._rules))
-
-    def hold(self, name: str, request: str, *, pid: int | None = None) -> Reservation:
-        """Reserve GPUs for a program; return the reservation, which the program can hand on to a container.
-
-        `request` and `pid` are as for `reserve`, and `name` as its `container_id`, but a name that the calling process
-        has used before is also refused. GpusRefused also if other jobs wait in line. In a `with` statement, the GPUs
-        are released at the end of the block.
+        GpusRefused if a GPU is exclusive and in use, if a choice such as `auto:2` finds too few GPUs now, or if other
+        jobs wait for these GPUs; nothing is reserved then. RequestError if the host can never meet the request,
+        ContainerRunning if this name already has GPUs, TrackerDisabled if the tracker is disabled.
         """
         from amd_gpu_tracker.claims.by_name import hold_by_name
 
-        release, find = self.release, self._find_wants
-        return hold_by_name(self._book, name, request, pid=pid, rules=self._rules, release=release, find_wants=find)
+        return hold_by_name(
+            self._book,
+            name or _new_name(),
+            request,
+            pid=pid,
+            rules=self._rules,
+            release=self.release,
+            find_wants=self._find_wants,
+        )
 
-    def preview(self, name: str, request: str) -> tuple[Sequence[GpuLocation], dict[str, str]]:
-        """Return the GPUs and variables that `hold` of this `name` and `request` would reserve now; errors as there."""
+    def preview(self, request: str, *, name: str = "") -> tuple[Sequence[GpuLocation], dict[str, str]]:
+        """Return the GPUs and variables that `reserve` of this `request` and `name` would give now; errors as there."""
         from amd_gpu_tracker.claims.by_name import preview_by_name
         from amd_gpu_tracker.claims.handover import build_environment
 
-        gpus = preview_by_name(self._book, name, request, rules=self._rules, find_wants=self._find_wants)
+        wants = self._find_wants
+        gpus = preview_by_name(self._book, name or _new_name(), request, rules=self._rules, find_wants=wants)
         return gpus, build_environment(gpus, locate_gpus(self._host), "")
 
-    def wait(self, name: str, request: str, *, timeout: float | None = None, tell: Notify = ignore) -> Reservation:
-        """Wait in line, then reserve GPUs as `hold` does; jobs are served in the order in which they came.
+    def wait(self, request: str, *, name: str = "", timeout: float | None = None, tell: Notify = ignore) -> Reservation:
+        """Wait in line, then reserve GPUs as `reserve` does; jobs are served in the order in which they came.
 
-        `name` and `request` are as for `hold`. WaitOver after `timeout` seconds, and when `cancel` is called;
+        `request` and `name` are as for `reserve`. WaitOver after `timeout` seconds, and when `cancel` is called;
         RequestError at once if the host can never meet the request. `tell` is called with a message about the wait.
         SharingMissing if amd-gpu-sharing is not installed.
         """
         line = require_sharing()
         reservation: Reservation = line.wait_in_line(
-            self._book, name, request, self._rules, timeout=timeout, notify=tell, release=self.release
+            self._book, name or _new_name(), request, self._rules, timeout=timeout, notify=tell, release=self.release
         )
         return reservation
 

@@ -73,7 +73,7 @@ def test_a_count_that_cannot_be_written_keeps_no_container_back(machine, in_plac
 
 
 def test_gpus_that_the_tracker_chose_are_counted_as_starts(machine):
-    machine.tracker.reserve("first", "auto:2")
+    machine.tracker.reserve("auto:2", name="first")
     claim = Claim(
         holder=machine.holder("second", creator=machine.start_process()),
         wanted=(),

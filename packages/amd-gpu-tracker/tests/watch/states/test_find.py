@@ -32,7 +32,7 @@ def test_a_host_where_nothing_happens_has_free_gpus(host_of):
 def test_each_gpu_has_the_state_that_matters_most(host_of):
     host = host_of(vram={0: 40 * GIBIBYTE, 5: 2 * GIBIBYTE}, health={2: ERRORS, 3: ERRORS}, busy={0: 97})
     Tracker(host).enable()
-    Tracker(host).reserve("nightly", "1,3")
+    Tracker(host).reserve("1,3", name="nightly")
     keys = [each.key for each in find_states(host)]
     write_drains(host, [Drain(key=keys[number], reason="fan swap", since=1000.0) for number in (4, 5)])
 
@@ -75,7 +75,7 @@ def test_a_refusal_says_that_memory_has_leaked(host_of):
     Tracker(host).enable()
 
     with pytest.raises(GpusRefused) as refusal:
-        Tracker(host).reserve("train", "free:8")
+        Tracker(host).reserve("free:8", name="train")
 
     assert "0 leaked: 181,198 MiB that no process holds" in refusal.value.message
 
@@ -105,7 +105,7 @@ def test_a_gpu_has_the_memory_that_kfd_lets_programs_use(host_of):
 def test_a_reserved_gpu_says_what_has_it_and_since_when(host_of):
     host = host_of(vram={1: 3 * GIBIBYTE})
     Tracker(host).enable()
-    Tracker(host).reserve("nightly", "1")
+    Tracker(host).reserve("1", name="nightly")
 
     second = find_states(host)[1]
 
@@ -141,7 +141,7 @@ def test_a_driver_that_hangs_stops_neither_the_states_nor_a_choice(host_of):
     Tracker(host).enable()
 
     assert states(host) == ["sick"] + ["free"] * 7
-    assert Tracker(host).reserve("nightly", "free:1") == (1,)
+    assert Tracker(host).reserve("free:1", name="nightly").numbers == (1,)
 
 
 def test_a_second_look_asks_for_no_errors_and_keeps_those_of_the_first(host_of):

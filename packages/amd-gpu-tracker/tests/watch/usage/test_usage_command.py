@@ -87,7 +87,7 @@ def test_a_reservation_that_uses_nothing_is_shown_as_such(used_host):
     host = used_host()
     tracker = Tracker(host)
     tracker.enable()
-    tracker.reserve("nightly-job", "2")
+    tracker.reserve("2", name="nightly-job")
 
     lines = show(host, "--usage")[0].splitlines()
 
@@ -112,7 +112,7 @@ def test_a_job_that_has_reserved_its_gpu_is_shown_with_its_memory_and_its_peak(u
     host = used_host(job)
     tracker = Tracker(host)
     tracker.enable()
-    tracker.reserve("train", "0")
+    tracker.reserve("0", name="train")
 
     lines = show(host, "--peak")[0].splitlines()
 
@@ -412,7 +412,7 @@ def test_what_does_not_fit_behind_the_names_goes_on_in_the_next_line(used_host):
     host = used_host()
     tracker = Tracker(host)
     tracker.enable()
-    tracker.reserve("nightly-job", "1")
+    tracker.reserve("1", name="nightly-job")
 
     lines = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)[1].splitlines()
 

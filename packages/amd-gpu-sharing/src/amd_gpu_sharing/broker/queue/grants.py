@@ -38,7 +38,7 @@ class Grants:
         """Give the GPUs of a request, some of `among` (bits), to the process that asks.
 
         It has them for as long as its permission allows.
-        A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.hold`.
+        A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.reserve`.
         """
         token, limit = new_token(demand.job), self._limit_of(demand)
         terms = LeaseTerms(limit=limit, preemptible=self._now() if demand.is_spare else 0.0)
@@ -52,7 +52,7 @@ class Grants:
         return self._granted(gpus, "", self._limit_of(demand))
 
     def reserve(self, demand: Demand, seconds: float, among: int) -> tuple[int, ...]:
-        """Reserve GPUs, some of `among` (bits), for some time without a process. Errors as `Tracker.hold`."""
+        """Reserve GPUs, some of `among` (bits), for some time without a process. Errors as `Tracker.reserve`."""
         terms = LeaseTerms(until=self._now() + seconds)
         gpus = self._reserve_by_name(demand, among, new_token(demand.job), FIRST_PROCESS, terms)
         return tuple(gpu.number for gpu in gpus)
