@@ -158,6 +158,8 @@ def _read_args(host: Host, args: list[str]) -> Container:
 
     # A shell reads NAME=VALUE in front of a command as env does.
     command = without_prefixes(["env", *args] if is_assignment(args[0]) else args)
+    if "compose" in command.argv[1:2] or os.path.basename(command.argv[0]) == "docker-compose":
+        raise typer.BadParameter("name the file and a service: amd-ctk explain compose.yaml SERVICE")
     if is_engine_command(command.argv):
         version = find_version(Container(engine=PODMAN), host) if engine_of(command.argv[0]) == PODMAN else ()
         environment = environment_of(command, os.environ)

@@ -16,11 +16,15 @@ from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amd_gpu_tracker.cli import CommandProgram
 
 # The help begins with them.
 EXAMPLES = ("amd-ctk run --count=1 --wait -- python3 train.py", "amd-ctk top", "sudo amd-ctk doctor")
 OPTIONS = "Options: --version, --simulate PROFILE, --debug, --install-completion, --help"
+# The words of the command line, in the context's `meta`.
+WORDS = f"{__name__}.words"
 # Typer 0.28 has its own copy of Click, earlier versions import Click.
 USAGE_ERROR: Any = typer.BadParameter.__base__
 
@@ -52,7 +56,9 @@ class RootGroup(RootCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line. It may be spelled as the original toolkit spells it."""
         # Typer handles options such as --help here.
-        read: list[str] = report_failures(lambda: super(RootGroup, self).parse_args(ctx, respell(self, args)))
+        words = respell(self, args)
+        read: list[str] = report_failures(lambda: _explained(words, super(RootGroup, self).parse_args, ctx, [*words]))
+        ctx.meta[WORDS] = words
         return read
 
     def invoke(self, ctx: Any) -> Any:
@@ -60,11 +66,7 @@ class RootGroup(RootCommand):
         return report_failures(lambda: self._invoke(ctx), with_trace=bool(ctx.params.get("debug")))
 
     def _invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except USAGE_ERROR as error:
-            _suggest_begun_option(error)
-            raise
+        return _explained(ctx.meta[WORDS], super().invoke, ctx)
 
 
 app = PlainTyper(
@@ -78,6 +80,19 @@ app = PlainTyper(
 
 def _described(name: str, text: str) -> str:
     return text.rstrip(".") + ("" if has_command(name) else " (not installed)")
+
+
+def _explained(words: list[str], call: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of Typer. If it refuses the words of the command line, its error says what to write."""
+    try:
+        return call(*args)
+    except USAGE_ERROR as error:
+        # Only wrong words need this.
+        from amd_ctk.cli.instead import explain_words
+
+        _suggest_begun_option(error)
+        explain_words(error, words)
+        raise
 
 
 def _suggest_begun_option(error: Any) -> None:

@@ -19,7 +19,7 @@ from amd_ctk.engines.engine_words import (
 from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS
 from amd_gpu_tracker import Reservation, WaitRefused
-from amdgpu_discovery.command_line.process import CannotRun, replace_process, require_program
+from amdgpu_discovery.command_line.process import CannotRun, CommandNotFound, replace_process, require_program
 from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
@@ -56,9 +56,11 @@ def require_command(argv: Sequence[str], wait: str | None) -> None:
     program = argv[0]
     try:
         require_program(program)
-    except CannotRun:
+    except CannotRun as error:
         if wait == "" and program.rstrip("smhd").isdecimal():
             raise WaitRefused(f"{program!r} is not a program", hint=f"write --wait={program}") from None
+        if isinstance(error, CommandNotFound) and not program.startswith(("/", ".")) and {"/", ":"} & {*program}:
+            raise CommandNotFound(error.message, hint=f"an image? amd-ctk run -- docker run {program}") from None
         raise
 
 

@@ -37,6 +37,8 @@ def set_gpus(
     """Make GPUs exclusive or shared."""
     if len(words) != 2:
         raise _explain_words(words, _shown_commands(context))
+    if words[0].lower() in (EXCLUSIVE, SHARED):
+        raise UsageError("the GPUs come first", hint=f"write gpu-tracker {words[1]} {words[0].lower()}")
     program = program_of(context)
     tracker = Tracker(program.host, rules=program.find_rules(), lock=CommandLock)
     _set_accessibility(tracker, words[0], words[1].lower(), dry_run=dry_run)
@@ -46,6 +48,7 @@ def _set_accessibility(tracker: Tracker, request: str, operation: str, *, dry_ru
     """Make GPUs exclusive or shared, or print what would change."""
     if not tracker.is_enabled():
         print(DISABLED)
+        print_note("enable it with 'sudo amd-ctk gpu-tracker enable'")
         raise typer.Exit(NotDone.exit_code)
     if operation not in (EXCLUSIVE, SHARED):
         raise UsageError(f"Error: Invalid operation. Must be '{EXCLUSIVE}' or '{SHARED}'")
