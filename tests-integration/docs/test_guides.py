@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from support.documentation import PAGES, read_page
@@ -20,3 +22,26 @@ def test_a_guide_says_what_the_reader_gets_before_its_first_section(page: str) -
 
     assert title.startswith("# ")
     assert not rest.startswith(("#", "<!--", "```", "!["))
+
+
+def listed_guides() -> dict[str, list[str]]:
+    """Return the guides that the index of guides lists, by heading."""
+    parts = read_page("docs/how-to/README.md").split("\n## ")[1:]
+    return {part.partition("\n")[0]: re.findall(r"\(([\w-]+\.md)\)", part) for part in parts}
+
+
+def guides_of_navigation() -> dict[str, list[str]]:
+    """Return the guides by their group of the site's navigation."""
+    groups: dict[str, list[str]] = {}
+    for line in read_page("mkdocs.yml").partition("\nnav:\n")[2].splitlines():
+        # Above the groups stands the index itself, without a name.
+        name, _, page = line.strip().removeprefix("- ").rpartition(":")
+        if not page.strip():
+            group = groups.setdefault(name.strip('"'), [])
+        elif page.strip().startswith("how-to/") and name:
+            group.append(page.strip().removeprefix("how-to/"))
+    return {name: pages for name, pages in groups.items() if pages}
+
+
+def test_the_index_of_guides_has_the_groups_and_the_guides_of_the_navigation() -> None:
+    assert listed_guides() == guides_of_navigation()

@@ -662,7 +662,9 @@ def test_who_may_not_change_it_is_told_what_is_needed(command, words):
 def test_a_drain_ends_when_its_words_say(command, untracked):
     command("enable")
 
-    assert command("drain", "0", "--until", "2999-01-01 08:00")[:2] == (0, "GPUs [0] are drained\n")
+    drained = "GPUs [0] are drained until 2999-01-01 08:00:00\n"
+    assert command("drain", "0", "--until", "2999-01-01 08:00")[:2] == (0, drained)
+    assert "GPU 0 is drained: until 2999-01-01 08:00:00\n" in command("status")[2]
     command("drain", "1", "--for", "8")
     command("drain", "2", "--for=30m")
     command("drain", "3")

@@ -9,6 +9,7 @@ import pytest
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.times import format_time
 from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import RequestError
 
@@ -145,3 +146,14 @@ def test_no_start_gets_a_gpu_after_the_drain_has_returned(machine, tracker):
     assert [lease.container_id for lease in granted if lease.since > returned] == []
     with pytest.raises(GpusRefused):
         tracker.reserve("1", name="late")
+
+
+@pytest.mark.needs("root")
+def test_a_refusal_says_when_the_drain_ends(tracker):
+    end = time.time() + 3600
+    tracker.drain("1", reason="fan swap", until=end)
+
+    with pytest.raises(GpusRefused) as refused:
+        tracker.reserve("1")
+
+    assert refused.value.message == f"GPU 1 is drained: fan swap, until {format_time(end)}"

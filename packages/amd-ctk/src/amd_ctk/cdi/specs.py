@@ -270,4 +270,5 @@ def _make_directory(directory: str) -> None:
     try:
         make_directories(directory)
     except OSError as error:
-        raise _cannot_write(f"directory {directory} cannot be made: {reason(error)}") from error
+        hint = "run it with sudo" if isinstance(error, PermissionError) else ""
+        raise _cannot_write(f"directory {directory} cannot be made: {reason(error)}", hint) from error

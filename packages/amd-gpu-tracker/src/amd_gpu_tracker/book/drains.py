@@ -53,6 +53,21 @@ class Drain(Value):
         """Return whether the GPU is sick, and was not drained."""
         return bool(self.boot_id)
 
+    @property
+    def why(self) -> str:
+        """Return the reason, and when a drain ends by itself; "" if neither is known."""
+        return ", ".join(filter(None, (self.reason, format_end(self.until))))
+
+
+def format_end(until: float) -> str:
+    """Return when a drain ends by itself; "" if it does not."""
+    if not until:
+        return ""
+    # Only sentences need it.
+    from amd_gpu_tracker.times import format_time
+
+    return f"until {format_time(until)}"
+
 
 def read_drains(host: Host) -> tuple[Drain, ...]:
     """Return current drains, of drained GPUs first, then of sick ones; StateError if the file is invalid."""

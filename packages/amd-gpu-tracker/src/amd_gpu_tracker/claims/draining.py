@@ -121,7 +121,7 @@ def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
         from amd_gpu_tracker.times import format_time
 
         return f"{what} sick since {format_time(drained.since)}: {drained.reason}"
-    return f"{what} drained{_format_drainer(drained.by)}{f': {drained.reason}' if drained.reason else ''}"
+    return f"{what} drained{_format_drainer(drained.by)}{f': {drained.why}' if drained.why else ''}"
 
 
 def _format_drainer(uid: int | None) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from amd_gpu_tracker.book.drains import format_end
 from amd_gpu_tracker.cli.context import UsageError, in_brackets, print_note, program_of, tracker_of
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun, examples
 
@@ -43,11 +44,12 @@ def drain(
     request, tracker = ",".join(gpus), tracker_of(context)
     end = _find_end(until, duration, now=time.time())
     new = tracker.gpus.would_drain(request, reason=reason, until=end)
+    drained = " ".join(filter(None, ("drained", format_end(end))))
     if dry_run:
-        print(f"GPUs {in_brackets(new)} would be drained" if new else NOTHING_WOULD_CHANGE)
+        print(f"GPUs {in_brackets(new)} would be {drained}" if new else NOTHING_WOULD_CHANGE)
         return
     numbers = tracker.drain(request, reason=reason, until=end)
-    print(f"GPUs {in_brackets(numbers)} are drained", flush=True)
+    print(f"GPUs {in_brackets(numbers)} are {drained}", flush=True)
     if not new:
         print_note(NOTHING_CHANGED)
     if not tracker.is_enabled():

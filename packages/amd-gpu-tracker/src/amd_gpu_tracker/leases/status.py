@@ -214,7 +214,7 @@ def _drained_and_sick(state: State) -> tuple[dict[str, str], dict[str, str]]:
     from amd_gpu_tracker.book.drains import read_drains
 
     drains = read_drains(state.host)
-    drained = {each.key: each.reason for each in drains if not each.is_sick}
+    drained = {each.key: each.why for each in drains if not each.is_sick}
     return drained, {each.key: each.reason for each in drains if each.is_sick}
 
 

@@ -90,7 +90,7 @@ def decide_state(
     if health.verdict == SICK:
         trouble = "; ".join(health.reasons)
     if drain:
-        reason = "; ".join(filter(None, (drain.reason, trouble and f"sick: {trouble}")))
+        reason = "; ".join(filter(None, (drain.why, trouble and f"sick: {trouble}")))
         return (DRAINING if is_reserved or is_used else DRAINED), reason
     if trouble:
         return SICK, trouble
