@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from amd_device_spec.oci_annotation import apply_edits as apply_edits
     from amd_device_spec.oci_annotation import remove_edits as remove_edits
     from amd_device_spec.request import GpuRequest as GpuRequest
-    from amd_device_spec.request import Grant as Grant
     from amd_device_spec.request import requested_gpus as requested_gpus
     from amd_device_spec.settings import Settings as Settings
     from amd_device_spec.settings import SettingsError as SettingsError
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from amd_device_spec.validate import form_problems as form_problems
     from amd_device_spec.validate_host import host_problems as host_problems
     from amdgpu_discovery.errors import SpecError as SpecError
+    from amdgpu_discovery.oci_spec import Grant as Grant
 
 _MODULE_BY_NAME = {
     "CdiOptions": "cdi",
@@ -52,7 +52,7 @@ _MODULE_BY_NAME = {
     "remove_edits": "oci_annotation",
     "GpuRequest": "request",
     "requested_gpus": "request",
-    "Grant": "request",
+    "Grant": "start.plan",
     "StartPlan": "start.plan",
     "plan_start": "start.plan",
     "decide_grant": "start.plan",

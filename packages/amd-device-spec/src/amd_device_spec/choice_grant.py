@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from amd_device_spec.request import Grant, Node
+from amd_device_spec.request import Node
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
+from amdgpu_discovery.oci_spec import Grant
 from amdgpu_discovery.selection import ALL, split_items
 
 TYPE_CHECKING = False

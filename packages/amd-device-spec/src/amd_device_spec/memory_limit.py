@@ -7,7 +7,7 @@ Source: Documentation/admin-guide/cgroup-v2.rst, DMEM; drivers/gpu/drm/amd/amdgp
 
 from __future__ import annotations
 
-from amd_device_spec.request import MEMORY, NOT_LIMITED, VISIBLE_DEVICES, Grant, LimitedMemory
+from amd_device_spec.request import MEMORY, NOT_LIMITED, SWARM_PREFIX, VISIBLE_DEVICES, LimitedMemory
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.gpu import MEBIBYTE
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from amd_device_spec.settings import Settings
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
+    from amdgpu_discovery.oci_spec import Grant
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 CONTROLLER = "dmem"
@@ -98,7 +99,7 @@ def find_limit(asked: str | None, grant: Grant, settings: Settings, gpus: Sequen
     if asked:
         limits.append(MemoryLimit(mib=_parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}"))
     if grant.vram:
-        limits.append(MemoryLimit(mib=grant.vram.mib, source=str(grant.vram)))
+        limits.append(MemoryLimit(mib=grant.vram.mib, source=f"{SWARM_PREFIX}{grant.vram.kind}={grant.vram.mib}"))
     if settings.vram_maximum:
         limits.append(MemoryLimit(mib=settings.vram_maximum, source=f"vram-maximum = {settings.vram_maximum}"))
     return min(limits, key=lambda limit: limit.mib, default=None)

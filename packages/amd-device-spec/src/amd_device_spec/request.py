@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from amd_device_spec.settings import Settings
     from amd_device_spec.slurm_job import Job
-    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation, UnnumberedGpu
 
 VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
@@ -35,17 +34,6 @@ VRAM_KIND = "VRAM"
 MOST_UNADVERTISED = 8
 # Longer than any unique id or PCI address.
 LONGEST_GPU_NAME = 64
-
-
-class VramRequest(Value):
-    """Memory of one GPU in MiB, which Swarm took from the node's pool of a `kind`."""
-
-    kind: str
-    mib: int
-
-    def __str__(self) -> str:
-        """Return the variable as it stands in the environment."""
-        return f"{SWARM_PREFIX}{self.kind}={self.mib}"
 
 
 class GpuRequest(Value):
@@ -87,26 +75,6 @@ class GpuRequest(Value):
     def names_identities(self) -> bool:
         """Return whether the request may name a GPU by its id or address, so that numbers alone are not enough."""
         return bool(self.resources or self.unadvertised) or not names_numbers(self.visible or "")
-
-
-class Grant(Value):
-    """What a request gets on this host.
-
-    Attributes:
-        gpus: The GPUs, in order of their numbers.
-        notes: A sentence for the log about each item that was ignored.
-        kinds: The resource kinds of Swarm's choice.
-        vram: Memory (in MiB) of a GPU that the GPU Tracker has yet to choose; `gpus` is empty then.
-        choice: The request, if it is a choice; None if it names GPUs.
-        candidates: The GPUs among which the GPU Tracker has yet to choose; `gpus` is empty then.
-    """
-
-    gpus: tuple[GpuLocation, ...]
-    notes: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    vram: VramRequest | None = None
-    choice: Choice | None = None
-    candidates: tuple[Gpu, ...] = ()
 
 
 class LimitedMemory(Value):

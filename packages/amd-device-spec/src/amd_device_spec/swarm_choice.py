@@ -10,11 +10,11 @@ from amd_device_spec.request import (
     SWARM_PREFIX,
     VISIBLE_DEVICES,
     VRAM_KIND,
-    VramRequest,
     is_amount,
     with_variable,
 )
 from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.oci_spec import VramRequest
 from amdgpu_discovery.selection import FORMS, form_of, names_numbers, resolve, split_items
 from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
@@ -49,8 +49,9 @@ def read_choice(request: GpuRequest, node: Node) -> SwarmChoice:
     vram = _vram(request, node.settings)
     chosen, problems = _split_by_author(request, node)
     if chosen and vram:
+        memory = f"{SWARM_PREFIX}{vram.kind}={vram.mib}"
         raise RequestError(
-            f"{vram} is memory of a shared GPU and {' and '.join(chosen)} names whole ones",
+            f"{memory} is memory of a shared GPU and {' and '.join(chosen)} names whole ones",
             hint="reserve one or the other in a service",
         )
     notes = tuple(f"{problem.message}, and is ignored" for problem in problems)

@@ -67,7 +67,7 @@ def test_a_shared_gpu_is_given_to_all_who_ask():
 
 
 def test_the_refusal_lists_gpus_in_the_order_in_which_they_were_asked_for():
-    assert refusal(situation(lease("web", 1)), claim(0, 1, 2, requests=("2,0-1",))) == (
+    assert refusal(situation(lease("web", 1)), claim(0, 1, 2, order=(2, 0, 1))) == (
         "GPUs [2 0] allocated\n"
         "GPUs [1] are exclusive and already in use\n"
         "Released GPUs [2 0] used by container c1\n"

@@ -5,7 +5,7 @@ and also reads numbers in quotes. A spec on which they disagree is refused, beca
 would get.
 
 The functions below `read_spec` interpret a spec: the privileges of its container, the GPUs that it opens by itself, and
-whether the container's processes die with its init.
+whether the container's processes die with its init. A `Grant` is what its request for GPUs gets.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from amdgpu_discovery.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DriverUnavailable, FileError, GpusHidden, SpecError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from amdgpu_discovery.gpu import GpuLocation
+    from amdgpu_discovery.choices.grammar import Choice
+    from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.host import Host
 
 # A device number in a rule for all devices: Docker writes -1 for the * of `--device-cgroup-rule`, Podman no number.
@@ -58,6 +60,35 @@ _SPEC = _Object(
     annotations=dict,
 )
 _NAMES = {str: "a string", int: "a number", bool: "true or false", dict: "an object"}
+
+
+class VramRequest(Value):
+    """Memory of one GPU in MiB, which Docker Swarm took from the node's pool of a `kind`."""
+
+    kind: str
+    mib: int
+
+
+class Grant(Value):
+    """What a request gets on this host.
+
+    Attributes:
+        gpus: The GPUs, in order of their numbers.
+        order: Numbers of GPUs as the request names them, for refusals; () if only the numbers order them.
+        notes: A sentence for the log about each item that was ignored.
+        kinds: The generic resources by which Docker Swarm chose.
+        vram: Memory of a GPU that the GPU Tracker has yet to choose; `gpus` is empty then.
+        choice: The request, if it is a choice; None if it names GPUs.
+        candidates: The GPUs among which the GPU Tracker has yet to choose; `gpus` is empty then.
+    """
+
+    gpus: tuple[GpuLocation, ...]
+    order: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    vram: VramRequest | None = None
+    choice: Choice | None = None
+    candidates: tuple[Gpu, ...] = ()
 
 
 def read_spec(path: str, *, name: str, hint: str = "", read: Callable[[str], bytes] = read_file) -> dict[str, Any]:

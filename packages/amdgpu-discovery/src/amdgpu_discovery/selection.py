@@ -47,9 +47,13 @@ LONGEST_VARIABLE = 128 * 1024
 
 
 class Resolution(Value):
-    """The meaning of a request on this host: the `gpus` it names, by number, and what in it cannot be met, in order."""
+    """The meaning of a request on this host: the `gpus` it names, by number, and what in it cannot be met, in order.
+
+    `order` has the numbers of these GPUs in the order of the request.
+    """
 
     gpus: tuple[GpuLocation, ...]
+    order: tuple[int, ...] = ()
     problems: tuple[BrokenRange | UnknownGpu, ...] = ()
 
     @property
@@ -105,19 +109,20 @@ def resolve(
 
     `unnumbered` finds the GPUs that have no number; it is called once, if an address without a numbered GPU is named.
     """
-    chosen: set[int] = set()
+    chosen: dict[int, None] = {}
     problems: list[UnknownGpu | BrokenRange] = []
     for item in split_items(request):
         numbers, problem = _resolve_item(gpus, item)
-        chosen.update(numbers)
+        chosen.update(dict.fromkeys(numbers))
         if problem:
             problems.append(problem)
     found = tuple(gpu for gpu in gpus if gpu.number in chosen)
     if not problems:
-        return Resolution(gpus=found)
+        return Resolution(gpus=found, order=tuple(chosen))
     words = _messages()
     problems = words.name_unnumbered(problems, unnumbered)
-    return Resolution(gpus=found, problems=tuple(sorted(problems, key=lambda each: isinstance(each, words.UnknownGpu))))
+    problems = sorted(problems, key=lambda each: isinstance(each, words.UnknownGpu))
+    return Resolution(gpus=found, order=tuple(chosen), problems=tuple(problems))
 
 
 def split_items(request: str) -> list[str]:

@@ -22,7 +22,7 @@ from amd_ctk.explain.unread_requests import find_unread_requests
 from amd_ctk.explain.usable import UsableGpus, find_listed, find_usable, names_of_image, with_host_nodes
 from amd_ctk.explain.variables import Meaning, describe_variables
 from amd_ctk.rocm_variables import see_gpus
-from amd_device_spec.request import VISIBLE_DEVICES, Grant
+from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amd_gpu_tracker import claim_nodes, may_be_tracking
@@ -31,6 +31,7 @@ from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import hidden_numbers
+from amdgpu_discovery.oci_spec import Grant
 from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.selection import asks_for_nothing

@@ -12,7 +12,7 @@ from typing import Any
 
 from amd_device_spec.oci import PRIVATE_NODES, Edits
 from amd_device_spec.oci_annotation import remove_edits
-from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, Grant, is_permitted, requested_gpus
+from amd_device_spec.request import VISIBLE_DEVICES, GpuRequest, is_permitted, requested_gpus
 from amd_device_spec.settings import Settings
 from amd_device_spec.start.plan import StartPlan, edit_spec, plan_start
 from amd_gpu_tracker import (
@@ -29,7 +29,7 @@ from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.kfd_topology import count_nodes
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import gpus_in_spec, names_gpus
+from amdgpu_discovery.oci_spec import Grant, gpus_in_spec, names_gpus
 from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.unknown_gpus import shown

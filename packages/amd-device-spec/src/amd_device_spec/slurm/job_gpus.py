@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posix
 
-from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES, GpuRequest, Grant, with_variable
+from amd_device_spec.request import SLURM_PREFIX, VISIBLE_DEVICES, GpuRequest, with_variable
 from amd_device_spec.slurm.conf import (
     GRES_CONF,
     SLURM_CONF,
@@ -23,6 +23,7 @@ from amd_device_spec.slurm_job import NODE, Job, SlurmError, parse_job, parse_nu
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import Grant
 from amdgpu_discovery.selection import asks_for_nothing
 from amdgpu_discovery.unknown_gpus import format_numbers, shown
 

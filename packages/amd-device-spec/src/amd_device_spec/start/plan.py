@@ -12,7 +12,6 @@ from amd_device_spec.request import (
     SWARM_PREFIX,
     VISIBLE_DEVICES,
     GpuRequest,
-    Grant,
     LimitedMemory,
     Node,
     is_permitted,
@@ -26,6 +25,7 @@ from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, RequestError
 from amdgpu_discovery.gpu import DeviceNode, Gpu, GpuLocation, UnnumberedGpu
 from amdgpu_discovery.host import Host, is_user_namespace
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.oci_spec import Grant
 from amdgpu_discovery.selection import ALL, may_be_choice, resolve
 from amdgpu_discovery.value import Value
 
@@ -298,6 +298,7 @@ def _grant_named(asked: dict[str, str], node: Node) -> Grant:
     if VISIBLE_DEVICES in asked and (granted := _grant_choice(asked[VISIBLE_DEVICES], node)):
         return granted
     chosen: dict[int, GpuLocation] = {}
+    order: tuple[int, ...] = ()
     notes: list[str] = []
     for variable, value in asked.items():
         try:
@@ -308,7 +309,9 @@ def _grant_named(asked: dict[str, str], node: Node) -> Grant:
             notes += _notes_of(variable, value, resolution.problems, node)
         _refuse_twice(variable, asked, resolution.gpus, chosen)
         chosen.update((gpu.number, gpu) for gpu in resolution.gpus)
-    return Grant(gpus=tuple(chosen[number] for number in sorted(chosen)), notes=tuple(notes))
+        if variable == VISIBLE_DEVICES:
+            order = resolution.order
+    return Grant(gpus=tuple(chosen[number] for number in sorted(chosen)), order=order, notes=tuple(notes))
 
 
 def _grant_choice(value: str, node: Node) -> Grant | None:

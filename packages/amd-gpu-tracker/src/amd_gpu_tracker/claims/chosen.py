@@ -20,40 +20,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.errors import GpusRefused
-    from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
-
-    class Memory(Protocol):
-        """Memory of one GPU, which Docker Swarm promised."""
-
-        @property
-        def mib(self) -> int:
-            """Return the amount in MiB."""
-
-    class Granted(Protocol):
-        """What a request gets: `Grant` of amd-device-spec, on which this distribution does not depend."""
-
-        @property
-        def gpus(self) -> Sequence[GpuLocation]:
-            """Return the GPUs; none if they are yet to be chosen."""
-
-        @property
-        def kinds(self) -> tuple[str, ...]:
-            """Return the generic resources by which Docker Swarm chose."""
-
-        @property
-        def vram(self) -> Memory | None:
-            """Return the memory for which a GPU is yet to be chosen."""
-
-        @property
-        def choice(self) -> Choice | None:
-            """Return the choice of the request; None if it named GPUs."""
-
-        @property
-        def candidates(self) -> Sequence[Gpu]:
-            """Return the GPUs among which that choice is yet to be made."""
+    from amdgpu_discovery.oci_spec import Grant
 
     class Chooser(Protocol):
         """Chooses GPUs for a claim."""
@@ -75,7 +45,7 @@ if TYPE_CHECKING:
 def find_chooser(
     host: Host,
     spec: dict[str, Any],
-    grant: Granted,
+    grant: Grant,
     claim: Claim,
     *,
     located: Sequence[GpuLocation],

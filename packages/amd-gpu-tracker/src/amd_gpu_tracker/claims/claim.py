@@ -72,6 +72,8 @@ class Claim(LeaseTerms):
     ways: tuple[str, ...]
     # The parts of the request. A number in it is valid only while neither its GPU nor one before it is lost.
     requests: Sequence[str] = ()
+    # The numbers of the wanted GPUs as the request names them; those that it does not name come last.
+    order: Sequence[int] = ()
     creators: Collection[ProcessId] = ()
     # The generic resources by which Docker Swarm promised this, and the MiB if it promised memory, not whole GPUs.
     kinds: tuple[str, ...] = ()

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from amd_gpu_tracker.claims.chosen import Chooser, Granted
+    from amd_gpu_tracker.claims.chosen import Chooser
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.limits import HealthLimits
+    from amdgpu_discovery.oci_spec import Grant
 
 
 # A note about a privileged container is not worth a longer wait.
@@ -165,7 +166,7 @@ class PrivilegedNote(ContainerClaim):
 def claim_grant(
     host: Host,
     container: StartingContainer,
-    grant: Granted,
+    grant: Grant,
     *,
     located: Sequence[GpuLocation],
     asked: Sequence[str] = (),
@@ -179,7 +180,14 @@ def claim_grant(
     """
     if not (grant.vram or grant.candidates):
         return claim_nodes(
-            host, container, granted=grant.gpus, located=located, kinds=grant.kinds, asked=asked, claims_all=claims_all
+            host,
+            container,
+            granted=grant.gpus,
+            order=grant.order,
+            located=located,
+            kinds=grant.kinds,
+            asked=asked,
+            claims_all=claims_all,
         )
     # Imported here, because most requests name GPUs.
     from amd_gpu_tracker.claims.chosen import find_chooser
@@ -204,6 +212,7 @@ def claim_nodes(
     container: StartingContainer,
     *,
     granted: Sequence[GpuLocation] = (),
+    order: Sequence[int] = (),
     located: Sequence[GpuLocation] = (),
     kinds: tuple[str, ...] = (),
     asked: Sequence[str] = (),
@@ -211,9 +220,10 @@ def claim_nodes(
 ) -> ContainerClaim | None:
     """Return the claim of a container on the GPUs that it was granted and those in its spec; None if there are none.
 
-    `granted` are the GPUs of its request, of generic resource `kinds` if Swarm chose them. `located` are all GPUs of
-    the host, if already located. `asked` are the words of the request: NumbersChanged if a number there meant another
-    GPU before one was lost. With `claims_all`, a privileged container claims every GPU.
+    `granted` are the GPUs of its request, of generic resource `kinds` if Swarm chose them; `order` has their numbers as
+    the request names them. `located` are all GPUs of the host, if already located. `asked` are the words of the
+    request: NumbersChanged if a number there meant another GPU before one was lost. With `claims_all`, a privileged
+    container claims every GPU.
     """
     spec = container.spec
     privileged = is_privileged(spec)
@@ -231,6 +241,7 @@ def claim_nodes(
         wanted=sorted((*granted, *given), key=lambda gpu: gpu.number),
         ways=ways,
         requests=asked,
+        order=order,
         creators=container.creators,
         kinds=kinds,
         is_privileged=privileged,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from amd_gpu_tracker.book.lease import BY_API, Lease
 from amd_gpu_tracker.errors import GpusRefused, StateError
-from amdgpu_discovery.selection import resolve, split_items
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -191,9 +190,9 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
 
 def _in_request_order(claim: Claim) -> list[int]:
     """Return the numbers of the wanted GPUs as the guide lists them: in the order of the request."""
-    items = [item for request in claim.requests for item in split_items(request)]
-    named = [gpu for item in items for gpu in resolve(claim.wanted, item).gpus]
-    return list(dict.fromkeys(gpu.number for gpu in (*named, *claim.wanted)))
+    wanted = [gpu.number for gpu in claim.wanted]
+    named = [number for number in claim.order if number in wanted]
+    return list(dict.fromkeys((*named, *wanted)))
 
 
 def _list(numbers: Collection[int]) -> str:
