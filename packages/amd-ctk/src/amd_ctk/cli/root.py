@@ -56,7 +56,7 @@ class RootGroup(RootCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line. It may be spelled as the original toolkit spells it."""
         # Typer handles options such as --help here.
-        words = respell(self, args)
+        words: list[str] = report_failures(lambda: respell(self, args))
         read: list[str] = report_failures(lambda: _explained(words, super(RootGroup, self).parse_args, ctx, [*words]))
         ctx.meta[WORDS] = words
         return read
