@@ -44,7 +44,7 @@ def test_a_user_reads_that_the_service_has_failed_and_who_starts_it_again(system
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     with pytest.raises(ServiceFailed) as failed:
-        Service(systemd).reserve(JobRequest(name="debug", gpus="free:1", seconds=60))
+        Service(systemd).reserve(JobRequest(name="debug", gpus="free:1", seconds=60), timeout=None, notify=print)
 
     assert failed.value.message == "the service that gives out GPUs has failed"
     assert failed.value.hint == f"the administrator starts it again: {RESTART}"
@@ -107,6 +107,6 @@ def test_a_client_outlives_the_removal_of_its_packages(systemd, monkeypatch) -> 
     monkeypatch.setitem(sys.modules, "amdgpu_discovery.command_line.programs", None)
 
     with pytest.raises(ServiceStopped) as stopped:
-        Service(systemd).reserve(JobRequest(name="debug", gpus="free:1", seconds=60))
+        Service(systemd).reserve(JobRequest(name="debug", gpus="free:1", seconds=60), timeout=None, notify=print)
 
     assert stopped.value.message == "the service that gives out GPUs has stopped"

@@ -40,7 +40,7 @@ def served(tmp_path: Path) -> Host:
     peer = Peer(uid=ALICE, gids=(), process=Processes().myself())
     request = Request(verb=RESERVE, name="debug", gpus="0")
     demand = resolve_demand(book, Terms(permissions=(everyone,)), everyone, peer, request)
-    Grants(book, NodeUsers(host)).reserve(demand, 3600, demand.fitting)
+    Grants(book, NodeUsers(host)).give(demand.replace(reserved_seconds=3600), demand.fitting)
     return host
 
 

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_sharing.service import JobRequest, Service
+from amd_gpu_sharing.service import GivenGpus, JobRequest, Service
 from amd_gpu_tracker import NotPermitted, Tracker
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
+from amd_gpu_tracker.times import parse_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
 
 
-def reserve(host: Host, name: str, request: str, seconds: float) -> tuple[int, ...]:
-    """Reserve GPUs for `seconds`, and return their numbers."""
-    numbers = numbers_of_job(host, request)
-    return Service(host).reserve(JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers))
+def reserve(
+    host: Host, name: str, request: str, seconds: float, *, wait: str | None, notify: Callable[[str], None]
+) -> GivenGpus:
+    """Reserve GPUs for `seconds`. `wait` is the longest time in the queue, "" for no limit, None to wait for nothing.
+
+    `notify` is called with messages about the wait.
+    """
+    numbers, timeout = numbers_of_job(host, request), parse_duration(wait or "")
+    wanted = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, wait=wait is not None)
+    return Service(host).reserve(wanted, timeout=timeout, notify=notify)
 
 
 def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:

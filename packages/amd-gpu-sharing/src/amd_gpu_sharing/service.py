@@ -86,9 +86,9 @@ class Service:
         """Return what `run` would return now; None if the service does not run."""
         return self._send_request(job.replace(verb=protocol.PREVIEW))
 
-    def reserve(self, job: JobRequest) -> tuple[int, ...]:
-        """Reserve GPUs for later, for the `seconds` of the request; return their numbers."""
-        return self._require(job.replace(verb=protocol.RESERVE)).numbers
+    def reserve(self, job: JobRequest, *, timeout: float | None, notify: Callable[[str], None]) -> GivenGpus:
+        """Reserve GPUs for later, for the `seconds` of the request; `timeout` and `notify` as for `run`."""
+        return self._require(job.replace(verb=protocol.RESERVE), timeout=timeout, notify=notify)
 
     def change(self, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
         """Change a job or reservation by a `verb` of the service; root names the `owner` of another user's.
@@ -109,8 +109,8 @@ class Service:
                 raise NotDone(error.message, hint=error.hint) from None
             raise
 
-    def _require(self, request: protocol.Request) -> protocol.Answer:
-        answer = self._send_request(request)
+    def _require(self, request: protocol.Request, **how: Any) -> protocol.Answer:
+        answer = self._send_request(request, **how)
         if answer is None:
             raise ServiceMissing
         return answer

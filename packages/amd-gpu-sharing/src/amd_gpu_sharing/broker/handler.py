@@ -186,13 +186,16 @@ class Handler:
         if now := self._give_now(demand, partial(self._grants.give, demand), waits=request.wait):
             self._log_granted(demand.name, demand.person, "", now.numbers)
             return self._scopes.hand_over(client, job, now)
+        self._wait_in_line(client, demand)
+        return None
+
+    def _wait_in_line(self, client: Connection, demand: Demand) -> None:
+        """Give a client its place. The next round looks at it with all others, and may give it GPUs at once."""
         if place := self._find_place(demand):
             place.connect(client, demand)
         else:
-            self._grants.require_free_name(job)
+            self._grants.require_free_name(demand.job)
             self.queue.add(self.queue.new_place(client, demand))
-        # The next round looks at this job with all others, and may give it GPUs before its client is told to wait.
-        return None
 
     def _preview(self, client: Connection, request: Request) -> Answer:
         """Answer what `_run` would do now, and do nothing."""
@@ -215,18 +218,24 @@ class Handler:
         sentence = f"job {name} of user {person}{where}: GPUs {list(numbers)}"
         self._log("granted", sentence, job=name, user=person, gpus=numbers)
 
-    def _reserve(self, client: Connection, request: Request) -> Answer:
+    def _reserve(self, client: Connection, request: Request) -> Answer | None:
         permission = people.permission_of(self._terms, client.peer, request)
         if request.seconds <= 0:
             raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
         demand = resolve_demand(self._book, self._terms, permission, client.peer, request)
         people.require_in_time(permission, request.seconds)
-        # Jobs that it ends get some more time, and those before it wait for them.
-        timed = demand.replace(seconds=request.seconds + GRACE_SECONDS)
-        numbers = self._give_in_turn(timed, partial(self._grants.reserve, demand, request.seconds))
-        sentence = f"{demand.name} of user {demand.person}: GPUs {list(numbers)} for {request.seconds} s"
-        self._log("reserved", sentence, job=demand.name, user=demand.person, gpus=numbers)
-        return Answer(kind=DONE, numbers=numbers)
+        if (place := self._find_place(demand)) and (done := self._grants.repeat_reservation(place.demand)):
+            # A broker that was killed had reserved the GPUs already, and left the ticket.
+            self.queue.remove_job(demand.owner, demand.name)
+            return done
+        # The jobs of a reservation get some more time at its end, and those before it wait for them.
+        demand = demand.replace(reserved_seconds=request.seconds).allowed(permission)
+        if not (done := self._give_now(demand, partial(self._grants.give, demand), waits=request.wait)):
+            self._wait_in_line(client, demand)
+            return None
+        sentence = f"{demand.name} of user {demand.person}: GPUs {list(done.numbers)} for {request.seconds} s"
+        self._log("reserved", sentence, job=demand.name, user=demand.person, gpus=done.numbers)
+        return done
 
     def _keep(self, client: Connection, request: Request) -> Answer:
         permission = people.require_permission(self._terms, client.peer)

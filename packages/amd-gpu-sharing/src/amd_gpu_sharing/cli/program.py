@@ -20,7 +20,7 @@ def make_app() -> typer.Typer:
 
     program = make_program("amd-gpu-sharing", HELP)
     for function in (reserve.reserve, reserve.keep, reserve.end, reserve.release):
-        add_command(program, function, written="amd-ctk")
+        add_command(program, function, written="amd-ctk", cls=reserve.COMMAND)
     for name, module in (("users", users), ("queue", queue), ("report", report), ("usage", usage)):
         add_group(program, name, module.app, written="amd-ctk", hidden=module is usage)
     return program

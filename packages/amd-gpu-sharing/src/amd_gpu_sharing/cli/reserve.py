@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from typing import Annotated
 
 import typer
 
 from amdgpu_discovery.command_line.context import host_to_change
-from amdgpu_discovery.command_line.plain_help import examples
+from amdgpu_discovery.command_line.plain_help import WaitCommand, examples
+
+COMMAND = WaitCommand
+WAIT = COMMAND.optional_values[0]
 
 
-@examples("amd-ctk reserve free:2 --for=4h --name=debug")
+@examples("amd-ctk reserve free:2 --for=4h --name=debug", "amd-ctk reserve 0-3 --for=1d --name=paper --wait=2h")
 def reserve(
     context: typer.Context,
     gpus: Annotated[str, typer.Argument(metavar="REQUEST", help="Which GPUs, or how many, as in AMD_VISIBLE_DEVICES.")],
     *,
     duration: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 30m, 4h or 2d.")],
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the reservation.")] = "",
+    wait: Annotated[
+        str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
+    ] = None,
 ) -> None:
     """Reserve GPUs for a limited time.
 
     'amd-ctk run --reservation=NAME' runs commands, which share these GPUs. 'amd-ctk end NAME' gives them back
     earlier, and 'amd-ctk keep NAME 2h' keeps them for longer. Running commands get a warning 10 minutes before the
     reservation ends. At its end they get SIGTERM, and SIGKILL 30 seconds later.
+
+    With --wait, the command waits in line with jobs until GPUs are free, and ends once they are reserved. The time
+    begins then.
     """
     from amd_gpu_sharing.listing import ended_by_restart
     from amd_gpu_sharing.requests import reserve as reserve_gpus
     from amd_gpu_sharing.service import Service
     from amd_gpu_tracker.times import format_seconds, parse_at_most
     from amd_gpu_tracker.watch.show.jobs import describe_grant
+    from amdgpu_discovery.command_line.process import end_by
     from amdgpu_discovery.command_line.stderr import print_note
 
     chosen = name or f"reservation-{os.getpid()}"
@@ -38,8 +50,20 @@ def reserve(
     host = host_to_change(context)
     for sentence in ended_by_restart(host):
         print_note(sentence)
-    numbers = reserve_gpus(host, chosen, gpus, seconds)
-    print(f"{describe_grant(numbers, None)} reserved as {chosen} for {format_seconds(seconds)}")
+    began, notices = time.monotonic(), list[str]()
+
+    def notify(sentence: str) -> None:
+        notices.append(sentence)
+        print_note(sentence)
+
+    try:
+        got = reserve_gpus(host, chosen, gpus, seconds, wait=wait, notify=notify)
+    except KeyboardInterrupt:
+        end_by(signal.SIGINT)
+    waited = f" after {format_seconds(time.monotonic() - began)}" if notices else ""
+    # A rule that ends may have made it shorter meanwhile. An earlier service does not say how long it lasts.
+    lasts = format_seconds(got.seconds or seconds)
+    print(f"{describe_grant(got.numbers, None)} reserved as {chosen} for {lasts}{waited}")
 
 
 @examples("amd-ctk keep debug", "amd-ctk keep debug 2h", "sudo amd-ctk keep train 2d --user=alice")

@@ -44,6 +44,16 @@ class PlainCommand(typer.core.TyperCommand):
         return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
 
 
+class WaitCommand(PlainCommand):
+    """A command whose option `--wait` takes a value only after an equals sign."""
+
+    optional_values = ("--wait",)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; `--wait` alone is `--wait=`."""
+        return super().parse_args(ctx, [f"{arg}=" if arg in self.optional_values else arg for arg in args])
+
+
 class PlainTyper(typer.Typer):
     """Commands with help in plain text, as scripts and man pages need it, and with ordinary tracebacks."""
 

@@ -84,9 +84,9 @@ def _host_chooser(begin: Callable[[typer.Context], None]) -> Callable[..., None]
     return choose_host
 
 
-def add_command(program: typer.Typer, function: Callable[..., Any], *, written: str) -> None:
+def add_command(program: typer.Typer, function: Callable[..., Any], *, written: str, **options: Any) -> None:
     """Add a command with the name of its function; in its examples, `written` is replaced by the program's name."""
-    program.command(function.__name__)(function)
+    program.command(function.__name__, **options)(function)
     _respell(program.registered_commands[-1], written, str(program.info.name))
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from amd_gpu_sharing.broker.jobs.job_processes import gpus_of
 from amd_gpu_sharing.broker.jobs.job_time import no_reservation
 from amd_gpu_sharing.broker.requests.demand import Demand, numbers_in
-from amd_gpu_sharing.broker.requests.protocol import GRANTED, Answer
+from amd_gpu_sharing.broker.requests.protocol import DONE, GRANTED, Answer
 from amd_gpu_sharing.node_access.users import NodeUsers
-from amd_gpu_tracker.book.job_ids import name_of, owner_of
+from amd_gpu_sharing.tickets import Ticket
+from amd_gpu_tracker.book.job_ids import job_id, name_of, owner_of
 from amd_gpu_tracker.book.lease import BY_API, RESERVATION, Holder, Lease, ProcessId
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
@@ -37,9 +38,11 @@ class Grants:
     def give(self, demand: Demand, among: int, *, is_waiting: bool = False) -> Answer:
         """Give the GPUs of a request, some of `among` (bits), to the process that asks.
 
-        It has them for as long as its permission allows.
+        It has them for as long as its permission allows. A reservation needs no process.
         A spare job ends as soon as another one waits for its GPUs. Errors as `Tracker.reserve`.
         """
+        if demand.reserved_seconds:
+            return self._reserve(demand, among, is_waiting=is_waiting)
         token, limit = new_token(demand.job), self._limit_of(demand)
         terms = LeaseTerms(limit=limit, preemptible=self._now() if demand.is_spare else 0.0)
         gpus = self._reserve_by_name(demand, among, token, demand.waiter.pid, terms, is_waiting=is_waiting)
@@ -50,12 +53,6 @@ class Grants:
         numbers = numbers_in(among)
         gpus = preview_by_name(self._book, demand.job, demand.request, rules=demand.rules, among=numbers)
         return self._granted(gpus, "", self._limit_of(demand))
-
-    def reserve(self, demand: Demand, seconds: float, among: int) -> tuple[int, ...]:
-        """Reserve GPUs, some of `among` (bits), for some time without a process. Errors as `Tracker.reserve`."""
-        terms = LeaseTerms(until=self._now() + seconds)
-        gpus = self._reserve_by_name(demand, among, new_token(demand.job), FIRST_PROCESS, terms)
-        return tuple(gpu.number for gpu in gpus)
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
         """Give a process the GPUs of a reservation, until the reservation ends.
@@ -74,6 +71,13 @@ class Grants:
         claim = self._claim_inside(job, reservation, process)
         preview(self._book, claim)
         return self._granted(claim.wanted, "", claim.limit)
+
+    def repeat_reservation(self, ticket: Ticket) -> Answer | None:
+        """Repeat the answer about a reservation that was made while this ticket waited; None if there is none."""
+        lease = self._state.read_lease(self._state.lease_path(("", job_id(ticket.owner, ticket.name))))
+        if lease is None or lease.kind != RESERVATION or lease.since < ticket.since:
+            return None
+        return _reserved(gpus_of(lease, self._state.host), round(lease.until - self._now()))
 
     def repeat_grant(self, job: str, process: ProcessId) -> Answer | None:
         """Repeat a grant whose answer the process may have missed; None if it was granted nothing."""
@@ -150,6 +154,12 @@ class Grants:
         self._open(demand.job, gpus)
         return gpus
 
+    def _reserve(self, demand: Demand, among: int, *, is_waiting: bool) -> Answer:
+        seconds, token = demand.most_seconds, new_token(demand.job)
+        terms = LeaseTerms(until=self._now() + seconds)
+        gpus = self._reserve_by_name(demand, among, token, FIRST_PROCESS, terms, is_waiting=is_waiting)
+        return _reserved(gpus, seconds)
+
     def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
         """Return the claim of a job for the GPUs of a reservation; NotDone or NotPermitted if there is none."""
         lease = find_reservation(self._state, reservation, self._processes)
@@ -183,3 +193,7 @@ class Grants:
         seconds = max(1, round(limit - self._now())) if limit else 0
         numbers = tuple(gpu.number for gpu in gpus)
         return Answer(kind=GRANTED, numbers=numbers, environment=environment, seconds=seconds)
+
+
+def _reserved(gpus: Sequence[GpuLocation], seconds: int) -> Answer:
+    return Answer(kind=DONE, numbers=tuple(gpu.number for gpu in gpus), seconds=max(1, seconds))

@@ -279,7 +279,8 @@ class Queue:
             # The client gave up at this moment, but its process may still run.
             self._grants.revoke(job)
             return
-        self._log_verdict("granted", place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
+        verdict = "reserved" if place.demand.reserved_seconds else "granted"
+        self._log_verdict(verdict, place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
 
     def _log_verdict(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
         ticket = place.demand

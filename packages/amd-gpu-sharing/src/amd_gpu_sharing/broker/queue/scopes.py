@@ -14,7 +14,7 @@ from amd_gpu_sharing.broker.jobs.child import Children
 from amd_gpu_sharing.broker.jobs.job_processes import scope_of
 from amd_gpu_sharing.broker.jobs.journal import Journal
 from amd_gpu_sharing.broker.requests.connection import Connection
-from amd_gpu_sharing.broker.requests.protocol import Answer, format_answer, refusal
+from amd_gpu_sharing.broker.requests.protocol import GRANTED, Answer, format_answer, refusal
 from amd_gpu_sharing.node_access.scope import allowed_devices, read_devices, start_scope
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_tracker.book.job_ids import name_of
@@ -44,7 +44,8 @@ class Scopes:
 
     def hand_over(self, client: Connection, job: str, grant: Answer) -> Answer | None:
         """Return the answer to send to the client now; None if a child sends it after moving the job to a scope."""
-        if not self._is_needed(client):
+        # A reservation has no process yet.
+        if grant.kind != GRANTED or not self._is_needed(client):
             return grant
         descriptor, unsent = client.pass_on()
         act = partial(self._move_and_answer, client, job, grant, descriptor, unsent)

@@ -157,8 +157,8 @@ def send_request(
 ) -> Answer | None:
     """Return the last answer to a request, None if no process listens; Refused, ServiceSilent, ServiceStopped.
 
-    `notify` gets each message about the wait. If the broker restarts, a client that runs a job reconnects: its place
-    and its GPUs remain its own. For other requests it is then unknown whether the broker carried them out.
+    `notify` gets each message about the wait. If the broker restarts, a client that runs a job or waits reconnects: its
+    place and its GPUs remain its own. For other requests it is then unknown whether the broker carried them out.
     `find_service` returns the socket of a process that listens if none did at `path`.
     """
     since = time.monotonic()
@@ -190,7 +190,7 @@ def send_request(
         if silence.deaths >= MOST_DEATHS and find_service is None:
             problem = "the service that gives out GPUs ended twice while it read this request"
             raise ServiceFailed(problem, hint="'journalctl -u amd-gpu-tracker' says why")
-        if request.verb != RUN or silence.seconds > RECONNECT_SECONDS:
+        if not (request.verb == RUN or request.wait) or silence.seconds > RECONNECT_SECONDS:
             problem = "the service that gives out GPUs has stopped"
             raise ServiceStopped(problem, hint="see 'amd-ctk queue', and try again")
         time.sleep(CONNECT_RETRY_SECONDS)

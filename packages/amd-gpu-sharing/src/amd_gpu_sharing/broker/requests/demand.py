@@ -33,6 +33,7 @@ class Demand(Ticket):
     Attributes:
         fitting: The GPUs that fit, as bits, because every change goes through thousands of requests.
         seconds: The time after which the job ends; 0 for never.
+        reserved_seconds: How long a reservation lasts; 0 for a job.
         is_particular: Whether its GPUs must be in one XGMI hive, so that not any set of the right size will do.
         permission: The permission of its person.
         rules: The rules for choices.
@@ -42,6 +43,7 @@ class Demand(Ticket):
 
     fitting: int
     seconds: float = 0.0
+    reserved_seconds: int = 0
     is_particular: bool = False
     permission: Permission = ROOT
     rules: ChoiceRules = NO_RULES
@@ -53,12 +55,18 @@ class Demand(Ticket):
         """Return the id of its job or reservation."""
         return job_id(self.owner, self.name)
 
+    @property
+    def most_seconds(self) -> int:
+        """Return how long it lasts if it starts now; 0 for no limit."""
+        most = self.permission.most_seconds(time.time())
+        return min(self.reserved_seconds, most or self.reserved_seconds) or most
+
     def allowed(self, permission: Permission) -> Demand:
         """Return this request with its person's current permission."""
+        demand = self.replace(permission=permission)
         # After SIGTERM, a job has some more time.
-        most = permission.most_seconds(time.time())
-        seconds = most + GRACE_SECONDS if most else 0.0
-        return self.replace(permission=permission, seconds=seconds)
+        most = demand.most_seconds
+        return demand.replace(seconds=most + GRACE_SECONDS if most else 0.0)
 
 
 def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Demand:
