@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+
+import pytest
 
 import amd_gpu_sharing
 import amd_gpu_tracker
@@ -37,6 +40,17 @@ def test_a_container_whose_job_has_ended_stands_for_the_job(machine):
         put_lease(machine, container, BY_ENVIRONMENT, person=40001, reservation="40001/train", reservation_digest="1")
 
     assert SharedJobs(machine.tracker).owners() == [("train", 40001)]
+
+
+@pytest.mark.parametrize("days", [10, -10])
+def test_setting_the_clock_does_not_change_how_long_a_job_has_gpus(machine, monkeypatch, days):
+    put_lease(machine, "40001/train", person=40001, token_digest="1")
+    wall = time.time
+
+    monkeypatch.setattr(time, "time", lambda: wall() + days * 86400)
+
+    (job,) = machine.tracker.jobs()
+    assert 0 <= time.time() - job.since < 3600
 
 
 def test_containers_of_one_id_below_two_roots_are_of_their_own_jobs(machine):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from amd_gpu_tracker.book.lease import MOST_LEASED_GPUS, NEVER, ProcessId
+from amd_gpu_tracker.book.lease import MOST_LEASED_GPUS, NEVER, ProcessId, on_this_clock
 from amd_gpu_tracker.book.state import State, make_directory
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.errors import FileError, reason
@@ -131,9 +131,12 @@ class Tickets:
         return sorted(tickets, key=lambda ticket: -ticket.put_first)
 
     def with_starts(self) -> list[Ticket]:
-        """Return the tickets of waiting jobs, with the latest times at which they get their GPUs."""
+        """Return the tickets of waiting jobs, with the latest times at which they get their GPUs.
+
+        All times are those of the wall clock as it is now.
+        """
         starts = self._read_starts()
-        return [ticket.replace(latest=starts.get(str(ticket.number))) for ticket in self.waiting()]
+        return [_on_this_clock(ticket.replace(latest=starts.get(str(ticket.number)))) for ticket in self.waiting()]
 
     def write_starts(self, starts: Mapping[int, float]) -> None:
         """Write the latest times at which waiting jobs get their GPUs, by the number of the ticket; FileError.
@@ -238,6 +241,11 @@ def all_tickets(states: Iterable[State], processes: Processes) -> list[Tickets]:
     """Return the tickets of these states, once for each run directory."""
     by_directory = {each.run_directory: each for each in states}
     return [Tickets(each, processes) for each in by_directory.values()]
+
+
+def _on_this_clock(ticket: Ticket) -> Ticket:
+    # The number is the time since boot.
+    return ticket.replace(since=on_this_clock(ticket.since, ticket.since - ticket.number / 1e9))
 
 
 def _drop_file(path: str) -> bool:

@@ -17,6 +17,7 @@ from amd_gpu_sharing.broker.requests.client import connect, is_listening, is_ser
 from amd_gpu_sharing.broker.requests.people import LARGEST_UID
 from amd_gpu_sharing.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN, Request, format_request
 from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.face.tracker import Tracker
 from support.other_user import become
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
@@ -405,6 +406,7 @@ def test_a_wall_clock_that_jumps_ends_no_job_and_moves_nobody_in_line(host, brok
     carol.line()
 
     assert users(host) == {0: [f"{ALICE}/a"]}
+    assert all(0 <= time.time() - each.since < 3600 for each in Tracker(host).waiting())
     broker.pass_time(3600)
     assert alice.ended_by() == signal.SIGTERM
     assert bob.answer() == "got (0,)"

@@ -101,6 +101,17 @@ def test_setting_the_clock_loses_no_lease(machine, lease_of, monkeypatch, step):
     assert judge(lease, machine.processes).is_alive
 
 
+@pytest.mark.parametrize("days", [10, -10])
+def test_setting_the_clock_changes_no_duration(machine, monkeypatch, days):
+    machine.create("c1", [0])
+    wall = time.time
+
+    monkeypatch.setattr(time, "time", lambda: wall() + days * 86400)
+
+    (use,) = machine.tracker.status().gpus[0].containers
+    assert 0 <= time.time() - use.since < 3600
+
+
 def test_the_lease_of_an_earlier_boot_is_over(machine, lease_of):
     lease = lease_of(boot_id="boot-0", init=machine.processes.find(1))
 

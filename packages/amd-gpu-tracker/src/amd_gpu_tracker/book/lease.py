@@ -30,6 +30,8 @@ LARGEST_START = (1 << 64) - 1
 # For users and groups; no GPU has more MiB. No host has more GPUs than MOST_LEASED_GPUS.
 LARGEST_ID = (1 << 32) - 1
 MOST_LEASED_GPUS = 4096
+# A wall clock that moved by less was adjusted, and not set.
+CLOCK_STEP_SECONDS = 1.0
 # In seconds; later than anything that a calendar can show.
 NEVER = 1e13
 
@@ -260,6 +262,13 @@ def since_boot() -> float:
 def boot_offset() -> float:
     """Return the wall clock minus the time since boot, as of now."""
     return time.time() - since_boot()
+
+
+def on_this_clock(since: float, offset: float) -> float:
+    """Return a moment of this boot as the wall clock counts now; `offset` was the boot offset at that moment."""
+    moved = boot_offset() - offset
+    # The clock is also adjusted all the time, and lists should not change with it.
+    return since + moved if abs(moved) >= CLOCK_STEP_SECONDS else since
 
 
 def format_lease(lease: Lease) -> bytes:

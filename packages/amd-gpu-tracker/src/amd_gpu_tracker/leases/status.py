@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.book.kinds import kind_of
-from amd_gpu_tracker.book.lease import Lease, boot_offset
+from amd_gpu_tracker.book.lease import Lease, boot_offset, on_this_clock
 from amd_gpu_tracker.book.matching import NO_ID, match_gpus
 from amd_gpu_tracker.book.policy import EXCLUSIVE, SHARED, TrackedGpu
 from amd_gpu_tracker.book.state import State
@@ -257,7 +257,7 @@ def _use(lease: Lease, user: int | None) -> ContainerUse:
         container_id=lease.container_id,
         root=lease.root,
         bundle=lease.bundle,
-        since=lease.since,
+        since=on_this_clock(lease.since, lease.boot_offset),
         ways=lease.ways,
         kinds=lease.kinds,
         vram_mb=lease.vram_mb,

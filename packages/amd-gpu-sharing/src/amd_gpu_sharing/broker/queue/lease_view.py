@@ -10,7 +10,7 @@ from amd_gpu_sharing.broker.queue.order import Outlook
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_tracker.book.drains import read_drains
 from amd_gpu_tracker.book.kinds import kind_of
-from amd_gpu_tracker.book.lease import Lease, ProcessId, held_by_name
+from amd_gpu_tracker.book.lease import Lease, ProcessId, held_by_name, on_this_clock
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.choice import read_other_leases
 from amd_gpu_tracker.claims.decision import find_users
@@ -129,7 +129,7 @@ def _holding(job: str, leases: Sequence[Lease], numbers: Mapping[str, int], amon
         job=job,
         person=next((each.person for each in leases if each.person), 0),
         numbers=tuple(sorted(number for number in held if among >> number & 1)),
-        since=min(each.job_began + each.boot_offset for each in leases),
+        since=min(on_this_clock(each.job_began + each.boot_offset, each.boot_offset) for each in leases),
     )
 
 
