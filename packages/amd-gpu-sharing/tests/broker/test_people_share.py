@@ -480,6 +480,24 @@ def test_the_end_of_a_job_is_recorded_when_it_ends_and_not_when_somebody_looks(h
     assert (ended.container_id, ended.how, ended.is_certain) == ("40001/train", "program", True)
 
 
+@pytest.mark.parametrize(("runs", "how"), [(True, "program"), (False, "found")])
+def test_an_end_that_another_command_sees_first_is_certain_while_the_service_runs(host, broker, person, runs, how):
+    alice = person(ALICE, run("train", "0"))
+    alice.line()
+    if runs:
+        # It does not see the end before the command below.
+        os.kill(broker.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, broker.pid, os.WSTOPPED | os.WNOWAIT)
+    else:
+        broker.kill()
+    alice.end()
+
+    Tracker(host).reserve("0", name="program").release()
+
+    ended = {each.container_id: (each.how, each.is_certain) for each in Tracker(host).history(since=0, until=1e10)}
+    assert ended["40001/train"] == (how, runs)
+
+
 def test_a_reservation_whose_time_would_be_over_is_not_told_of(host, broker, person):
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:2", seconds=1)).line()
     broker.kill()

@@ -88,6 +88,11 @@ class LeaseKind:
         return 0.0
 
     @property
+    def is_followed(self) -> bool:
+        """Return whether the service that gives out GPUs, while it runs, sees its end at once."""
+        return False
+
+    @property
     def may_be_idle(self) -> bool:
         """Return whether its owner is warned, and it may end for others, if its GPUs are idle."""
         return False
@@ -187,6 +192,11 @@ class JobLease(LeaseKind):
         if not is_owned:
             return super().title(name)
         return f"job {job} of {{{self.lease.person}}}" if self.lease.person else f"job {job} of user {owner}"
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether it is a person's."""
+        return self.lease.person is not None
 
     @property
     def may_be_idle(self) -> bool:

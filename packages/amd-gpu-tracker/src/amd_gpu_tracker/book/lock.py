@@ -120,6 +120,29 @@ class LibraryLock(CommandLock):
         raise lock_timeout(self._path, self._timeout)
 
 
+def hold_until_exit(path: str) -> None:
+    """Hold a lock of its own, together with others, until this process ends; OSError. The caller holds the tracker's.
+
+    Children that close its descriptor do not hold it.
+    """
+    fcntl.flock(posix.open(path, FLAGS, 0o600), fcntl.LOCK_SH)
+
+
+def is_held(path: str) -> bool:
+    """Return whether a process holds the lock of `hold_until_exit`. The caller holds the tracker's lock."""
+    try:
+        descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        posix.close(descriptor)
+    return False
+
+
 def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that another process kept, with that process's id."""
     # Imported here, because the lock is mostly free.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from amd_gpu_tracker.book.history import FOUND, finish
+from amd_gpu_tracker.book.history import FOUND, PROGRAM, finish
 from amd_gpu_tracker.book.kinds import kind_of
+from amd_gpu_tracker.book.lock import is_held
 from amd_gpu_tracker.book.state import REPAIRS, State
 from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.leases.container_names import as_object, docker_directory, read_of_root
@@ -46,6 +47,8 @@ AUTOREMOVE = "io.podman.annotations.autoremove"
 # Podman's database of containers, in its storage directory: since 4.8, and before.
 SQLITE, BOLT = ("db.sql", "libpod/db.sql"), "libpod/bolt_state.db"
 LARGEST_BOLT = 64 * 1024 * 1024
+# A file in /run whose lock a service holds that follows all jobs.
+FOLLOWED = "followed"
 
 
 def unit_of(cgroup: str) -> str:
@@ -91,6 +94,9 @@ def end_lease(state: State, path: str, lease: Lease, processes: Processes, how: 
 
     The caller holds the lock. The history records `how` the end became known.
     """
+    if how == FOUND and kind_of(lease).is_followed and is_held(f"{state.run_directory}/{FOLLOWED}"):
+        # The service has not seen it yet, so it ended a moment ago.
+        how = PROGRAM
     if how == FOUND:
         state.count(REPAIRS)
     kept = find_restart_lease(state, lease, processes)

@@ -12,6 +12,7 @@ from amd_gpu_sharing.broker.requests.protocol import DONE, GRANTED, Answer
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_sharing.tickets import Ticket
 from amd_gpu_tracker.book.job_ids import job_id, name_of, owner_of
+from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import BY_API, RESERVATION, Holder, Lease, ProcessId
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
@@ -75,9 +76,8 @@ class Grants:
     def repeat_reservation(self, ticket: Ticket) -> Answer | None:
         """Repeat the answer about a reservation that was made while this ticket waited; None if there is none."""
         lease = self._state.read_lease(self._state.lease_path(("", job_id(ticket.owner, ticket.name))))
-        if lease is None or lease.kind != RESERVATION or lease.since < ticket.since:
-            return None
-        return _reserved(gpus_of(lease, self._state.host), round(lease.until - self._now()))
+        until = kind_of(lease).lasts_until if lease and lease.since >= ticket.since else None
+        return _reserved(gpus_of(lease, self._state.host), round(until - self._now())) if lease and until else None
 
     def repeat_grant(self, job: str, process: ProcessId) -> Answer | None:
         """Repeat a grant whose answer the process may have missed; None if it was granted nothing."""

@@ -15,9 +15,11 @@ from amd_gpu_tracker.book.history import FOUND, PROGRAM
 from amd_gpu_tracker.book.job_ids import name_of, owner_of
 from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import JOB, Lease
+from amd_gpu_tracker.book.lock import hold_until_exit
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.leases.lease_scan import prune_leases
+from amd_gpu_tracker.leases.restarts import FOLLOWED
 from amd_gpu_tracker.watch.history.files import settle
 from amdgpu_discovery.errors import ToolkitError
 
@@ -34,6 +36,9 @@ class SeenLeases:
         self._log = log
         self.view = LeaseView()
         self._reconcile()
+        with suppress(ToolkitError, OSError), book.locked():
+            # From now on, ends that others see first are as certain as those that this process sees.
+            hold_until_exit(f"{self._state.run_directory}/{FOLLOWED}")
 
     def refresh(self) -> LeaseView:
         """Read the leases again, and count the use of GPUs."""
