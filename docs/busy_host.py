@@ -13,7 +13,7 @@ from rich.console import Console
 
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.book.drains import Drain, write_drains
-from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.book.lease import Lease, boot_offset
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.face.state_table import Screen
 from amd_gpu_tracker.leases.processes import Processes
@@ -113,7 +113,7 @@ def _reserve(host: Host, key: str, name: str, person: int, since: float) -> None
         bundle="",
         creator=this_process,
         gpus=(key,),
-        boot_offset=0.0,
+        boot_offset=boot_offset(),
         boot_id=processes.boot_id,
         namespace=processes.namespace,
         ways=("api",),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from amd_gpu_tracker.book.lease import Lease
+from amd_gpu_tracker.book.lease import Lease, boot_offset
 from amd_gpu_tracker.face.tracker import Tracker
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
@@ -121,7 +121,7 @@ def _lease(machine, container_id, numbers, *, name, directory, **fields):
             bundle=str(directory),
             creator=processes.myself(),
             gpus=tuple(keys),
-            boot_offset=0.0,
+            boot_offset=boot_offset(),
             boot_id=processes.boot_id,
             namespace=processes.namespace,
             **fields,

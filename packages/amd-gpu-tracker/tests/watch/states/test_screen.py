@@ -162,7 +162,7 @@ def reserve(host, key, *, name, person, since, **more):
             bundle="",
             creator=processes.myself(),
             gpus=(key,),
-            boot_offset=0.0,
+            boot_offset=boot_offset(),
             boot_id=processes.boot_id,
             namespace=processes.namespace,
             ways=("api",),
