@@ -99,8 +99,12 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
     try:
         spec = add_requested_gpus(call, host, settings, log, program)
     except ToolkitError as error:
-        log.write("error", str(error), container=call.container_id)
-        raise
+        from amdgpu_discovery.people import read_user_names
+
+        # Its user reads it in the engine's message.
+        told = error.told(lambda uid: read_user_names(host).get(uid, f"user {uid}"))
+        log.write("error", str(told), container=call.container_id)
+        raise told from None
     maker = maker_for(spec)
     if not maker:
         return program
