@@ -73,6 +73,18 @@ def test_containers_of_one_pod_share_its_exclusive_gpus_and_are_all_listed(host)
 
 
 @pytest.mark.needs("namespaces")
+def test_a_pod_is_one_holder_when_its_shared_gpu_becomes_exclusive(host):
+    Tracker(host).set_accessibility("0,1", exclusive=False)
+    with sandbox() as path:
+        for name, ipc, gpu in (("server", path, 0), ("helper", path, 0), ("one", "", 1), ("two", "", 1)):
+            assert start(host, name, ipc, gpu)
+
+        change = Tracker(host).set_accessibility("0,1", exclusive=True)
+
+    assert (change.changed, change.in_use) == ((0,), (1,))
+
+
+@pytest.mark.needs("namespaces")
 def test_it_is_the_namespace_and_not_the_words_for_it(host):
     with sandbox() as path, open(path, encoding="utf-8") as opened:
         assert start(host, "server", path, 0)

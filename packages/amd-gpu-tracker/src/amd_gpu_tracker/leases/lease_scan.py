@@ -26,11 +26,12 @@ class LeaseScan(Value):
     unreadable: tuple[StateError, ...]
 
     def count_users(self, gpu_key: str) -> int:
-        """Return how many use a GPU; a reservation and the container that was given it count as one.
+        """Return how many use a GPU; a reservation and the container that was given it count as one, as does a pod.
 
         Unreadable leases count if they name this GPU.
         """
-        return len(count_once([lease for lease in self.living if gpu_key in lease.gpus])) + self.is_named(gpu_key)
+        users = count_once([lease for lease in self.living if gpu_key in lease.gpus])
+        return len({lease.pod or lease.key for lease in users}) + self.is_named(gpu_key)
 
     def is_named(self, gpu_key: str) -> bool:
         """Return whether an unreadable lease names this GPU."""
