@@ -7,3 +7,12 @@ function markScrolling() {
 // The theme wraps tables after the page has loaded.
 addEventListener("load", () => setTimeout(markScrolling, 100))
 addEventListener("resize", markScrolling)
+// The search reads "--gpus" as "without gpus", and "name: amd" as a field called name. People type options and messages as
+// they stand, so these signs are left out of what the search's worker is asked (messages of the kind 2).
+const QUERY = 2
+const post = Worker.prototype.postMessage
+Worker.prototype.postMessage = function (message, ...rest) {
+  const isQuery = message?.type === QUERY && typeof message.data === "string"
+  const asked = isQuery ? { ...message, data: message.data.replace(/(^|\s)[-+]+(?=\S)|[:~^]/g, "$1 ") } : message
+  return post.call(this, asked, ...rest)
+}

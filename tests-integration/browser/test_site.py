@@ -73,6 +73,14 @@ SEARCHES = [
     ("drain", "how-to/service-gpus"),
     ("nvidia", "how-to/from-nvidia"),
     ("unresolvable CDI devices", "how-to/troubleshoot"),
+    ("--gpus all", "how-to/gpus-option"),
+    ("--device amd.com/gpu=0", "how-to/cdi"),
+    ("unknown or invalid runtime name: amd", "how-to/troubleshoot"),
+    ("install ubuntu", "how-to/install"),
+    ("docker: Error response from daemon: could not select device driver", "how-to/troubleshoot"),
+    ("limit vram", "how-to/limit-gpu-memory"),
+    ("roll back", "how-to/roll-back"),
+    ("backup", "how-to/back-up"),
     ("pip", "how-to/install-with-pip"),
 ]
 
