@@ -71,6 +71,8 @@ class Broker:
         # Whether only persons with a reservation may open a GPU.
         self.is_reserved = False
         self.has_private_names = False
+        # Whether processes that a job has left are ended.
+        self.cleans = False
         self.set_terms("fifo", "everyone")
 
     def set_terms(self, order: str, *permissions: str, idle: int = 0) -> None:
@@ -80,7 +82,8 @@ class Broker:
                 "reserved" if self.is_reserved else "group",
                 "private" if self.has_private_names else "public",
             )
-            file.write("\n".join((order, access, names, str(idle), *permissions)))
+            cleans = "auto" if self.cleans else "no"
+            file.write("\n".join((order, access, names, str(idle), cleans, *permissions)))
         os.replace(f"{self._terms_path}.new", self._terms_path)
 
     def start(self) -> Broker:
@@ -139,7 +142,7 @@ class Broker:
 
     def _terms(self, _: Host) -> Terms:
         with open(self._terms_path, encoding="utf-8") as file:
-            order, access, names, idle, *permissions = file.read().splitlines()
+            order, access, names, idle, cleans, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
             permissions=tuple(without_ended(map(parse_permission, permissions), time.time())),
@@ -147,6 +150,7 @@ class Broker:
             is_reserved=access == "reserved",
             idle=int(idle),
             has_private_names=names == "private",
+            cleans=cleans == "auto",
         )
 
     def _listens(self, pid: int) -> bool:

@@ -63,6 +63,8 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "integrated_gpus": "include",
         "drained_in_all": "skip",
         "allow_sick_gpus": "no",
+        "allow_dirty_gpus": "no",
+        "clean": "no",
         "bad_page_limit": 0,
         "temperature_limit": 0,
         "users": (),

@@ -419,6 +419,7 @@ def test_json_says_everything(command, sleeper):
         "tracked_number": None,
         "drained": None,
         "sick": "",
+        "dirty": "",
     }
     assert document["lost"] == []
 

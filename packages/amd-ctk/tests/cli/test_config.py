@@ -34,6 +34,8 @@ gpu-groups = []  # default
 integrated-gpus = "include"  # default
 drained-in-all = "skip"  # default
 allow-sick-gpus = "no"  # default
+allow-dirty-gpus = "no"  # default
+clean = "no"  # default
 bad-page-limit = 0  # default
 temperature-limit = 0  # default
 users = []  # default
@@ -156,6 +158,8 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "integrated-gpus": "include",
             "drained-in-all": "skip",
             "allow-sick-gpus": "no",
+            "allow-dirty-gpus": "no",
+            "clean": "no",
             "bad-page-limit": 0,
             "temperature-limit": 0,
             "users": [],

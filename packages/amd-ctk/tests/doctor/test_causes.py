@@ -589,6 +589,7 @@ def test_every_check_has_a_fault_or_is_never_bad():
     }
     tried_elsewhere = {
         "gpu-health",
+        "gpu-dirty",
         "gpu-lost",
         "podman-cdi",
         "partitions",

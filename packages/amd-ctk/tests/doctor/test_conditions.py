@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ SICK = GpuCondition(number=6, state="sick", reason="reading gpu_busy_percent end
 SUSPECT = GpuCondition(number=3, state="suspect", reason="1 page of its memory is retired")
 LOST = GpuCondition(number=1, state="lost", reason="PCI 0000:63:00.0 left the bus")
 DRAINED = GpuCondition(number=5, state="drained", reason="fan swap")
+DIRTY = GpuCondition(number=4, state="dirty", reason="process 977 (python3 of carol) of the ended job train uses it")
 LEAKED = GpuCondition(number=2, state="in use", reason="leaked: 9 MiB that no process holds", has_leaked=True)
 
 
@@ -54,6 +57,15 @@ LEAKED = GpuCondition(number=2, state="in use", reason="leaked: 9 MiB that no pr
             ),
         ),
         (
+            (LEAKED, DIRTY),
+            "gpu-dirty",
+            (
+                "bad",
+                "GPU 4 is dirty: process 977 (python3 of carol) of the ended job train uses it",
+                "sudo amd-ctk gpu clean 4",
+            ),
+        ),
+        (
             (DRAINED, DRAINED.replace(number=7, state="draining", reason="")),
             "gpu-drained",
             ("note", "GPU 5 is drained: fan swap; GPU 7 is draining", "sudo amd-ctk gpu-tracker undrain 5,7"),
@@ -86,6 +98,11 @@ def test_memory_that_no_process_holds_is_a_condition(tmp_path, monkeypatch):
     # The host's own processes are known: there are none.
     Path(host.path("/proc")).mkdir()
     monkeypatch.setattr("posix.geteuid", lambda: 0)
+    assert read_conditions(host) == ()
+    # Root saw it a minute ago.
+    seen = Path(host.path("/run/amd-container-toolkit/gpu-tracker-unheld.json"))
+    (key,) = json.loads(seen.read_text())
+    seen.write_text(json.dumps({key: time.clock_gettime(time.CLOCK_BOOTTIME) - 60}))
 
     (found,) = read_conditions(host)
 

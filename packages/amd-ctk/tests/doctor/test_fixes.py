@@ -452,6 +452,11 @@ ROWS = [
         lambda facts: facts.replace(conditions=(GpuCondition(number=2, state="in use", reason="", has_leaked=True),)),
         becomes="",
     ),
+    of_facts(
+        "gpu-dirty",
+        lambda facts: facts.replace(conditions=(GpuCondition(number=2, state="dirty", reason="x"),)),
+        becomes="",
+    ),
     Row("gpu-lost", lose_gpu, becomes="", profile="mi210-4"),
     Row("gpu-drained", lambda machine: run_amd_ctk(machine, "gpu-tracker", "drain", "0"), becomes=""),
     Row("nodes", HOSTS["nodes"]),

@@ -39,7 +39,7 @@ PRIVATE = "private"
 IDLE = "idle"
 LOW_LEVEL_RUNTIME = "low-level-runtime"
 # Keys that define which GPUs are sick.
-SICKNESS = ("allow-sick-gpus", "bad-page-limit")
+SICKNESS = ("allow-sick-gpus", "allow-dirty-gpus", "bad-page-limit")
 MOST_SETTING_DIGITS = 7
 UNITS_OF_TIME = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -124,9 +124,13 @@ class Settings(Value):
     integrated_gpus: str = setting(WORD, "include", choices=("include", "exclude"))
     """Whether `all` and choices include an APU beside discrete GPUs."""
     drained_in_all: str = setting(WORD, "skip", choices=("skip", "refuse"))
-    """Whether `all` leaves out drained and sick GPUs, or is refused."""
+    """Whether `all` leaves out drained, sick and dirty GPUs, or is refused."""
     allow_sick_gpus: str = setting(WORD, "no", choices=("no", "yes"))
     """Whether requests that name sick GPUs get them."""
+    allow_dirty_gpus: str = setting(WORD, "no", choices=("no", "yes"))
+    """Whether GPUs are given out on which an ended job has left a process or another partition mode."""
+    clean: str = setting(WORD, "no", choices=("no", "auto"))
+    """Whether the service ends the processes that an ended job has left on its GPUs."""
     bad_page_limit: int = setting(AMOUNT, 0, unit="pages", example=64)
     """How many pages of its memory may be retired before a GPU is sick; 0 for the driver's limit."""
     temperature_limit: int = setting(AMOUNT, 0, unit="degrees Celsius", example=95)
@@ -166,6 +170,7 @@ class Settings(Value):
             integrated=self.integrated_gpus == "include",
             skips_drained=self.drained_in_all == "skip",
             gives_sick=self.allow_sick_gpus == "yes",
+            gives_dirty=self.allow_dirty_gpus == "yes",
             limits=HealthLimits(bad_pages=self.bad_page_limit, temperature=self.temperature_limit),
         )
 

@@ -151,7 +151,10 @@ def test_a_gpu_that_is_drained_and_sick_is_drained_for_all(machine, tracker, sic
     gpus = locate_gpus(machine.host)
 
     assert (both.state, both.reason) == ("drained", f"fan swap; sick: {WHY}")
-    assert (tracker.gpus.sick(gpus), tracker.gpus.withheld(gpus)) == ((), {1: "GPU 1 is drained: fan swap"})
+    assert (tracker.gpus.withheld_as(gpus), tracker.gpus.withheld(gpus)) == (
+        {1: "drained"},
+        {1: "GPU 1 is drained: fan swap"},
+    )
     with pytest.raises(GpusRefused, match="GPU 1 is drained: fan swap"):
         tracker.reserve("1", name="a")
     with pytest.raises(GpusRefused, match="3 of 4 GPUs are free \\(1 drained: fan swap\\)"):

@@ -1,4 +1,4 @@
-"""amd-ctk gpu: list GPUs, for people, programs and browsers."""
+"""amd-ctk gpu: list GPUs, for people, programs and browsers, and clean them between two jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of
+from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of, seconds
 from amdgpu_discovery.command_line.plain_help import examples
 
 app = command_group("GPU related commands")
@@ -82,3 +82,49 @@ def metrics(context: typer.Context) -> None:
 
     reader = Tracker(host_of(context), lock=CommandLock).usage_looks()
     show_usage(reader, as_json=False, watch=False, peaks=False, prometheus=True, no_trunc=False)
+
+
+@app.command("check")
+@examples("amd-ctk gpu check 0-3", "amd-ctk gpu check $SLURM_JOB_GPUS --for 30")
+def check(
+    context: typer.Context,
+    gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")] = "all",
+    *,
+    duration: Annotated[
+        float | None,
+        typer.Option("--for", metavar="SECONDS", parser=seconds, help="Look for this long until they are clean."),
+    ] = None,
+    as_json: PrintJson = False,
+) -> None:
+    """Check that the last job left nothing on GPUs.
+
+    The exit code is 0 if they are clean, else 1: a process or memory is left, the partition mode is another, or the
+    driver does not answer. A GPU that is reserved counts as clean.
+    """
+    from amd_ctk.gpus.clean import check_gpus
+
+    if not check_gpus(host_of(context), gpus, seconds=duration or 0.0, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command("clean")
+@examples("sudo amd-ctk gpu clean 3", "sudo amd-ctk gpu clean 3 --reset")
+def clean(
+    context: typer.Context,
+    gpus: Annotated[str, typer.Argument(metavar="GPUS", help="Which GPUs, as in AMD_VISIBLE_DEVICES.")],
+    *,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Only print the command that resets them, if that takes no GPU from others.")
+    ] = False,
+) -> None:
+    """End what ended jobs have left on these GPUs.
+
+    Only processes that were seen in the ended job, and that run as its owner. The exit code is that of `gpu check`.
+    """
+    from amd_ctk.gpus.clean import clean_gpus, print_reset
+
+    host = host_of(context)
+    if reset:
+        print_reset(host, gpus)
+    elif not clean_gpus(host, gpus):
+        raise typer.Exit(1)

@@ -56,10 +56,8 @@ def read_advertisement(host: Host, gpus: Sequence[Gpu], config_path: str) -> Adv
 
 
 def _find_drained(host: Host, gpus: Sequence[Gpu], advertisement: Advertisement) -> list[str]:
-    """Return a sentence for each drained or sick GPU that is advertised, because it refuses every task."""
-    tracker = Tracker(host)
-    sick, left = tracker.gpus.sick(gpus), tracker.gpus.without_drained(gpus)
-    words = {gpu.number: "sick" if gpu.number in sick else "drained" for gpu in gpus if gpu not in left}
+    """Return a sentence for each drained, sick or dirty GPU that is advertised, because it refuses every task."""
+    words = Tracker(host).gpus.withheld_as(gpus)
     return [
         f"GPU {gpu.number} is {words[gpu.number]} and advertised, so tasks that get it are refused"
         " (run 'sudo amd-ctk swarm setup' again)"

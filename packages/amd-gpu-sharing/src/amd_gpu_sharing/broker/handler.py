@@ -12,6 +12,7 @@ from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_sharing.broker.jobs.idle_jobs import IdleJobs
 from amd_gpu_sharing.broker.jobs.job_time import end_now, extend
 from amd_gpu_sharing.broker.jobs.journal import Journal, Unrecorded
+from amd_gpu_sharing.broker.jobs.leftovers import Leftovers
 from amd_gpu_sharing.broker.queue.endings import Endings
 from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView
@@ -63,7 +64,8 @@ class Handler:
         self.queue = Queue(book, self._grants, self._scopes, self._recent_use, log=log)
         self._names = JobNames(self._state, self._has)
         self._unrecorded = Unrecorded(self._state, log)
-        self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, log)
+        self._leftovers = Leftovers(book, log, children)
+        self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, self._leftovers)
         # Whether the next round has to look at the waiting jobs.
         self.is_changed = True
 
@@ -348,6 +350,7 @@ class Handler:
                 raise
         self.node_users.is_reserved = self._terms.is_reserved
         self._names.are_private = self._terms.has_private_names
+        self._leftovers.rules, self._leftovers.cleans = self._terms.rules, self._terms.cleans
         if self._terms.permissions != before.permissions:
             self._update_permissions()
         return self._terms

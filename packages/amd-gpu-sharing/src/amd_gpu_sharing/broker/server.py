@@ -248,7 +248,9 @@ class Server:
         if self._stands_in_for is not None:
             return is_asked
         # A container with a time limit may be all that is left of a job.
-        return is_asked or bool(self._handler.view.reservations) or self._handler.next_end is not None
+        view = self._handler.view
+        # A start does not look whether a dirty GPU is clean by now.
+        return is_asked or bool(view.reservations or view.dirty) or self._handler.next_end is not None
 
     def _is_idle(self) -> bool:
         if self._is_needed():

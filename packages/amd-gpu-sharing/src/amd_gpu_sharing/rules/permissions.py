@@ -73,6 +73,7 @@ def find_terms(host: Host) -> Terms:
         is_reserved=settings.gpu_access == RESERVED,
         idle=parse_time(settings.idle),
         has_private_names=settings.job_names == PRIVATE,
+        cleans=settings.clean == "auto",
     )
 
 

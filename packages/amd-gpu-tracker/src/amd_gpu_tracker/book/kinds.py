@@ -9,6 +9,8 @@ from amd_gpu_tracker.book.lease import CONTAINER, ENDING_JOB, JOB, KEPT, RESERVA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amd_gpu_tracker.book.lease import ProcessId
 
 # The end of something that may never end.
@@ -100,6 +102,17 @@ class LeaseKind:
     def is_ending(self, now: float) -> bool:
         """Return whether its GPUs will soon be free, because its time is over."""
         return 0 < self.lease.limit <= now
+
+    def holds_for(self, _: Lease) -> bool:
+        """Return whether it holds the GPUs of a job while the job ends."""
+        return False
+
+    def goes_on(self, leases: Sequence[Lease]) -> bool:
+        """Return whether some leases go on with what it was of: its containers, jobs in it, or its end."""
+        is_there = any(each.key == self.lease.key for each in leases)
+        return (
+            is_there or bool(self.lease.inside(leases)) or any(kind_of(each).holds_for(self.lease) for each in leases)
+        )
 
     def is_preemptible(self, now: float) -> bool:
         """Return whether it may end for waiting jobs, because it is spare or was idle for long enough."""
@@ -215,6 +228,10 @@ class EndingLease(ReservationLease):
     def is_ending(self, _: float) -> bool:
         """Return True: it is a part of the job."""
         return True
+
+    def holds_for(self, job: Lease) -> bool:
+        """Return whether this is the job."""
+        return self.lease.reservation == job.container_id
 
 
 KINDS: dict[str, type[LeaseKind]] = {

@@ -31,6 +31,7 @@ class Candidate(Value):
     # Why it is not free although nobody has reserved it: a program uses it, or something is wrong with it.
     doubt: str = ""
     is_used_unreserved: bool = False
+    has_leaked: bool = False
 
     @property
     def is_free(self) -> bool:
@@ -83,6 +84,7 @@ def find_doubts(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
     for candidate in candidates:
         if candidate.doubt and not (candidate.users or candidate.shares or candidate.obstacle):
             why = "used without a reservation" if candidate.is_used_unreserved else "suspect"
+            why = "leaked" if candidate.has_leaked else why
             doubts.setdefault(why, []).append(candidate.gpu.number)
     return doubts
 

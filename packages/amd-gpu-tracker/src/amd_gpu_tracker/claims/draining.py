@@ -1,10 +1,10 @@
-"""Drain GPUs, and refuse drained and sick ones: no request gets them, but containers that have them keep them."""
+"""Drain GPUs, and refuse drained, sick and dirty ones: no request gets them, but their holders keep them."""
 
 from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.book.drains import LONGEST_REASON, Drain, by_key, read_drains, write_drains
+from amd_gpu_tracker.book.drains import DIRTY, DRAINED, LONGEST_REASON, SICK, Drain, by_key, read_drains, write_drains
 from amd_gpu_tracker.book.lease import NEVER
 from amd_gpu_tracker.book.numbers import refuse_old_numbers
 from amd_gpu_tracker.enabled import may_be_draining
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
 
-HINT = "'sudo amd-ctk gpu-tracker undrain GPUS' ends it"
-SICK_HINT = "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus gives it out"
+HINTS = {
+    DRAINED: "'sudo amd-ctk gpu-tracker undrain GPUS' ends it",
+    SICK: "'sudo amd-ctk status' looks again, and the setting allow-sick-gpus gives it out",
+    DIRTY: "'sudo amd-ctk gpu clean GPUS' ends what is left, and the setting allow-dirty-gpus gives it out",
+}
 
 
 def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> list[GpuLocation]:
@@ -37,7 +40,7 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
     with book.locked_by_root():
         gpus = _select(host, request)
         text, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
-        kept = [each for each in read_drains(host) if each.is_sick or each.key not in keys]
+        kept = [each for each in read_drains(host) if each.state != DRAINED or each.key not in keys]
         new = (Drain(key=gpu.key, reason=text, since=time.time(), until=until, by=by) for gpu in gpus)
         write_drains(host, (*kept, *new))
     return list(gpus)
@@ -46,7 +49,9 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
 def find_undrained(host: Host, request: str, *, reason: str, until: float) -> list[GpuLocation]:
     """Return the GPUs of a request that are not yet drained for this reason and time. RequestError."""
     text = reason[:LONGEST_REASON]
-    same = {each.key for each in read_drains(host) if not each.is_sick and (each.reason, each.until) == (text, until)}
+    same = {
+        each.key for each in read_drains(host) if each.state == DRAINED and (each.reason, each.until) == (text, until)
+    }
     return [gpu for gpu in _select(host, request) if gpu.key not in same]
 
 
@@ -60,13 +65,13 @@ def undrain(book: Book, request: str) -> list[GpuLocation]:
         gpus = find_drained(host, request)
         keys = {gpu.key for gpu in gpus}
         drains = read_drains(host)
-        write_drains(host, [each for each in drains if each.is_sick or each.key not in keys])
+        write_drains(host, [each for each in drains if each.state != DRAINED or each.key not in keys])
     return gpus
 
 
 def find_drained(host: Host, request: str) -> list[GpuLocation]:
     """Return the drained GPUs among those that a request names. RequestError."""
-    drained = {each.key for each in read_drains(host) if not each.is_sick}
+    drained = {each.key for each in read_drains(host) if each.state == DRAINED}
     return [gpu for gpu in _select(host, request) if gpu.key in drained]
 
 
@@ -78,19 +83,19 @@ def _select(host: Host, request: str) -> Sequence[GpuLocation]:
 
 
 def refuse_drained(host: Host, gpus: Sequence[GpuLocation]) -> GpusRefused | None:
-    """Return the refusal if one of some GPUs is drained or sick, with the reason and a hint."""
+    """Return the refusal if one of some GPUs is drained, sick or dirty, with the reason and a hint."""
     wanted = {gpu.key for gpu in gpus}
     drains = [each for each in read_drains(host) if each.key in wanted]
     if not drains:
         return None
     first = drains[0]
-    keys = {each.key for each in drains if each.is_sick == first.is_sick}
+    keys = {each.key for each in drains if each.state == first.state}
     message = _message([gpu for gpu in gpus if gpu.key in keys], first)
-    return GpusRefused(message, hint=SICK_HINT if first.is_sick else HINT)
+    return GpusRefused(message, hint=HINTS[first.state])
 
 
 def describe_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]:
-    """Return by number a sentence about each of some GPUs that is drained or sick, with the reason."""
+    """Return by number a sentence about each of some GPUs that is drained, sick or dirty, with the reason."""
     drains = by_key(read_drains(host)) if may_be_draining(host) else {}
     return {gpu.number: _message([gpu], drains[gpu.key]) for gpu in gpus if gpu.key in drains}
 
@@ -98,7 +103,7 @@ def describe_withheld(host: Host, gpus: Iterable[GpuLocation]) -> dict[int, str]
 def skip_drained(host: Host, request: str, gpus: Sequence[AnyGpu]) -> Sequence[AnyGpu]:
     """Return the `gpus` of a `host` that a starting container gets for a `request`.
 
-    Drained and sick GPUs that only `all` refers to are left out, unless that leaves none.
+    Drained, sick and dirty GPUs that only `all` refers to are left out, unless that leaves none.
     """
     if ALL not in request.lower() or not may_be_draining(host):
         return gpus
@@ -117,10 +122,10 @@ def without_drained(host: Host, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
 def _message(gpus: Sequence[GpuLocation], drained: Drain) -> str:
     numbers = " and ".join(str(gpu.number) for gpu in gpus)
     what = f"GPUs {numbers} are" if len(gpus) > 1 else f"GPU {numbers} is"
-    if drained.is_sick:
+    if drained.state != DRAINED:
         from amd_gpu_tracker.times import format_time
 
-        return f"{what} sick since {format_time(drained.since)}: {drained.reason}"
+        return f"{what} {drained.state} since {format_time(drained.since)}: {drained.reason}"
     return f"{what} drained{_format_drainer(drained.by)}{f': {drained.why}' if drained.why else ''}"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.book.drains import Drain, by_key, read_drains, this_boot, write_drains
+from amd_gpu_tracker.book.drains import DRAINED, SICK, Drain, by_key, read_drains, this_boot, write_drains
+from amd_gpu_tracker.book.lease import since_boot
 from amd_gpu_tracker.book.unrecorded import DRAINS, clear_failure, note_failure
 from amd_gpu_tracker.leases.use import (
     GpuLoad,
@@ -16,7 +17,7 @@ from amd_gpu_tracker.leases.use import (
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
-from amdgpu_discovery.health.reading import SICK, Health, read_health
+from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -55,16 +56,25 @@ def with_verdicts(
 
 
 def name_programs(host: Host, candidates: Sequence[Candidate], verdicts: Mapping[int, Verdict]) -> list[Candidate]:
-    """Return candidates whose doubts name the programs that use them, for a refusal."""
+    """Return candidates whose doubts name the programs that use them, or leaked memory, for a refusal."""
     used = [each for each in candidates if each.doubt and verdicts[each.gpu.number].use.is_used]
     if not used:
         return list(candidates)
-    processes, sees_all = find_gpu_processes(host, [each.gpu for each in used]), sees_all_processes(host)
-    named = {
-        each.gpu.number: format_use(verdicts[each.gpu.number].use, processes[each.gpu.number], sees_all=sees_all)
-        for each in used
-    }
-    return [each.replace(doubt=named.get(each.gpu.number, each.doubt)) for each in candidates]
+    from amd_gpu_tracker.leases.unheld import find_leaked
+
+    processes, uses = find_gpu_processes(host, [each.gpu for each in used]), {}
+    unheld = {}
+    for each in used:
+        uses[each.gpu.key] = use = verdicts[each.gpu.number].use
+        unheld[each.gpu.key] = use.is_only_memory and not (processes[each.gpu.number] or each.gpu.is_apu)
+    leaked = find_leaked(host, unheld, now=since_boot(), sees_all=sees_all_processes(host))
+
+    def named(each: Candidate) -> Candidate:
+        has_leaked = each.gpu.key in leaked
+        said = format_use(uses[each.gpu.key], processes[each.gpu.number], has_leaked=has_leaked)
+        return each.replace(doubt=said, has_leaked=has_leaked)
+
+    return [named(each) if each.gpu.key in uses else each for each in candidates]
 
 
 def describe_unreserved_use(state: State, claim: Claim) -> list[str]:
@@ -107,12 +117,11 @@ def record_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, 
 def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Candidate:
     if candidate.obstacle:
         return candidate
-    reasons, is_drained = "; ".join(verdict.health.reasons), drain is not None and not drain.is_sick
+    reasons, is_drained = "; ".join(verdict.health.reasons), drain is not None and drain.state == DRAINED
     if verdict.health.verdict == SICK and not is_drained:
         return candidate.replace(obstacle=f"sick: {reasons}")
     if drain is not None:
-        what = "sick" if drain.is_sick else "drained"
-        return candidate.replace(obstacle=f"{what}{f': {drain.reason}' if drain.reason else ''}")
+        return candidate.replace(obstacle=f"{drain.state}{f': {drain.reason}' if drain.reason else ''}")
     # A reserved GPU is used by its holder.
     if verdict.use.is_used and not (candidate.users or candidate.shares):
         return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
@@ -131,7 +140,7 @@ def _record(book: Book, seen: Mapping[str, str]) -> None:
 
 def _with_health(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
     """Return the drains to write after a look at GPUs; None if nothing changes."""
-    before = {each.key: each for each in drains if each.is_sick}
+    before = {each.key: each for each in drains if each.state == SICK}
     if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):
         return None
     now, boot_id = time.time(), this_boot()
@@ -140,5 +149,5 @@ def _with_health(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain
         for key, why in seen.items()
         if why
     }
-    kept = [each for each in drains if not each.is_sick or each.key not in seen]
+    kept = [each for each in drains if each.state != SICK or each.key not in seen]
     return [*kept, *sick.values()]

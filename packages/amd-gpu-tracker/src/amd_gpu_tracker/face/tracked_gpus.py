@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.forgetting import Forgotten
+    from amd_gpu_tracker.claims.leftovers import EndedLeftovers
     from amdgpu_discovery.gpu import GpuLocation
 
     AnyGpu = TypeVar("AnyGpu", bound=GpuLocation)
@@ -48,23 +49,35 @@ class TrackedGpus:
         return forget_lost(self._book, request)
 
     def without_drained(self, gpus: Sequence[AnyGpu]) -> list[AnyGpu]:
-        """Return those of `gpus` that are neither drained nor sick."""
+        """Return those of `gpus` that are neither drained nor sick nor dirty."""
         from amd_gpu_tracker.claims.draining import without_drained
 
         return without_drained(self._host, gpus)
 
     def withheld(self, gpus: Iterable[GpuLocation]) -> dict[int, str]:
-        """Return, by number, a message for each of `gpus` that is refused because it is drained or sick."""
+        """Return, by number, a message for each of `gpus` that is refused because it is drained, sick or dirty."""
         from amd_gpu_tracker.claims.draining import describe_withheld
 
         return describe_withheld(self._host, gpus)
 
-    def sick(self, gpus: Iterable[GpuLocation]) -> tuple[int, ...]:
-        """Return the numbers of those of `gpus` that are withheld because they are sick, and not drained."""
+    def withheld_as(self, gpus: Iterable[GpuLocation]) -> dict[int, str]:
+        """Return, by number, a word for each of `gpus` that is refused: `drained`, `sick` or `dirty`."""
         from amd_gpu_tracker.book.drains import by_key, read_drains
 
         drains = by_key(read_drains(self._host))
-        return tuple(gpu.number for gpu in gpus if gpu.key in drains and drains[gpu.key].is_sick)
+        return {gpu.number: drains[gpu.key].state for gpu in gpus if gpu.key in drains}
+
+    def end_left(self, gpus: Iterable[GpuLocation]) -> list[EndedLeftovers]:
+        """End the processes that ended jobs have left on `gpus`, and return what became of them; NotPermitted.
+
+        Only processes that were seen in the ended job, and that still run as its owner.
+        """
+        from amd_gpu_tracker.claims.leftovers import end_left, find_dirty
+
+        with self._book.locked_by_root():
+            dirty = {each.key: each for each in find_dirty(self._book.state)}
+        found = [(gpu.number, dirty[gpu.key]) for gpu in gpus if gpu.key in dirty]
+        return [end_left(number, drain, self._book.processes) for number, drain in found]
 
     def would_drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
         """Return the numbers of the GPUs that `Tracker.drain` would drain or change; RequestError."""

@@ -11,6 +11,7 @@ from amd_gpu_tracker.companion import find_sharing, require_sharing
 from amd_gpu_tracker.errors import ContainerRunning
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -201,10 +202,13 @@ class Tracker:
         """Return the state of each GPU like `find_states` with the `earlier` findings; for root, record the sick ones.
 
         From then on, starts refuse these GPUs, until root calls this `with_errors` and finds them healthy, or until a
-        reboot. If the record cannot be written, starts do not refuse them.
+        reboot. If the record cannot be written, starts do not refuse them. For root, this also looks again at dirty
+        GPUs.
         """
         from amd_gpu_tracker.watch.states.find import find_states
 
+        if self._state.has_drains and not self._state.is_rootless:
+            self._recheck_dirty()
         limits = self._rules.limits
         return find_states(
             self._host,
@@ -219,6 +223,15 @@ class Tracker:
         from amd_gpu_tracker.claims.verdicts import record_sick
 
         record_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
+
+    def _recheck_dirty(self) -> None:
+        from amd_gpu_tracker.claims.leftovers import recheck
+
+        # A file that cannot be understood, or a full disk, must not hide the states; `doctor` reports it.
+        try:
+            recheck(self._book, gives_dirty=self._rules.gives_dirty)
+        except ToolkitError:
+            return
 
     def usage_looks(self) -> UsageReader:
         """Return an object that reads the usage of the GPUs: memory, processes, containers and load."""

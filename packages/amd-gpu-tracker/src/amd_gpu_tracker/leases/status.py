@@ -90,6 +90,7 @@ class GpuUse(GpuRow):
         drained: The reason why it is drained, "" if none was given; None if it is not drained.
         sick: What is wrong with it, if root has seen that its driver gives it up, so that it is not given out; ""
             otherwise.
+        dirty: What an ended job has left on it, so that it is not given out; "" for nothing.
     """
 
     accessibility: str
@@ -98,6 +99,7 @@ class GpuUse(GpuRow):
     tracked_number: int | None = None
     drained: str | None = None
     sick: str = ""
+    dirty: str = ""
 
     @property
     def has_moved(self) -> bool:
@@ -170,7 +172,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     uses_by_key = _uses_by_key(leases)
     exclusive_keys = match.policy.exclusive_keys
     tracked_number = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
-    drained, sick = _drained_and_sick(state)
+    withheld = _reasons_by_state(state)
     uses = tuple(
         GpuUse(
             number=gpu.number,
@@ -181,8 +183,9 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             containers=tuple(uses_by_key.get(gpu.key, ())),
             has_unreadable=scan.may_be_named(gpu.key),
             tracked_number=None if tracked_number[gpu.key] == gpu.number else tracked_number[gpu.key],
-            drained=drained.get(gpu.key),
-            sick=sick.get(gpu.key, ""),
+            drained=withheld["drained"].get(gpu.key),
+            sick=withheld["sick"].get(gpu.key, ""),
+            dirty=withheld["dirty"].get(gpu.key, ""),
         )
         for gpu in gpus
     )
@@ -207,15 +210,15 @@ def title_with_name(lease: Lease) -> str:
     return name_people(kind_of(lease).title(), (lease.person,) if lease.person else (), title_of_person)
 
 
-def _drained_and_sick(state: State) -> tuple[dict[str, str], dict[str, str]]:
-    """Return by key the reasons of drains, and what is wrong with sick GPUs."""
-    if not state.has_drains:
-        return {}, {}
-    from amd_gpu_tracker.book.drains import read_drains
+def _reasons_by_state(state: State) -> dict[str, dict[str, str]]:
+    """Return by key why GPUs are not given out, for each word of `Drain.state`."""
+    found: dict[str, dict[str, str]] = {"drained": {}, "sick": {}, "dirty": {}}
+    if state.has_drains:
+        from amd_gpu_tracker.book.drains import read_drains
 
-    drains = read_drains(state.host)
-    drained = {each.key: each.why for each in drains if not each.is_sick}
-    return drained, {each.key: each.reason for each in drains if each.is_sick}
+        for each in read_drains(state.host):
+            found[each.state][each.key] = each.why
+    return found
 
 
 def _lost_gpu(host: Host, number: int, gpu: TrackedGpu, containers: tuple[ContainerUse, ...]) -> LostGpu:

@@ -127,16 +127,16 @@ def _name_process(process: GpuProcess, more: str) -> str:
     return f"process {process.pid} ({process.program}{whose}){more}"
 
 
-def format_use(use: GpuLoad, processes: Sequence[GpuProcess], *, sees_all: bool = False) -> str:
+def format_use(use: GpuLoad, processes: Sequence[GpuProcess], *, has_leaked: bool = False) -> str:
     """Return who uses a GPU without a reservation or, if that is unknown, how much of it is in use.
 
-    With `sees_all`, there are no other processes than these: memory that none of them holds has leaked.
+    `has_leaked` is root's verdict that no process holds this memory.
     """
     if processes:
         more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
         return f"used by {_name_process(processes[0], more)} without a reservation"
     used, busy = use.vram_used or 0, use.totals.busy_percent or 0
-    if sees_all and use.is_only_memory:
+    if has_leaked:
         return f"leaked: {used // MEBIBYTE:,} MiB that no process holds; a reset of the GPU or a reboot frees it"
     return f"used without a reservation: {used // MEBIBYTE} MiB of its memory, busy {busy} %"
 

@@ -9,7 +9,9 @@ import pytest
 
 from amd_gpu_tracker import Tracker, find_states
 from amd_gpu_tracker.book.drains import Drain, write_drains
+from amd_gpu_tracker.book.lease import since_boot
 from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.use import GpuProcess
 
 GIBIBYTE = 1 << 30
@@ -57,27 +59,53 @@ def leave_memory(host, address="0000:05:00.0"):
     )
 
 
+def look(host, seconds: float):
+    """Return the states that a look finds after some seconds."""
+    return find_states(host, processes=Processes(now=lambda: since_boot() + seconds))
+
+
 @pytest.mark.needs("root")
-def test_memory_that_no_process_holds_has_leaked(host_of):
+def test_memory_that_no_process_holds_for_a_minute_has_leaked(host_of):
     host = host_of()
+    Tracker(host).enable()
     leave_memory(host)
 
-    first = find_states(host)[0]
+    first, soon, later = (look(host, seconds)[0] for seconds in (0, 30, 61))
 
     assert (first.state, first.person, first.what) == ("in use", "", "")
-    assert first.reason == "leaked: 181,198 MiB that no process holds; a reset of the GPU or a reboot frees it"
+    assert first.reason == "used without a reservation: 181198 MiB of its memory, busy 0 %"
+    assert (soon.reason, soon.has_leaked) == (first.reason, False)
+    assert later.reason == "leaked: 181,198 MiB that no process holds; a reset of the GPU or a reboot frees it"
+    assert later.has_leaked
 
 
 @pytest.mark.needs("root")
-def test_a_refusal_says_that_memory_has_leaked(host_of):
+def test_memory_that_was_held_in_between_has_not_leaked(host_of):
     host = host_of()
-    leave_memory(host)
     Tracker(host).enable()
+    leave_memory(host)
+    look(host, 0)
+    Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/mem_info_vram_used")).write_text("0\n")
+    look(host, 30)
+    leave_memory(host)
+
+    assert not look(host, 61)[0].has_leaked
+
+
+@pytest.mark.needs("root")
+def test_users_and_refusals_have_roots_verdict(host_of, monkeypatch):
+    host = host_of()
+    Tracker(host).enable()
+    leave_memory(host)
+    look(host, -100)
 
     with pytest.raises(GpusRefused) as refusal:
         Tracker(host).reserve("free:8", name="train")
 
     assert "0 leaked: 181,198 MiB that no process holds" in refusal.value.message
+    assert refusal.value.doubts == {"leaked": [0]}
+    monkeypatch.setattr("posix.geteuid", lambda: 40001)
+    assert find_states(host)[0].has_leaked
 
 
 def test_a_user_does_not_say_that_memory_has_leaked_because_others_may_hold_it(host_of, monkeypatch):

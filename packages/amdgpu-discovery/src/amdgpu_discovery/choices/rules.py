@@ -24,6 +24,7 @@ class ChoiceRules(Value):
         integrated: Whether `auto`, `free` and `all` include an APU beside discrete GPUs.
         skips_drained: Whether `all` leaves out drained GPUs; otherwise it is refused.
         gives_sick: Whether requests that name sick GPUs get them.
+        gives_dirty: Whether GPUs are given out on which an ended job has left something.
         limits: Limits from which a GPU is sick or suspect.
         numbers: The GPUs that any request may mean, such as those of a batch job; None for all of the host.
     """
@@ -32,6 +33,7 @@ class ChoiceRules(Value):
     integrated: bool = True
     skips_drained: bool = True
     gives_sick: bool = False
+    gives_dirty: bool = False
     limits: HealthLimits = NO_LIMITS
     numbers: tuple[int, ...] | None = None
 

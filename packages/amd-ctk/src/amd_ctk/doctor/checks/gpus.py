@@ -261,6 +261,17 @@ def check_gpu_drained(facts: Facts) -> Finding | None:
     return note(_describe(drained), fix=_command("undrain", drained)) if drained else None
 
 
+@check(
+    why="an ended job has left a process or another partition mode, and the next job would find it",
+    see="how-to/service-gpus.md#a-gpu-is-dirty",
+)
+def check_gpu_dirty(facts: Facts) -> Finding | None:
+    """Did the last job leave its GPU as it found it?"""
+    dirty = _find(facts, GpuState.DIRTY)
+    numbers = ",".join(gpu.address or str(gpu.number) for gpu in dirty)
+    return bad(_describe(dirty), fix=f"sudo amd-ctk gpu clean {numbers}") if dirty else None
+
+
 def _find(facts: Facts, *states: str) -> list[GpuCondition]:
     return [gpu for gpu in facts.conditions if gpu.state in states]
 

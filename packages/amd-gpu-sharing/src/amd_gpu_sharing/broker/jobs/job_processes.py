@@ -72,6 +72,15 @@ def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
     return min(filter(processes.is_running, found), key=lambda each: each.start, default=None)
 
 
+def find_left(lease: Lease, pids: Iterable[int], processes: Processes) -> set[ProcessId]:
+    """Return those of some processes that belong to an ended job: the owner's, with the job's token or in its scope."""
+    owner, scope = owner_of(lease.container_id), scope_of(lease.container_id, lease.creator)
+    found = set(filter(None, map(processes.find, pids)))
+    inside = {each for each in found if is_in(f"{processes.directory}/{each.pid}/cgroup", scope)}
+    own = {each for each in inside if belongs_to(each.pid, owner, processes)}
+    return own | _with_token(found - own, lease, owner, processes)
+
+
 def scope_of(job: str, process: ProcessId) -> str:
     """Return the name of the scope for the first process of a job. The scope need not exist."""
     return f"amd-gpu-{owner_of(job)}-{name_of(job)}-{process.pid}-{process.start}.scope"

@@ -8,7 +8,7 @@ from math import inf
 from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_sharing.broker.queue.order import Outlook
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
-from amd_gpu_tracker.book.drains import read_drains
+from amd_gpu_tracker.book.drains import DIRTY, DRAINED, SICK, STATES, Drain, by_key, read_drains
 from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import Lease, ProcessId, held_by_name, on_this_clock
 from amd_gpu_tracker.book.state import State
@@ -33,12 +33,13 @@ class Holding(Value):
 
 
 class LeaseView(Outlook):
-    """The leases at one moment. GPUs that are `free` are neither reserved nor drained nor sick.
+    """The leases at one moment. GPUs that are `free` are neither reserved nor drained, sick or dirty.
 
     Attributes:
         leases: The leases that are alive.
         drained: The GPUs that an administrator has drained, as bits.
         sick: The GPUs that are sick and not drained, as bits.
+        dirty: The GPUs on which an ended job has left something, and that are neither drained nor sick, as bits.
         shared: The GPUs that are not exclusive, as bits.
         host_total: How many GPUs the host has.
         user_leases: The leases of users' rootless containers, whose end causes no event.
@@ -49,6 +50,7 @@ class LeaseView(Outlook):
     leases: tuple[Lease, ...] = ()
     drained: int = 0
     sick: int = 0
+    dirty: int = 0
     shared: int = 0
     host_total: int = 0
     user_leases: tuple[UserLease, ...] = ()
@@ -109,7 +111,7 @@ class LeaseView(Outlook):
         GPUs that may never be free are missing. Spare jobs end for waiting jobs.
         """
         free = dict.fromkeys(numbers_in(self.free), now)
-        withheld = numbers_in(self.drained | self.sick)
+        withheld = numbers_in(self.drained | self.sick | self.dirty)
         ends: dict[int, float] = {}
         for lease in self.leases:
             end = kind_of(lease).latest_end(now, GRACE_SECONDS)
@@ -148,7 +150,7 @@ def read_view(state: State, processes: Processes) -> LeaseView:
     others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
     numbers = {gpu.key: gpu.number for gpu in gpus}
-    sick_by_key, unshared = _read_drains(state), _read_exclusive(state, numbers)
+    withheld, unshared = _read_drains(state), _read_exclusive(state, numbers)
 
     def bits_of(keys: Collection[str]) -> int:
         return as_bits(gpu.number for gpu in gpus if gpu.key in keys)
@@ -156,26 +158,29 @@ def read_view(state: State, processes: Processes) -> LeaseView:
     busy = {
         key for lease in (*leases, *others.of_root, *(user.lease for user in others.of_users)) for key in lease.gpus
     }
-    drained, now = bits_of({key for key, is_sick in sick_by_key.items() if not is_sick}), processes.now()
+    bits_by_state = {word: bits_of({key for key, drain in withheld.items() if drain.state == word}) for word in STATES}
+    drained, now = bits_by_state[DRAINED], processes.now()
+    left = [process for drain in withheld.values() for process in drain.left]
     return LeaseView(
         now=now,
         leases=leases,
-        free=bits_of(numbers.keys() - busy - sick_by_key.keys()),
+        free=bits_of(numbers.keys() - busy - withheld.keys()),
         drained=drained,
-        sick=bits_of({key for key, is_sick in sick_by_key.items() if is_sick}),
+        sick=bits_by_state[SICK],
+        dirty=bits_by_state[DIRTY],
         shared=bits_of(numbers.keys() - unshared),
         host_total=len(gpus),
         user_leases=others.of_users,
-        holders=frozenset(_holder(lease, processes) for lease in (*leases, *others.of_root)),
+        holders=frozenset((*(_holder(lease, processes) for lease in (*leases, *others.of_root)), *left)),
         numbers=numbers,
         ends=_find_ends(leases, {key: numbers[key] for key in unshared & numbers.keys()}, drained, now),
     )
 
 
-def _read_drains(state: State) -> dict[str, bool]:
-    """Return by key the GPUs that are not given out, and whether each is sick but not drained."""
+def _read_drains(state: State) -> dict[str, Drain]:
+    """Return by key the GPUs that are not given out, and why."""
     try:
-        return {each.key: each.is_sick for each in reversed(read_drains(state.host))}
+        return by_key(read_drains(state.host))
     except StateError:
         # Nothing can be given then, and clients that ask get the error.
         return {}

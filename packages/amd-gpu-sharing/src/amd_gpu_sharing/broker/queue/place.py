@@ -65,8 +65,10 @@ class Place:
         return f"job {self.demand.name} of user {self.demand.person}, process {self.demand.waiter.pid}"
 
     def withheld(self, view: LeaseView) -> int:
-        """Return the fitting GPUs that are drained or sick, as bits; without sick ones if the request accepts them."""
-        return self.demand.fitting & (view.drained | (0 if self.demand.rules.gives_sick else view.sick))
+        """Return the fitting GPUs that are drained, sick or dirty, as bits; without those that the rules give out."""
+        rules = self.demand.rules
+        sick, dirty = 0 if rules.gives_sick else view.sick, 0 if rules.gives_dirty else view.dirty
+        return self.demand.fitting & (view.drained | sick | dirty)
 
     def is_impossible(self, view: LeaseView) -> bool:
         """Return whether it cannot have its GPUs before a drain ends or a sick GPU recovers."""
@@ -112,7 +114,7 @@ class Place:
         if view.is_over(self.demand):
             hint = format_held(self.demand.permission, view.held(self.demand))
         doubts = {why: as_bits(numbers) & view.free for why, numbers in self.doubts.items()}
-        withheld = {"drained": view.drained, "sick": view.sick, **doubts}
+        withheld = {"drained": view.drained, "sick": view.sick, "dirty": view.dirty, **doubts}
         return format_waiting(
             self.demand.count,
             free=(view.free & self.demand.fitting & ~sum(doubts.values())).bit_count(),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from amd_gpu_sharing.broker.jobs.job_processes import find_container
-from amd_gpu_sharing.broker.jobs.journal import Journal, log_of
+from amd_gpu_sharing.broker.jobs.journal import log_of
+from amd_gpu_sharing.broker.jobs.leftovers import Leftovers
 from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView, read_view
 from amd_gpu_sharing.broker.queue.recent_use import RecentUse
@@ -27,13 +28,16 @@ from amdgpu_discovery.errors import ToolkitError
 class SeenLeases:
     """`view` is the result of the last `refresh`."""
 
-    def __init__(self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, log: Journal) -> None:
+    def __init__(
+        self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, leftovers: Leftovers
+    ) -> None:
         """Drop leases that ended while no broker was running."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._grants = grants
         self._node_users = node_users
         self._recent_use = recent_use
-        self._log = log
+        self._log = leftovers.log
+        self._leftovers = leftovers
         self.view = LeaseView()
         self._reconcile()
         with suppress(ToolkitError, OSError), book.locked():
@@ -45,6 +49,9 @@ class SeenLeases:
         self._end_reservations()
         view = read_view(self._state, self._processes)
         if self._move_to_containers(self.view.leases, view):
+            view = read_view(self._state, self._processes)
+        # Before anyone gets the GPUs of a lease that has ended.
+        if self._leftovers.look(_ended(self.view.leases, view), view.leases) or self._recheck(view):
             view = read_view(self._state, self._processes)
         # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
         self.view = view
@@ -60,15 +67,17 @@ class SeenLeases:
         self._grants.gpus_by_job = self.view.gpus_by_job()
         return self.view
 
+    def _recheck(self, view: LeaseView) -> bool:
+        return bool(view.dirty) and self._leftovers.recheck()
+
     def _move_to_containers(self, leases: Sequence[Lease], view: LeaseView) -> bool:
         """Let jobs go on in containers that their commands left detached; return whether there are any.
 
         This looks at all processes, so only for jobs that may have such a container: those with a limit, which the
         container keeps, spare ones, and those that a lease of a user's own container names.
         """
-        living = {each.key for each in view.leases}
         named = {each.lease.reservation_digest for each in view.user_leases}
-        ended = (each for each in leases if each.key not in living and each.kind == JOB)
+        ended = (each for each in _ended(leases, view) if each.kind == JOB)
         candidates = [each for each in ended if kind_of(each).has_terms or each.token_digest in named]
         # A list, so that every job is tried.
         moved = [self._move_to_container(each) for each in candidates]
@@ -87,6 +96,8 @@ class SeenLeases:
         with suppress(ToolkitError):
             leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
             self._move_to_containers(leases, read_view(self._state, self._processes))
+            view = read_view(self._state, self._processes)
+            self._leftovers.look(_ended(leases, view), view.leases)
         with suppress(ToolkitError, OSError):
             settle(self._book)
         self._drop_ended(FOUND)
@@ -103,3 +114,9 @@ class SeenLeases:
             if kind_of(lease).is_over(now):
                 # `release` reads the lease again, because it may have been extended meanwhile.
                 release(self._book, lease.container_id)
+
+
+def _ended(before: Sequence[Lease], view: LeaseView) -> list[Lease]:
+    """Return the leases of `before` that a view no longer has."""
+    living = {each.key for each in view.leases}
+    return [each for each in before if each.key not in living]

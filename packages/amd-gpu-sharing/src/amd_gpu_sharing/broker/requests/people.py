@@ -99,6 +99,7 @@ class Terms(Value):
         accepts_rules: Whether clients send their own rules for choices: all are programs of this process's user.
         idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
         has_private_names: Whether files have words in place of the names that people gave their jobs.
+        cleans: Whether processes that an ended job has left on its GPUs are ended.
     """
 
     rules: ChoiceRules = NO_RULES
@@ -108,6 +109,7 @@ class Terms(Value):
     accepts_rules: bool = False
     idle: int = 0
     has_private_names: bool = False
+    cleans: bool = False
 
 
 # Reads the terms of a host; raises ToolkitError if they cannot be read.

@@ -123,19 +123,20 @@ def _page(read_status: ReadStatus, console: Console, *, wide: bool) -> Page:
 
 
 def _notes(status: Status) -> tuple[str, ...]:
-    """Return notes: what could not be read, which GPUs are lost, drained or sick, and who can reach all GPUs."""
+    """Return notes: what could not be read, which GPUs are lost, drained, sick or dirty, and who can reach all GPUs."""
     drained = (
         f"{gpu.name} is drained{f': {gpu.drained}' if gpu.drained else ''}"
         for gpu in status.gpus
         if gpu.drained is not None
     )
     sick = (f"{gpu.name} is sick: {gpu.sick}" for gpu in status.gpus if gpu.sick)
+    dirty = (f"{gpu.name} is dirty: {gpu.dirty}" for gpu in status.gpus if gpu.dirty)
     privileged = (
         f"container {use.container_id} is privileged: it can reach all GPUs, exclusive ones too"
         for use in status.privileged
     )
     lost = map(_format_lost, status.lost)
-    return (*status.problems, *lost, *_format_changes(status), *drained, *sick, *privileged)
+    return (*status.problems, *lost, *_format_changes(status), *drained, *sick, *dirty, *privileged)
 
 
 def _format_lost(gpu: LostGpu) -> str:

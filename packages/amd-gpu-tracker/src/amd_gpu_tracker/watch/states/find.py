@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.book.drains import read_drains
-from amd_gpu_tracker.book.state import State, open_state
+from amd_gpu_tracker.book.state import UNHELD_FILE, State, open_state
 from amd_gpu_tracker.leases.container_names import find_container_names
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status
@@ -13,6 +13,7 @@ from amd_gpu_tracker.leases.use import GpuProcess, find_gpu_processes, format_us
 from amd_gpu_tracker.watch.show.listing import cut_id
 from amd_gpu_tracker.watch.states.state import LOST, GpuState, decide_state
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.files import exists
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.models import model_of
@@ -23,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from amd_gpu_tracker.book.drains import Drain
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -69,15 +71,15 @@ class _States:
         self._tracked = {use.number: use for use in status.gpus}
         self._lost = status.lost
         self._processes = find_gpu_processes(host, self._gpus)
-        self._sees_all = sees_all_processes(host)
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
         self._health = read(addresses)
         if note:
             note({gpu.key: health for gpu in self._gpus if (health := self._health[str(gpu.pci_address)]).is_known})
-        drains = read_drains(host)
-        self._drains = {each.key: each for each in drains if not each.is_sick}
-        self._sick = {each.key: each for each in drains if each.is_sick}
+        self._withheld: dict[str, dict[str, Drain]] = {}
+        for each in read_drains(host):
+            self._withheld.setdefault(each.key, {})[each.state] = each
         self._uses = read_gpu_uses(host, self._gpus, self._health)
+        self._leaked = self._find_leaked(state, processes.now())
         containers = [use for tracked in status.tracked for use in tracked.containers]
         self._names: Mapping[str, str] = find_container_names(containers)
         self._people = read_user_names(host)
@@ -89,20 +91,19 @@ class _States:
 
     def _state_of(self, gpu: Gpu) -> GpuState:
         tracked, use = self._tracked.get(gpu.number) or _untracked(gpu), self._uses[gpu.number]
-        processes, drain, sick = self._processes[gpu.number], self._drains.get(gpu.key), self._sick.get(gpu.key)
+        processes, withheld = self._processes[gpu.number], self._withheld.get(gpu.key, {})
         health = self._health.get(str(gpu.pci_address), Health())
         containers = tracked.containers
         number = gpu.number if tracked.tracked_number is None else tracked.tracked_number
         state, reason = decide_state(
             health,
-            drain,
-            sick,
+            withheld,
             is_reserved=bool(containers) or tracked.has_unreadable,
             is_used=use.is_used,
-            use=format_use(use, processes, sees_all=self._sees_all),
+            use=format_use(use, processes, has_leaked=gpu.key in self._leaked),
         )
         person, what = self._holder(tracked, processes)
-        noted = drain or sick
+        noted = withheld.get(state) or next(iter(withheld.values()), None)
         since = containers[0].since if containers else None
         return GpuState(
             **{**tracked.as_dict(), "tracked_number": number},
@@ -117,8 +118,20 @@ class _States:
             vram_total=gpu.vram_bytes or use.totals.vram_total,
             busy_percent=use.totals.busy_percent,
             health=health,
-            has_leaked=state == GpuState.IN_USE and self._sees_all and not processes and use.is_only_memory,
+            has_leaked=state == GpuState.IN_USE and gpu.key in self._leaked,
         )
+
+    def _find_leaked(self, state: State, now: float) -> frozenset[str]:
+        unheld = {
+            gpu.key: self._uses[gpu.number].is_only_memory and not (self._processes[gpu.number] or gpu.is_apu)
+            for gpu in self._gpus
+        }
+        if not (any(unheld.values()) or exists(f"{State(state.host).run_directory}/{UNHELD_FILE}")):
+            return frozenset()
+        # Imported here, because on most hosts no memory is left.
+        from amd_gpu_tracker.leases.unheld import find_leaked
+
+        return find_leaked(state.host, unheld, now=now, sees_all=sees_all_processes(state.host))
 
     def _state_of_lost(self, gpu: LostGpu) -> GpuState:
         person, what = self._holder(gpu, ())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.book.drains import Drain
+from amd_gpu_tracker.book.drains import DIRTY, Drain
 from amd_gpu_tracker.leases.status import GpuUse
 from amd_gpu_tracker.leases.use import GpuProcess
 from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
 from amdgpu_discovery.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FREE = "free"
 RESERVED = "reserved"
@@ -16,7 +20,7 @@ DRAINED = "drained"
 LOST = "lost"
 # In these states, lists show who and what has the GPU.
 USUAL = (FREE, RESERVED, IN_USE)
-STATES = (FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST)
+STATES = (FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, DIRTY, SICK, LOST)
 
 
 class GpuState(GpuUse):
@@ -25,9 +29,9 @@ class GpuState(GpuUse):
     Attributes:
         tracked_number: The number that it had when GPUs were tracked; differs while another GPU is lost.
         model: Name of the model; "" for a lost GPU.
-        state: One of FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, SICK, LOST.
+        state: One of FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, DIRTY, SICK, LOST.
         reason: The reason for this state as a clause; "" if there is none to give.
-        since: When it was drained, found sick or reserved, in seconds since 1970 (UTC); None if unknown.
+        since: When it was drained, found sick or dirty, or reserved, in seconds since 1970 (UTC); None if unknown.
         processes: The processes that use it, those with most memory first.
         person: The person who has it; "" if it is free, or if that is unknown.
         what: The container, job or program that has it; "" if there is none.
@@ -39,7 +43,7 @@ class GpuState(GpuUse):
     """
 
     FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
-    SUSPECT, SICK = SUSPECT, SICK
+    SUSPECT, SICK, DIRTY = SUSPECT, SICK, DIRTY
 
     tracked_number: int
     model: str = ""
@@ -79,14 +83,15 @@ class GpuState(GpuUse):
 
 
 def decide_state(
-    health: Health, drain: Drain | None, sick: Drain | None, *, is_reserved: bool, is_used: bool, use: str
+    health: Health, withheld: Mapping[str, Drain], *, is_reserved: bool, is_used: bool, use: str
 ) -> tuple[str, str]:
     """Return the state of a GPU that exists, and the reason; `use` says who uses it.
 
-    `sick` is root's note about it, which counts until root finds it healthy. A GPU that is drained and sick counts as
-    drained everywhere, and the reason has both.
+    `withheld` are the notes about it by `Drain.state`; one that it is sick or dirty counts until root finds it well. A
+    GPU that is drained and sick counts as drained everywhere, and the reason has both.
     """
-    trouble = sick.reason if sick else ""
+    drain, dirty = withheld.get(DRAINED), withheld.get(DIRTY)
+    trouble = withheld[SICK].reason if SICK in withheld else ""
     if health.verdict == SICK:
         trouble = "; ".join(health.reasons)
     if drain:
@@ -94,6 +99,8 @@ def decide_state(
         return (DRAINING if is_reserved or is_used else DRAINED), reason
     if trouble:
         return SICK, trouble
+    if dirty:
+        return DIRTY, dirty.reason
     if health.verdict == SUSPECT:
         return SUSPECT, "; ".join(health.reasons)
     if is_reserved:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from amd_gpu_tracker.book.drains import DIRTY
 from amd_gpu_tracker.times import format_minutes, format_short_age
 from amd_gpu_tracker.watch.show.listing import DISABLED, Column, Listing, format_listing, format_share
 from amd_gpu_tracker.watch.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES, GpuState
@@ -23,6 +24,7 @@ STATE_STYLES = (
     (DRAINING, "magenta"),
     (DRAINED, "magenta"),
     (SUSPECT, "bold yellow"),
+    (DIRTY, "bold yellow"),
     (SICK, "bold red"),
     (LOST, "bold red"),
 )
