@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-POLL_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 1.0
 # In these states, the next job finds a GPU as its last one did.
 USUAL = ("free", "reserved", "draining", "drained", "suspect")
 # The targets of GPUs with XGMI links. Without a hive, it is unknown which others a reset would reach.
@@ -43,7 +43,7 @@ def check_gpus(host: Host, request: str, *, seconds: float, as_json: bool) -> bo
         are_clean = not any(map(_problem, states))
         if are_clean or time.monotonic() >= end:
             break
-        time.sleep(POLL_SECONDS)
+        time.sleep(LOOK_AGAIN_SECONDS)
     print(_as_json(states) if as_json else "\n".join(map(_sentence, states)))
     return are_clean
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Between TERM and KILL, and after KILL.
 TERM_SECONDS = 10.0
 KILL_SECONDS = 5.0
-POLL_SECONDS = 0.05
+END_POLL_SECONDS = 0.05
 
 
 def describe_dirt(state: State, lease: Lease, left: Mapping[str, Mapping[ProcessId, GpuProcess]]) -> list[Drain]:
@@ -125,7 +125,7 @@ def end_left(number: int, drain: Drain, processes: Processes) -> EndedLeftovers:
 def _wait_for_end(targets: Iterable[ProcessId], processes: Processes, seconds: float) -> None:
     end = time.monotonic() + seconds
     while any(map(processes.is_running, targets)) and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)
+        time.sleep(END_POLL_SECONDS)
 
 
 def _open(process: ProcessId, owner: int, processes: Processes) -> int | None:
