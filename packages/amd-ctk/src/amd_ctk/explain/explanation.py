@@ -73,34 +73,39 @@ def explain_container(container: Container, host: Host) -> Explanation:
     built = build_spec(container, host)
     view = find_runtime(container, host)
     container = container.replace(runtime=view.name)
-    problems = [*container.problems]
     if view.is_amd_runtime:
         explanation = explain_spec(built.spec, host, container=container)
     else:
         explanation = _explain_without_runtime(built, host, view, container)
-        problems += (
-            [f"{VISIBLE_DEVICES} is not read: {view.problem}"] if view.problem and _requests_gpus(container) else []
-        )
-    if not explanation.usable:
-        problems += find_unread_requests(container, has_runtime=view.is_amd_runtime)
+    problems = (*container.problems, *_find_unread(container, explanation, view), *explanation.problems)
     # The engine looks at devices before it calls the runtime.
     plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))
-    listed = [] if plan.refusals else find_listed(plan, container, find_located(host))
-    notes = [*container.notes, *explanation.notes, *_notes_of(container, explanation, listed)]
-    if container.engine == DOCKER and hidden_numbers(find_located(host)):
-        # The daemon is not in the cgroup of its caller.
-        notes.append("Docker's daemon starts the container, and may use GPUs that are hidden from this process")
-    asks = _requests_gpus(container) or bool(container.gpus) or bool(problems)
+    located = find_located(host)
+    listed = [] if plan.refusals else find_listed(plan, container, located)
+    notes = (*container.notes, *explanation.notes, *_notes_of(container, explanation, listed))
+    # The daemon is not in the cgroup of its caller.
+    if container.engine == DOCKER and hidden_numbers(located):
+        notes += ("Docker's daemon starts the container, and may use GPUs that are hidden from this process",)
+    asks = _requests_gpus(container) or container.gpus or problems or explanation.plan.gpus
     unknown = container.late if _is_undecided(container, explanation, view) else ""
-    asks = asks or bool(explanation.plan.gpus or explanation.problems)
     return explanation.replace(
         plan=plan,
         lines=tuple(line for line in explanation.lines if not (unknown and line.subject == VISIBLE_DEVICES)),
-        notes=tuple(notes),
-        problems=(*problems, *explanation.problems),
-        lacks_gpus=asks and not (explanation.usable or unknown),
+        notes=notes,
+        problems=problems,
+        lacks_gpus=bool(asks) and not (explanation.usable or unknown),
         unknown=unknown,
     )
+
+
+def _find_unread(container: Container, explanation: Explanation, view: RuntimeView) -> list[str]:
+    """Return a sentence about each request for GPUs that nothing reads."""
+    problems = []
+    if view.problem and not view.is_amd_runtime and _requests_gpus(container):
+        problems.append(f"{VISIBLE_DEVICES} is not read: {view.problem}")
+    if not explanation.usable:
+        problems += find_unread_requests(container, has_runtime=view.is_amd_runtime)
+    return problems
 
 
 def _is_undecided(container: Container, explanation: Explanation, view: RuntimeView) -> bool:

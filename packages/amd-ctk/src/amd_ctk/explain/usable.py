@@ -35,6 +35,7 @@ from amdgpu_discovery.value import Value
 UNKNOWN_ID = -1
 # Linux: drm_minor_alloc. Card nodes have smaller minors.
 FIRST_RENDER_MINOR = 128
+NO_GPU_OF_KFD = "the kernel's compute driver (KFD) lists no GPU of these nodes: 'amd-ctk doctor' says more"
 # Wildcards in a rule of the device cgroup.
 ANY = (None, -1, "a")
 # The keys of a rule that say which devices it is for.
@@ -98,36 +99,29 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     present = {device["path"] for device in devices} | {node.path for node in plan.nodes}
     if not present and not plan.gpus:
         return UsableGpus(gpus=())
-    missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
-    if missing and KFD_PATH not in present and host.stat(KFD_PATH) is None:
-        has_driver = host.stat(TOPOLOGY) is not None
-        missing = f"this host has no {KFD_PATH}" if has_driver else "this kernel has no compute driver (CONFIG_HSA_AMD)"
-        fix = "'amd-ctk doctor' says more"
-    problems = [f"{missing}: {fix}"] if missing else []
-    if missing_nodes := _find_missing_nodes(devices, host):
-        fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"
-        problems.append(f"{missing_nodes[0]} leads nowhere, because its GPU is gone: {fix}")
     is_bound = _binds_nodes(container, plan.spec)
     closed = _find_closed_on_host(devices, container, host) if is_bound else _find_closed(devices, container, plan)
-    unknown = names_of_image(container) if closed and not is_bound else []
-    if closed and not unknown:
-        problems.append(_closed_problem(closed[0], container, plan, is_bound=is_bound))
+    if not is_bound and names_of_image(container):
+        # Whether the container's user may open them is not known.
+        closed = []
     rules = DeviceRules(plan.spec)
     refused = [device["path"] for device in devices if not rules.may_use(device)]
-    if refused:
-        fix = "give it the access rw" if refused[0] in named else f"use --device {refused[0]} instead of a volume"
-        problems.append(f"the device cgroup denies reading and writing {refused[0]}: {fix}")
     # Of two nodes with one path, runc makes the first.
-    by_path = {node["path"]: node for node in reversed(plan.spec["linux"]["devices"])}
+    by_path = {node["path"]: node for node in reversed(given)}
     renamed = {path: node["minor"] for path, node in by_path.items() if _is_renamed(node)}
-    if words := describe_renamed(renamed, present):
-        problems.append(f"{words}; {LEAVE_NAME}")
-    if not (problems or plan.gpus):
-        problems.append("the kernel's compute driver (KFD) lists no GPU of these nodes: 'amd-ctk doctor' says more")
-    opened = present - (set() if unknown else {node.path for node in closed}) - set(refused) - set(renamed)
+    other_name = describe_renamed(renamed, present)
+    problems = (
+        _missing_problem(present, host),
+        _gone_problem(devices, host),
+        _closed_problem(closed[0], container, plan, is_bound=is_bound) if closed else "",
+        _refused_problem(refused[0], named) if refused else "",
+        f"{other_name}; {LEAVE_NAME}" if other_name else "",
+    )
+    met = tuple(filter(None, problems))
+    opened = present - {node.path for node in closed} - set(refused) - set(renamed)
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
-        problems=tuple(problems),
+        problems=met if met or plan.gpus else (NO_GPU_OF_KFD,),
     )
 
 
@@ -156,10 +150,28 @@ def _find_mounted(container: Container, plan: Plan, named: set[str], host: Host)
     return [node for node in nodes if not plan.gpus or node["major"] != DRM_MAJOR or rules.may_use(node)]
 
 
-def _find_missing_nodes(devices: Sequence[dict[str, Any]], host: Host) -> list[str]:
-    """Return the render nodes that the host lacks. Engines make the nodes of a CDI spec by the numbers in it."""
+def _missing_problem(present: set[str], host: Host) -> str:
+    missing, fix = find_missing("the container", sorted(filter(_is_for_compute, present)))
+    if not missing:
+        return ""
+    if KFD_PATH in present or host.stat(KFD_PATH) is not None:
+        return f"{missing}: {fix}"
+    has_driver = host.stat(TOPOLOGY) is not None
+    missing = f"this host has no {KFD_PATH}" if has_driver else "this kernel has no compute driver (CONFIG_HSA_AMD)"
+    return f"{missing}: 'amd-ctk doctor' says more"
+
+
+def _gone_problem(devices: Sequence[dict[str, Any]], host: Host) -> str:
+    """Name a render node that the host lacks. Engines make the nodes of a CDI spec by the numbers in it."""
     renders = [device for device in devices if device["major"] == DRM_MAJOR]
-    return [device["path"] for device in renders if host.stat(f"{DRI}/renderD{device['minor']}") is None]
+    gone = [device["path"] for device in renders if host.stat(f"{DRI}/renderD{device['minor']}") is None]
+    fix = "write a new CDI spec with 'sudo amd-ctk cdi generate'"
+    return f"{gone[0]} leads nowhere, because its GPU is gone: {fix}" if gone else ""
+
+
+def _refused_problem(path: str, named: set[str]) -> str:
+    fix = "give it the access rw" if path in named else f"use --device {path} instead of a volume"
+    return f"the device cgroup denies reading and writing {path}: {fix}"
 
 
 def _is_renamed(device: dict[str, Any]) -> bool:

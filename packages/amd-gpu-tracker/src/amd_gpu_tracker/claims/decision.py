@@ -52,11 +52,17 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
         return GpusRefused(f"the reservation {claim.reservation} has ended")
     exclusive = situation.policy.exclusive_among(claim.wanted)
     return (
+        # What no other GPU and no later moment changes comes first: the user has to start the container otherwise.
         refuse_unreserved(situation.policy, claim, handed_on)
+        # Before who has a GPU: it is not given out after that use either. Only its own reservation still gives it.
         or (None if handed_on and _are_handed_on(claim, handed_on) else situation.drained)
+        # Before the leases: a user gets no exclusive GPU, whoever has it.
         or (refuse_exclusive(exclusive, handed_on) if situation.is_rootless else None)
+        # Before what the readable leases say: one that cannot be read may be for these GPUs, too.
         or _refuse_unreadable(claim, exclusive, situation.others.unreadable)
+        # Before exclusive use, which Swarm's task would wait out: two of its resources are one GPU, which stays so.
         or _refuse_promised(claim, situation.others.living)
+        # Last, because it ends by itself.
         or _refuse_used(claim, exclusive, situation)
         or (claim if handed_on is None else with_reservation(claim, handed_on))
     )
