@@ -63,6 +63,21 @@ def test_only_the_gpus_that_are_asked_for_count(host, amd_ctk, image):
     )
 
 
+def test_an_image_is_checked_for_a_target_that_this_host_does_not_have(host, amd_ctk, image):
+    host("no-driver")
+    code = image("gfx90a")
+
+    answers = [amd_ctk("image", "check", code, f"--for={target}") for target in ("gfx90a", "gfx942", "mi300x")]
+    both = amd_ctk("image", "check", code, "--for=gfx942", "--gpus=0")
+
+    assert [(answer.returncode, answer.stdout, answer.stderr) for answer in (*answers, both)] == [
+        (0, "fits\n", ""),
+        (1, "does not fit: the image has code for gfx90a\n", ""),
+        (2, "", "'mi300x' is not the target of a GPU (write it as in gfx942)\n"),
+        (2, "", "--gpus names GPUs of this host, which --for does not ask (leave one of them out)\n"),
+    ]
+
+
 def test_gpus_are_also_asked_for_by_what_they_are(host, amd_ctk, image):
     host("rx7900xtx-raphael")
     code = image("gfx1100")

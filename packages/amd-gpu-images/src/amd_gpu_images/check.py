@@ -15,16 +15,22 @@ from amdgpu_discovery.driver_versions import leading_numbers
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.oci_spec import REQUIREMENT_PREFIX
-from amdgpu_discovery.requirements.check import check_requirements
-from amdgpu_discovery.requirements.facts import ContainerFacts, RequirementError, read_facts
-from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
+from amdgpu_discovery.requirements.check import check_requirements, judge
+from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu, RequirementError, read_facts
+from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, Comparison, find_requirements, parse_requirement
 from amdgpu_discovery.targets import ANY_TARGET, belongs_to
+from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 # In labels and annotations of images: targets, separated by white space or commas.
 TARGETS_ANNOTATION = "com.amd.gpu.targets"
 # In annotations, com.amd.gpu.require.rocm means the same as AMD_REQUIRE_ROCM in the environment.
 REQUIRE_ANNOTATION = "com.amd.gpu.require."
+# gfx90a, gfx1100.
+DIGITS_OF_TARGET = (3, 4)
+# The property of a requirement that is a GPU's target.
+TARGET = "gfx"
+TOO_LONG = f"its requirements have more than {MOST_CHARACTERS} characters"
 
 
 class ImageVerdict(Value):
@@ -54,25 +60,55 @@ def read_host(host: Host, request: str, environment: Sequence[str] = ()) -> Cont
 
 def judge_image(image: Image, facts: ContainerFacts) -> ImageVerdict:
     """Return why an image does not fit, if it does not. The notes name what could not be judged."""
-    code, declared = targets_of(image.layers), declared_targets(image)
-    # The code in the files overrides what labels and annotations claim.
-    missing = missing_code(code, facts, "the image has code for") if code else ""
-    if declared and not code:
-        missing = missing_code(declared, facts, "the image says it is for")
+    targets, claim = _claimed_targets(image)
+    missing = missing_code(targets, facts, claim) if targets else ""
     reasons = [missing] if missing else []
     requirements = requirements_of(image)
     notes: list[str] = []
     if not is_short(requirements.values()):
-        reasons.append(f"its requirements have more than {MOST_CHARACTERS} characters")
-        return ImageVerdict(reasons=tuple(reasons))
+        return ImageVerdict(reasons=(*reasons, TOO_LONG))
     for variable, value in requirements.items():
         try:
             notes += check_requirements({variable: value}, facts)
         except RequirementError as error:
             reasons.append(error.message)
     return ImageVerdict(
-        reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(code or declared or requirements)
+        reasons=tuple(reasons), notes=tuple(dict.fromkeys(notes)), is_known=bool(targets or requirements)
     )
+
+
+def judge_for_target(image: Image, target: str) -> ImageVerdict:
+    """Return why an image fits no GPU of this target. The notes name requirements that depend on a host."""
+    targets, claim = _claimed_targets(image)
+    lacks_code = targets and not any(belongs_to(target, name) for name in targets)
+    reasons = [f"{claim} {' '.join(targets)}"] if lacks_code else []
+    requirements = requirements_of(image)
+    if not is_short(requirements.values()):
+        return ImageVerdict(reasons=(*reasons, TOO_LONG))
+    notes, is_judged = [], bool(targets)
+    for variable, value in requirements.items():
+        shown_value = f"{shown(variable)}={shown(value)}"
+        try:
+            alternatives = parse_requirement(value)
+            is_met = not alternatives or any(_may_be_met(each, target) for each in alternatives)
+        except RequirementError as error:
+            reasons.append(f"{shown_value}: {error.message}")
+            continue
+        if not is_met:
+            reasons.append(f"{shown_value}: the GPU is {target}")
+        subjects = {comparison.subject for alternative in alternatives for comparison in alternative}
+        is_judged = is_judged or TARGET in subjects
+        if is_met and subjects - {TARGET}:
+            notes.append(f"{shown_value} also depends on the host")
+    return ImageVerdict(reasons=tuple(reasons), notes=tuple(notes), is_known=is_judged)
+
+
+def parse_target(text: str) -> str:
+    """Return the target of a GPU, such as gfx942; ImageError for any other text, also for a generic target."""
+    digits = text.removeprefix("gfx")
+    if text.startswith("gfx") and len(digits) in DIGITS_OF_TARGET and not digits.strip("0123456789abcdef"):
+        return text
+    raise ImageError(f"{shown(text, quoted=True)} is not the target of a GPU", hint="write it as in gfx942")
 
 
 def is_short(values: Iterable[str]) -> bool:
@@ -124,6 +160,19 @@ def judge_entries(images: Iterable[tuple[str, Image]], facts: ContainerFacts) ->
 def best(candidates: Sequence[JudgedImage]) -> JudgedImage | None:
     """Return the best image that fits: by target, then processor, then ROCm. Of equals, the first wins."""
     return max((each for each in candidates if not each.reason), key=lambda each: each.rank, default=None)
+
+
+def _claimed_targets(image: Image) -> tuple[list[str], str]:
+    """Return the targets of an image, and a clause for where they are from: code overrides labels and annotations."""
+    code = targets_of(image.layers)
+    return (code, "the image has code for") if code else (declared_targets(image), "the image says it is for")
+
+
+def _may_be_met(conditions: Sequence[Comparison], target: str) -> bool:
+    """Return whether conditions may hold on some host for a GPU of this target."""
+    gpu = JudgedGpu(number=0, target=target)
+    facts = ContainerFacts(gpus=(gpu,))
+    return all(judge(each, gpu, facts).holds for each in conditions if each.subject == TARGET)
 
 
 def _judge_entry(name: str, image: Image, facts: ContainerFacts) -> JudgedImage:

@@ -14,7 +14,7 @@ from amdgpu_discovery.standard_output import print_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from amd_gpu_images.check import ImageVerdict, JudgedImage
     from amd_gpu_images.content.contents import Image
@@ -28,6 +28,9 @@ app = command_group(HELP)
 FORMS = "NAME, docker://NAME, docker:NAME, podman:NAME, oci:DIR[:TAG], docker-archive:FILE or dir:PATH."
 Deep = Annotated[bool, typer.Option("--deep", help="Also look into programs and libraries, not only at file names.")]
 Gpus = Annotated[str, typer.Option(metavar="GPUS", help="Which GPUs the container gets, as in AMD_VISIBLE_DEVICES.")]
+ForTarget = Annotated[
+    str, typer.Option("--for", metavar="TARGET", help="Check for a GPU of this target, such as gfx942.")
+]
 INDEXES = "A name in a registry, oci:DIR[:TAG], or the file of an index."
 # The files that notes name.
 MOST_PATHS = 8
@@ -62,28 +65,32 @@ def targets(
 
 
 @app.command("check")
-@examples("amd-ctk image check rocm/pytorch", "amd-ctk image check rocm/pytorch --gpus=0-1")
+@examples("amd-ctk image check rocm/pytorch", "amd-ctk image check oci:image --for gfx942")
 def check(
     context: typer.Context,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help=FORMS)],
     *,
     gpus: Gpus = "all",
+    target: ForTarget = "",
     deep: Deep = False,
     as_json: PrintJson = False,
 ) -> None:
     """Check whether an image fits this host.
 
-    Exits with 0 if the image fits, 1 if it does not, and 2 if that is unknown: the image says nothing about it or
-    cannot be read, or there is no driver.
+    With --for, it is checked for a GPU that need not be here. Exits with 0 if the image fits, 1 if it does not, and 2
+    if that is unknown: the image says nothing about it or cannot be read, or there is no driver.
     """
     from amd_gpu_images.content.contents import targets_of, unreadable_in
     from amd_gpu_images.reference import REGISTRY, find_image, parse_reference
 
-    host, reference = host_of(context), find_image(parse_reference(image))
+    judge = _find_judge(host_of(context), gpus, target)
+    reference = find_image(parse_reference(image))
     # Layers in a registry must be downloaded, so what the image says about itself is read first.
-    found, verdict = _judge(host, gpus, reference, deep=deep, with_layers=deep or reference.transport != REGISTRY)
+    found = _read(reference, deep=deep, with_layers=deep or reference.transport != REGISTRY)
+    verdict = judge(found)
     if not (verdict.is_known or deep) and reference.transport == REGISTRY:
-        found, verdict = _judge(host, gpus, reference, deep=deep, with_layers=True)
+        found = _read(reference, deep=deep)
+        verdict = judge(found)
     notes = [*_unreadable_notes(unreadable_in(found.layers)), *verdict.notes]
     fits = not verdict.reasons if verdict.reasons or verdict.is_known else None
     if as_json:
@@ -181,11 +188,17 @@ def _unreadable_notes(paths: Sequence[str]) -> list[str]:
     return [f"{path}: compressed bundle: targets unknown" for path in paths[:MOST_PATHS]] + more
 
 
-def _judge(host: Host, gpus: str, reference: Reference, *, deep: bool, with_layers: bool) -> tuple[Image, ImageVerdict]:
-    from amd_gpu_images.check import judge_image, read_host
+def _find_judge(host: Host, gpus: str, target: str) -> Callable[[Image], ImageVerdict]:
+    """Return the function that judges an image, for GPUs of this host or for a target; ImageError."""
+    from amd_gpu_images.bounds import ImageError
+    from amd_gpu_images.check import judge_for_target, judge_image, parse_target, read_host
 
-    found = _read(reference, deep=deep, with_layers=with_layers)
-    return found, judge_image(found, read_host(host, gpus, found.environment))
+    if not target:
+        return lambda image: judge_image(image, read_host(host, gpus, image.environment))
+    if gpus != "all":
+        raise ImageError("--gpus names GPUs of this host, which --for does not ask", hint="leave one of them out")
+    name = parse_target(target)
+    return lambda image: judge_for_target(image, name)
 
 
 def _read(reference: Reference, *, deep: bool, with_layers: bool = True) -> Image:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_images.check import judge_image
+from amd_gpu_images.bounds import ImageError
+from amd_gpu_images.check import judge_for_target, judge_image, parse_target
 from amd_gpu_images.content.contents import Image, LayerContents
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
 
@@ -81,3 +82,41 @@ def test_requirements_are_bounded_together_not_one_by_one():
     image = Image(layers=(), environment=(f"AMD_REQUIRE_A={long}", f"AMD_REQUIRE_B={long}"))
 
     assert judge_image(image, HALO).reasons == ("its requirements have more than 4096 characters",)
+
+
+def test_an_image_fits_a_target_for_which_it_has_code():
+    image = Image(layers=(layer("gfx90a", "gfx9-4-generic"),))
+
+    assert judge_for_target(image, "gfx942").reasons == ()
+    assert judge_for_target(image, "gfx1100").reasons == ("the image has code for gfx90a gfx9-4-generic",)
+    assert judge_for_target(Image(layers=()), "gfx942").is_known is False
+
+
+def test_requirements_of_a_target_count_and_those_of_a_host_are_notes():
+    environment = ("AMD_REQUIRE_A=gfx=gfx942,vram>=64GiB gfx=gfx950", "AMD_REQUIRE_B=driver>=6.10", "AMD_REQUIRE_C=x")
+    image = Image(layers=(), environment=environment)
+
+    known = "cpu, driver, gfx, gpus, kernel, partition, rocm, vram"
+    broken = f"AMD_REQUIRE_C=x: there is no property 'x'; the properties are {known}"
+    verdict = judge_for_target(image, "gfx942")
+    assert verdict.reasons == (broken,)
+    assert verdict.notes == (
+        "AMD_REQUIRE_A=gfx=gfx942,vram>=64GiB gfx=gfx950 also depends on the host",
+        "AMD_REQUIRE_B=driver>=6.10 also depends on the host",
+    )
+    assert judge_for_target(image, "gfx90a").reasons == (
+        "AMD_REQUIRE_A=gfx=gfx942,vram>=64GiB gfx=gfx950: the GPU is gfx90a",
+        broken,
+    )
+
+
+def test_what_only_a_host_can_meet_says_nothing_about_a_target():
+    image = Image(layers=(), environment=("AMD_REQUIRE_DRIVER=driver>=6.10",))
+
+    assert judge_for_target(image, "gfx942").is_known is False
+
+
+@pytest.mark.parametrize("text", ["mi300x", "gfx94X", "gfx9-4-generic", "gfx", "gfx94x", "GFX942", "942"])
+def test_only_the_target_of_a_gpu_is_one(text):
+    with pytest.raises(ImageError, match=f"^'{text}' is not the target of a GPU"):
+        parse_target(text)
