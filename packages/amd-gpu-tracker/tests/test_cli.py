@@ -440,11 +440,6 @@ def test_the_wide_table_says_since_when_and_how(command, sleeper):
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("--refusals", "--usage"),
-        ("--refusals", "--watch"),
-        ("--prometheus", "--json"),
-        ("--prometheus", "--watch"),
-        ("--usage", "--wide"),
         ("--watch", "--no-trunc"),
     ],
 )
@@ -499,7 +494,7 @@ def test_a_terminal_is_not_told_what_to_do_by_names_of_containers(command, sleep
         sleeper("title\x1b]0;x\x07", "0")
 
     assert command("status")[1].splitlines()[3].endswith(" clear?[2J")
-    refusal = command("status", "--refusals")[1].splitlines()
+    refusal = command("refused")[1].splitlines()
     assert refusal[0].endswith(" container title?]0;x? by api")
     assert refusal[2] == "    GPU 0 is in use by job clear?[2J"
 
@@ -508,18 +503,18 @@ def test_refusals_are_shown_with_their_words(command, sleeper, untracked):
     command("enable")
     command("0", "exclusive")
     sleeper("first", "0")
-    assert command("status", "--refusals") == (0, "No container was refused since the last boot\n", "")
+    assert command("refused") == (0, "No container was refused since the last boot\n", "")
     with pytest.raises(Exception, match="exclusive and already in use"):
         sleeper("second", "0,1")
 
-    shown = command("status", "--refusals")[1].splitlines()
+    shown = command("refused")[1].splitlines()
 
     assert shown[0].endswith(" container second by api")
     assert shown[1:] == [
         "    GPUs [0] are exclusive and already in use",
         "    GPU 0 is in use by job first",
     ]
-    assert [entry["container_id"] for entry in json.loads(command("status", "--refusals", "--json")[1])] == ["second"]
+    assert [entry["container_id"] for entry in json.loads(command("refused", "--json")[1])] == ["second"]
 
 
 def test_problems_go_to_stderr_beside_the_table(command, untracked):

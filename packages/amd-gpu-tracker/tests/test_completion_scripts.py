@@ -41,9 +41,7 @@ def tab(tmp_path):
 def test_commands_and_options_are_offered_without_the_program(tab):
     assert tab("amd-gpu-tracker d") == "disable\ndrain\n"
     assert tab("amd-gpu-tracker drain --") == "--reason\n--until\n--for\n--wait\n--dry-run\n--help\n"
-    assert tab("amd-gpu-tracker status --wide -") == (
-        "--json\n--watch\n--no-trunc\n--refusals\n--usage\n--peak\n--prometheus\n--help\n-h\n"
-    )
+    assert tab("amd-gpu-tracker status --wide -") == "--json\n--watch\n--no-trunc\n--help\n-h\n"
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class Tracked:
         return self._all_refusals()[self._refused_before :]
 
     def _all_refusals(self):
-        return [refusal["message"] for refusal in json.loads(self.box.tracker("status", "--refusals", "--json"))]
+        return [refusal["message"] for refusal in json.loads(self.box.tracker("refused", "--json"))]
 
     def remove(self, container):
         self._started.remove(container)

@@ -88,7 +88,7 @@ def test_commands_for_the_others_go_on(made, lose, amd_ctk):
         "GPU 2 now has number 1 (name GPUs by UUID as 'amd-ctk gpu list' shows them, or accept the new numbers with"
         " 'sudo amd-ctk gpu-tracker forget 1')\n"
     )
-    for words in (["status", "--wide"], ["status", "--usage"], ["status", "--prometheus"], ["all", "exclusive"]):
+    for words in (["status", "--wide"], ["all", "exclusive"]):
         assert amd_ctk("gpu-tracker", *words).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""`amd-ctk status` has the options that were added to AMD's `gpu-tracker status`."""
+"""`amd-ctk status` has what AMD's `gpu-tracker status` does not show."""
 
 from __future__ import annotations
 
@@ -21,22 +21,28 @@ def refused(host):
 
 
 @pytest.mark.parametrize(
-    ("option", "words"),
+    ("option", "command"),
     [
-        ("--usage", ("status", "--usage")),
-        ("--peak", ("status", "--peak")),
-        ("--refusals", ("gpu-tracker", "refused")),
-        ("--prometheus", ("gpu", "metrics")),
+        ("--usage", "amd-ctk status --usage"),
+        ("--peak", "sudo amd-ctk status --peak"),
+        ("--refusals", "amd-ctk gpu-tracker refused"),
+        ("--prometheus", "amd-ctk gpu metrics"),
     ],
 )
-def test_an_option_of_gpu_tracker_status_works_on_and_names_its_successor(refused, amd_ctk, option, words):
-    now, before = amd_ctk(*words), amd_ctk("gpu-tracker", "status", option)
+def test_amds_status_names_the_command_that_shows_what_it_does_not_show(refused, amd_ctk, option, command):
+    answer = amd_ctk("gpu-tracker", "status", option)
 
-    assert (now.returncode, before.returncode) == (0, 0)
-    said = f"'amd-ctk {' '.join(words)}' replaces {option} here, which a later version will drop\n"
-    assert before.stderr == f"{said}{now.stderr}"
-    assert [line.split() for line in before.stdout.splitlines()] == [line.split() for line in now.stdout.splitlines()]
-    assert ("other-job" if option == "--refusals" else "nightly-job") in now.stdout
+    assert (answer.returncode, answer.stdout) == (2, "")
+    said = f"Error: there is no 'amd-ctk gpu-tracker status {option}': write '{command}'"
+    assert answer.stderr.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize("command", ["usage", "metrics"])
+def test_commands_of_amd_ctk_under_another_name_are_no_commands_of_gpu_tracker(refused, amd_ctk, command):
+    answer = amd_ctk("gpu-tracker", command)
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "Error: Missing arguments. Usage: gpu-tracker <gpu_ids> <operation>\n"
 
 
 @pytest.mark.parametrize(

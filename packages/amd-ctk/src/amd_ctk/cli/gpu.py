@@ -78,10 +78,9 @@ def page(
 def metrics(context: typer.Context) -> None:
     """Print usage for Prometheus's textfile collector."""
     from amd_gpu_tracker import CommandLock, Tracker
-    from amd_gpu_tracker.cli import show_usage
+    from amd_gpu_tracker.cli import show_metrics
 
-    reader = Tracker(host_of(context), lock=CommandLock).usage_looks()
-    show_usage(reader, as_json=False, watch=False, peaks=False, prometheus=True, no_trunc=False)
+    show_metrics(Tracker(host_of(context), lock=CommandLock).usage_looks())
 
 
 @app.command("check")

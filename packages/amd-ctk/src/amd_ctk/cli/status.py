@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from amd_gpu_tracker.cli import ShowPeaks, ShowUsage, show_usage
+from amd_gpu_tracker.cli import ShowPeaks, ShowUsage, show_metrics, show_usage
 from amdgpu_discovery.command_line.context import PrintJson, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 
@@ -53,9 +53,10 @@ def status(
         print_page(host_of(context), output)
         return
     tracker = Tracker(host_of(context), lock=CommandLock)
-    if usage or peak or prometheus:
-        reader = tracker.usage_looks()
-        show_usage(reader, as_json=as_json, watch=watch, peaks=peak, prometheus=prometheus, no_trunc=no_trunc)
+    if prometheus:
+        show_metrics(tracker.usage_looks())
+    elif usage or peak:
+        show_usage(tracker.usage_looks(), as_json=as_json, watch=watch, peaks=peak, no_trunc=no_trunc)
     elif refusals:
         print_refusals(tracker.refusals(), as_json=as_json)
     elif watch or no_trunc:

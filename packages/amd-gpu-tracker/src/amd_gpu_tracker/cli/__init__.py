@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.cli.program import make_app as make_app
     from amd_gpu_tracker.cli.program import make_group as make_group
     from amd_gpu_tracker.cli.program import run_command_line as run_command_line
-    from amd_gpu_tracker.cli.status import PrintMetrics as PrintMetrics
-    from amd_gpu_tracker.cli.status import ShowPeaks as ShowPeaks
-    from amd_gpu_tracker.cli.status import ShowRefusals as ShowRefusals
-    from amd_gpu_tracker.cli.status import ShowUsage as ShowUsage
-    from amd_gpu_tracker.cli.status import show_usage as show_usage
     from amd_gpu_tracker.cli.switch import enable_tracker as enable_tracker
+    from amd_gpu_tracker.cli.usage import ShowPeaks as ShowPeaks
+    from amd_gpu_tracker.cli.usage import ShowUsage as ShowUsage
+    from amd_gpu_tracker.cli.usage import show_metrics as show_metrics
+    from amd_gpu_tracker.cli.usage import show_usage as show_usage
 
 _MODULE_BY_NAME = {
     "print_change": "accessibility",
@@ -38,12 +37,11 @@ _MODULE_BY_NAME = {
     "make_app": "program",
     "make_group": "program",
     "run_command_line": "program",
-    "PrintMetrics": "status",
-    "ShowPeaks": "status",
-    "ShowRefusals": "status",
-    "ShowUsage": "status",
-    "show_usage": "status",
     "enable_tracker": "switch",
+    "ShowPeaks": "usage",
+    "ShowUsage": "usage",
+    "show_metrics": "usage",
+    "show_usage": "usage",
 }
 
 __getattr__ = lazy_exports(__name__, _MODULE_BY_NAME)

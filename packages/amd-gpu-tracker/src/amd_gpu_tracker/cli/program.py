@@ -19,6 +19,7 @@ from amd_gpu_tracker.cli.reset import reset
 from amd_gpu_tracker.cli.show_help import show_help
 from amd_gpu_tracker.cli.status import status
 from amd_gpu_tracker.cli.switch import disable, enable
+from amd_gpu_tracker.cli.usage import metrics, usage
 from amdgpu_discovery.command_line.plain_help import PlainTyper, RootCommand
 from amdgpu_discovery.command_line.program import ProgramGroup, add_commands, make_program
 from amdgpu_discovery.completion import complete_gpus
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 # The hidden command behind `gpu-tracker 0,1-2 exclusive`.
 SET = "set"
 # Commands that change nothing.
-READ_ONLY = ("status", "refused", "help", "h")
+READ_ONLY = ("status", "refused", "usage", "metrics", "help", "h")
 METAVAR = "[gpu-ids] [accessibility] | COMMAND [ARGS]..."
 # In the order of the help.
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -40,6 +41,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reset": reset,
     "status": status,
     "refused": refused,
+    "usage": usage,
+    "metrics": metrics,
     "forget": forget,
     "drain": drain,
     "undrain": undrain,
@@ -51,6 +54,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 HIDDEN: dict[str, Callable[..., None]] = {"h": show_help, SET: set_gpus, "init": initialize, "release": release}
 # Commands that are keys of 'amd-ctk config', and only the program without amd-ctk shows.
 KEYS = ("ignore", "holder", "grace")
+# Commands that only this program has: amd-ctk has `status --usage` and `gpu metrics`.
+OWN = ("usage", "metrics")
 HELP = """GPU Tracker related commands
 
 \b
@@ -149,8 +154,10 @@ def begin(context: typer.Context, program: type[CommandProgram]) -> None:
 
 def _add_all(app: typer.Typer, program: type[CommandProgram]) -> None:
     commands = PlainTyper()
+    is_own = program is CommandProgram
     for name, command in COMMANDS.items():
-        commands.command(name, hidden=name in KEYS and program is not CommandProgram)(command)
+        if is_own or name not in OWN:
+            commands.command(name, hidden=name in KEYS and not is_own)(command)
     for name, command in HIDDEN.items():
         commands.command(name, hidden=True)(command)
     add_commands(app, commands, written=CommandProgram.name, name=program.name)

@@ -1,4 +1,4 @@
-"""`status --usage` on hosts whose GPUs are in use."""
+"""`usage` and `metrics` on hosts whose GPUs are in use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEB_SERVER = SimulatedProcess(
     cgroup=f"/system.slice/docker-{WEB}.scope",
     uses=(SimulatedUse(gpu=2, vram_bytes=40 * GIB, client_id=7),),
 )
-AS_USERS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()", "status"]
+AS_USERS = [sys.executable, "-c", "from amd_gpu_tracker.cli import main; main()"]
 # Simulated counters stand still: how long the command waits for the next reading changes nothing. A page is still
 # drawn long before the next.
 WITHOUT_PAUSES = """
@@ -31,7 +31,7 @@ from amd_gpu_tracker.watch.usage import screen
 screen.READING_SECONDS, screen.USAGE_SECONDS = 0.01, 0.5
 main()
 """
-STATUS = [sys.executable, "-c", WITHOUT_PAUSES, "status"]
+PROGRAM = [sys.executable, "-c", WITHOUT_PAUSES]
 UNTRACKED = f"""\
 {"-" * 86}
 GPU  Model  VRAM used         Busy  Who                      Memory  Processes
@@ -59,15 +59,15 @@ def environment(host):
     return {**os.environ, "AMD_CTK_HOST_ROOT": host.root, "TZ": "UTC"}
 
 
-def show(host, *words, program=STATUS):
+def show(host, *words, program=PROGRAM):
     answer = subprocess.run([*program, *words], env=environment(host), capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout, answer.stderr
 
 
-@pytest.mark.parametrize("program", [AS_USERS, STATUS], ids=["as users start it", "without pauses"])
+@pytest.mark.parametrize("program", [AS_USERS, PROGRAM], ids=["as users start it", "without pauses"])
 def test_usage_is_known_without_the_tracker(used_host, program):
-    printed, complained = show(used_host(), "--usage", program=program)
+    printed, complained = show(used_host(), "usage", program=program)
 
     assert printed == UNTRACKED
     assert complained == "GPU Tracker is disabled, so reservations are not known\n"
@@ -77,7 +77,7 @@ def test_a_gpu_that_an_untracked_container_uses_does_not_look_free(used_host):
     host = used_host()
     Tracker(host).enable()
 
-    printed, complained = show(host, "--usage")
+    printed, complained = show(host, "usage")
 
     assert "36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177 (not tracked)\n" in printed
     assert complained == ""
@@ -89,7 +89,7 @@ def test_a_reservation_that_uses_nothing_is_shown_as_such(used_host):
     tracker.enable()
     tracker.reserve("2", name="nightly-job")
 
-    lines = show(host, "--usage")[0].splitlines()
+    lines = show(host, "usage")[0].splitlines()
 
     assert lines[6].split() == [
         "2",
@@ -114,7 +114,7 @@ def test_a_job_that_has_reserved_its_gpu_is_shown_with_its_memory_and_its_peak(u
     tracker.enable()
     tracker.reserve("0", name="train")
 
-    lines = show(host, "--peak")[0].splitlines()
+    lines = show(host, "usage", "--peak")[0].splitlines()
 
     assert lines[3].endswith(f"  train  40.0 GiB  40.0 GiB  python {os.getpid()}")
     assert len(lines) == 7
@@ -124,7 +124,7 @@ def test_peaks_are_remembered_for_root_alone(used_host):
     host = used_host()
     peaks = Path(host.path("/run/amd-container-toolkit/peaks.json"))
 
-    show(host, "--usage")
+    show(host, "usage")
     for pid in (3121, 3177):
         Path(host.path(f"/sys/class/kfd/kfd/proc/{pid}/vram_12261")).write_text("1024\n")
     for directory in Path(host.path("/proc")).glob("3*/fd"):
@@ -132,7 +132,7 @@ def test_peaks_are_remembered_for_root_alone(used_host):
             link.unlink()
     used = Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/mem_info_vram_used"))
     used.write_text(f"{GIB // 3}\n")
-    printed = show(host, "--peak")[0]
+    printed = show(host, "usage", "--peak")[0]
 
     assert "36b012bb34c9 (docker)    1 MiB  40.9 GiB  python 3121, 3177" in printed
     assert stat.S_IMODE(peaks.stat().st_mode) == 0o600
@@ -141,14 +141,14 @@ def test_peaks_are_remembered_for_root_alone(used_host):
 def test_a_container_that_has_ended_is_told_by_its_peak(used_host):
     host = used_host()
 
-    show(host, "--usage")
+    show(host, "usage")
     for pid in (3121, 3177):
         for path in sorted(Path(host.path(f"/sys/devices/virtual/kfd/kfd/proc/{pid}")).rglob("*_*")):
             if path.is_file():
                 path.write_text("0\n")
         for link in Path(host.path(f"/proc/{pid}/fd")).iterdir():
             link.unlink()
-    printed = show(host, "--usage", "--peak")[0]
+    printed = show(host, "usage", "--peak")[0]
 
     assert printed.endswith("\n36b012bb34c9 (docker) used at most 40.9 GiB of GPU 0, last seen less than 1 min ago\n")
 
@@ -169,8 +169,8 @@ def test_what_a_user_names_after_containers_and_jobs_of_others_is_shown_as_that_
         on_gpu_0(8, 4001, f"{SERVICE}/slurmstepd.scope/job_7/step_0", name="miner", uid=1000),
     )
 
-    printed = show(host, "--peak")[0]
-    metrics = show(host, "--prometheus")[0]
+    printed = show(host, "usage", "--peak")[0]
+    metrics = show(host, "metrics")[0]
 
     assert "36b012bb34c9 (docker)               40.0 GiB  40.0 GiB  python 3121\n" in printed
     assert "36b012bb34c9 (docker of user 1000)   9.0 GiB   9.0 GiB  forger 4000\n" in printed
@@ -190,8 +190,8 @@ def test_processes_in_no_container_are_told_apart_by_their_users(used_host):
     )
     Path(host.path("/etc/passwd")).write_text("root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\n:x\n")
 
-    shown = show(host, "--usage")[0].splitlines()
-    users = json.loads(show(host, "--usage", "--json")[0])["gpus"][0]["users"]
+    shown = show(host, "usage")[0].splitlines()
+    users = json.loads(show(host, "usage", "--json")[0])["gpus"][0]["users"]
 
     assert [line[36:] for line in shown[3:6]] == [
         "(no container) alice      9.0 GiB  python 73, 70, 71",
@@ -207,8 +207,8 @@ def test_names_of_cgroups_cannot_hide_the_usage_from_root(used_host):
     forgers = [on_gpu_0(1, 5000 + number, f"{SERVICE}/docker-{number:064x}.scope") for number in range(40)]
     host = used_host(WEB_SERVER, *forgers)
 
-    show(host, "--usage", "--json")
-    usage = json.loads(show(host, "--usage", "--json")[0])
+    show(host, "usage", "--json")
+    usage = json.loads(show(host, "usage", "--json")[0])
 
     assert len(usage["peaks"]) == 33
     assert [peak["vram_bytes"] for peak in usage["peaks"] if peak["container_id"] == WEB] == [40 * GIB]
@@ -223,7 +223,7 @@ def test_peaks_that_cannot_be_understood_are_forgotten(used_host, content):
     Tracker(host).enable()
     Path(host.path("/run/amd-container-toolkit/peaks.json")).write_bytes(content)
 
-    assert "40.9 GiB  40.9 GiB" in show(host, "--peak")[0]
+    assert "40.9 GiB  40.9 GiB" in show(host, "usage", "--peak")[0]
 
 
 def test_processes_of_which_not_all_was_looked_at_are_named_up_to_a_number(used_host):
@@ -236,7 +236,7 @@ def test_processes_of_which_not_all_was_looked_at_are_named_up_to_a_number(used_
         (directory / "fd/3").symlink_to("/dev/dri/renderD128")
         (directory / "fdinfo/3").write_bytes(b"lock:\n" * 50000)
 
-    lines = show(host, "--usage")[1].splitlines()
+    lines = show(host, "usage")[1].splitlines()
 
     assert lines[0] == "process 100 has more open files or locks than are read, so its use may be incomplete"
     assert lines[9:] == [
@@ -250,8 +250,8 @@ def test_names_of_processes_are_no_commands_for_a_terminal(used_host):
         SimulatedProcess(pid=9, name="a\x1b[2J\nb\u202e", uses=(SimulatedUse(gpu=2, vram_bytes=GIB, client_id=3),))
     )
 
-    assert "(no container)  1.0 GiB  a?[2J?b? 9\n" in show(host, "--usage")[0]
-    process = json.loads(show(host, "--usage", "--json")[0])["gpus"][0]["users"][0]["processes"][0]
+    assert "(no container)  1.0 GiB  a?[2J?b? 9\n" in show(host, "usage")[0]
+    process = json.loads(show(host, "usage", "--json")[0])["gpus"][0]["users"][0]["processes"][0]
     assert process["name"] == "a\x1b[2J\nb\u202e"
 
 
@@ -261,17 +261,17 @@ def test_names_that_the_locale_cannot_write_are_escaped(used_host):
     latin = {**environment(host), "PYTHONIOENCODING": "iso-8859-1"}
 
     def printed(*words):
-        return subprocess.run([*STATUS, *words], env=latin, stdout=subprocess.PIPE, check=True).stdout
+        return subprocess.run([*PROGRAM, *words], env=latin, stdout=subprocess.PIPE, check=True).stdout
 
-    assert rb"\u8a13\u7df4 (lxc)" in printed("--usage")
-    assert 'container_id="訓練"'.encode() in printed("--prometheus")
+    assert rb"\u8a13\u7df4 (lxc)" in printed("usage")
+    assert 'container_id="訓練"'.encode() in printed("metrics")
 
 
 def test_names_of_two_cells_a_character_are_shortened_before_pids(used_host):
     use = SimulatedUse(gpu=2, vram_bytes=GIB, client_id=3)
     host = used_host(SimulatedProcess(pid=4321, name="訓練", cgroup=f"/lxc.payload.{'訓練' * 12}", uses=(use,)))
 
-    lines = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)[1].splitlines()
+    lines = shown_on_terminal([*PROGRAM, "usage"], environment(host), columns=80)[1].splitlines()
 
     assert lines[3] == "0    MI210  1.0 of 64.0 GiB  93 %  訓練訓練訓練…練訓練 (lxc)  1.0 GiB  訓練 4321"
 
@@ -281,8 +281,8 @@ def test_a_graphics_card_is_called_as_in_the_list_of_gpus(used_host):
     host = used_host(SimulatedProcess(pid=9, uses=(use,)), profile="rx7900xtx-raphael")
     Path(host.path("/sys/bus/pci/devices/0000:03:00.0/product_name")).write_text("AMD Radeon RX 7900 XTX\n")
 
-    assert "0    Radeon RX 7900 XTX  1.0 of 24.0 GiB" in show(host, "--usage")[0]
-    gpu = json.loads(show(host, "--usage", "--json")[0])["gpus"][0]
+    assert "0    Radeon RX 7900 XTX  1.0 of 24.0 GiB" in show(host, "usage")[0]
+    gpu = json.loads(show(host, "usage", "--json")[0])["gpus"][0]
     assert (gpu["model"], gpu["product_name"]) == ("GFX1100", "AMD Radeon RX 7900 XTX")
 
 
@@ -290,7 +290,7 @@ def test_an_apu_has_two_memories(used_host):
     use = SimulatedUse(gpu=0, vram_bytes=GIB // 4, gtt_bytes=3 * GIB, client_id=3, in_kfd=False)
     host = used_host(SimulatedProcess(pid=70, name="llama-server", uses=(use,)), profile="strix-halo")
 
-    printed = show(host, "--usage")[0].splitlines()
+    printed = show(host, "usage")[0].splitlines()
 
     assert printed[1].split() == ["GPU", "Model", "VRAM", "used", "GTT", "used", "Who", "Memory", "Processes"]
     assert printed[3].endswith("  0.2 of 0.5 GiB  3.0 of 62.0 GiB shared  (no container)  3.2 GiB  llama-server 70")
@@ -303,8 +303,8 @@ def test_the_peak_of_an_apu_has_both_memories(used_host):
 
     host = used_host(using(70, GIB // 2, 0, "a"), using(71, GIB // 4, 40 * GIB, "b"), profile="strix-halo")
 
-    printed = show(host, "--peak")[0].splitlines()
-    metrics = show(host, "--prometheus")[0]
+    printed = show(host, "usage", "--peak")[0].splitlines()
+    metrics = show(host, "metrics")[0]
 
     assert [line.split()[-6:-2] for line in printed[3:5]] == [
         ["40.2", "GiB", "40.2", "GiB"],
@@ -325,14 +325,14 @@ def test_partitions_have_users_of_their_own(used_host):
         profile="mi300x-8-cpx",
     )
 
-    gpus = json.loads(show(host, "--usage", "--json")[0])["gpus"]
+    gpus = json.loads(show(host, "usage", "--json")[0])["gpus"]
 
     assert [gpu["number"] for gpu in gpus if gpu["users"]] == [0, 3]
     assert (gpus[3]["vram_used"], gpus[3]["busy_percent"], gpus[3]["partition_rank"]) == (GIB, 50, 3)
 
 
 def test_json_has_everything(used_host):
-    document = json.loads(show(used_host(), "--usage", "--json")[0])
+    document = json.loads(show(used_host(), "usage", "--json")[0])
     user = document["gpus"][0]["users"][0]
     del user["last_used"], document["peaks"][0]["seen"]
 
@@ -388,7 +388,7 @@ def test_json_has_everything(used_host):
 
 
 def test_prometheus_reads_the_metrics(used_host):
-    printed = show(used_host(), "--prometheus")[0]
+    printed = show(used_host(), "metrics")[0]
     gpu = '{gpu_id="0",gpu_partition_id="0",model="MI210",uuid="0xEA35F57CC80DEB35",pci_address="0000:03:00.0"}'
     web = f'{{gpu_id="0",gpu_partition_id="0",container_id="{WEB}",container="",engine="docker",user=""}}'
 
@@ -402,7 +402,7 @@ def test_prometheus_reads_the_metrics(used_host):
 def test_a_terminal_of_80_columns_is_fitted(used_host):
     host = used_host()
 
-    code, shown = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)
+    code, shown = shown_on_terminal([*PROGRAM, "usage"], environment(host), columns=80)
 
     assert code == 0
     assert shown == IN_80_COLUMNS
@@ -414,7 +414,7 @@ def test_what_does_not_fit_behind_the_names_goes_on_in_the_next_line(used_host):
     tracker.enable()
     tracker.reserve("1", name="nightly-job")
 
-    lines = shown_on_terminal([*STATUS, "--usage"], environment(host), columns=80)[1].splitlines()
+    lines = shown_on_terminal([*PROGRAM, "usage"], environment(host), columns=80)[1].splitlines()
 
     assert lines[3:8] == [
         "0    41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)  40.9 GiB  python 3121, 3177",
@@ -429,7 +429,7 @@ def test_a_screen_counts_the_lines_that_go_on(used_host):
     host = used_host()
     Tracker(host).enable()
 
-    with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=80, rows=8) as terminal:
+    with on_terminal([*PROGRAM, "usage", "--watch"], environment(host), columns=80, rows=8) as terminal:
         shown = terminal.wait_for("more lines")
         terminal.type("\x03")
         terminal.wait()
@@ -442,7 +442,7 @@ def test_the_screen_follows_the_usage_until_it_is_interrupted(used_host):
     host = used_host()
     use = Path(host.path("/proc/3121/comm"))
 
-    with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=100) as terminal:
+    with on_terminal([*PROGRAM, "usage", "--watch"], environment(host), columns=100) as terminal:
         terminal.wait_for("python 3121")
         use.write_text("trainer\n")
         terminal.wait_for("trainer 3121")
@@ -456,7 +456,7 @@ def test_a_narrow_screen_shows_numbers_whole(used_host):
     host = used_host()
     Tracker(host).enable()
 
-    with on_terminal([*STATUS, "--peak", "--watch"], environment(host), columns=50, rows=12) as terminal:
+    with on_terminal([*PROGRAM, "usage", "--peak", "--watch"], environment(host), columns=50, rows=12) as terminal:
         terminal.wait_for("93 %")
         page = terminal.page()
         terminal.type("\x03")
@@ -479,8 +479,8 @@ def test_what_could_not_be_read_is_told_below_the_screen_and_beside_the_metrics(
     (directory / "fdinfo/3").write_bytes(b"lock:\n" * 50000)
     sentence = "process 100 has more open files or locks than are read, so its use may be incomplete"
 
-    printed, complained = show(host, "--prometheus")
-    with on_terminal([*STATUS, "--usage", "--watch"], environment(host), columns=100) as terminal:
+    printed, complained = show(host, "metrics")
+    with on_terminal([*PROGRAM, "usage", "--watch"], environment(host), columns=100) as terminal:
         terminal.wait_for("reservations are not known")
         page = terminal.page()
         terminal.type("\x03")
@@ -498,7 +498,8 @@ def test_status_alone_loads_nothing_of_it(used_host):
         "import sys; sys.argv[1:] = ['status']\n"
         "from amd_gpu_tracker.cli import run_command_line\n"
         "try: run_command_line()\n"
-        "finally: print([name for name in sys.modules if '.usage' in name], file=sys.stderr)"
+        # The file of the command has its options only.
+        "finally: print([name for name in sys.modules if '.usage' in name and '.cli.' not in name], file=sys.stderr)"
     )
 
     answer = subprocess.run(

@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 
 SCREEN_SECONDS = 0.5
 DISABLED = "GPU Tracker is disabled"
-# JSON is always complete, so --wide and --no-trunc do not change it.
+# JSON is always complete, so --no-trunc does not change it.
 EXCLUDED_BY_OPTION = {
-    "--refusals": ("--usage", "--peak", "--prometheus", "--watch", "--wide", "--no-trunc"),
-    "--prometheus": ("--json", "--watch", "--wide", "--no-trunc"),
-    "--usage": ("--wide",),
-    "--peak": ("--wide",),
+    "--refusals": ("--usage", "--peak", "--prometheus", "--watch", "--no-trunc"),
+    "--prometheus": ("--json", "--watch", "--no-trunc"),
     "--watch": ("--no-trunc",),
     "--html": ("--json", "--usage", "--peak", "--refusals", "--prometheus", "--watch", "--no-trunc"),
 }
