@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.doctor.checks.docker import configure_and_restart
 from amd_ctk.doctor.facts.all import Facts
 from amd_device_spec.cdi_names import KIND
 from amdgpu_discovery.command_line.programs import Answer, ask
@@ -62,7 +63,7 @@ def _find_docker(facts: Facts) -> ProofEngine | None:
         return engine.replace(argv=(*run, f"--runtime={runtime}", "-e", VARIABLE, IMAGE))
     if docker.has_cdi and facts.cdi.paths:
         return engine.replace(argv=(*run, f"--device={KIND}={GPU}", IMAGE))
-    return engine.replace(problem=f"it has no runtime amd: {docker.configure_and_restart}")
+    return engine.replace(problem=f"it has no runtime amd: {configure_and_restart(docker)}")
 
 
 def _find_podman(facts: Facts) -> ProofEngine | None:

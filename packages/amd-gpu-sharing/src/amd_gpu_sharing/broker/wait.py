@@ -51,15 +51,7 @@ ERROR_BY_EXIT_CODE = {kind.exit_code: kind for kind in (ContainerRunning, WaitOv
 SOCKET_NAME = "waiting.socket"
 # The starting job takes this lock, and the process that it starts inherits it.
 LOCK_NAME = "waiting.lock"
-# The process that is started exits at once, so that its child, the server, is reaped by init and not by the caller.
-PROGRAM = """
-import os, sys
-if os.fork():
-    os._exit(0)
-sys.path[:] = sys.argv[4:]
-from amd_gpu_sharing.broker.serve import serve_waiters
-serve_waiters(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-"""
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_in.py")
 
 
 def wait_in_line(
@@ -181,7 +173,7 @@ def _start_process(directories: tuple[str, ...], listener: int, lock: int) -> No
     import subprocess
 
     paths = [os.path.abspath(path) for path in sys.path]
-    command = [sys.executable, "-I", "-c", PROGRAM, *directories, str(listener), *paths]
+    command = [sys.executable, "-I", PROGRAM, *directories, str(listener), *paths]
     quiet = subprocess.DEVNULL
     try:
         subprocess.call(

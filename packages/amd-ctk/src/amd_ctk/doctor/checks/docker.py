@@ -8,9 +8,16 @@ from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.checks.cdi import GENERATE, judge_directories, judge_version
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.docker import LATE, REFUSED, DockerFacts
-from amd_ctk.engines.docker import FIRST_COMPOSE_WITH_GPUS, FIRST_GPUS_BY_CDI, FIRST_WITH_CDI, FIRST_WITH_GPUS
+from amd_ctk.engines.docker import (
+    FIRST_COMPOSE_WITH_GPUS,
+    FIRST_GPUS_BY_CDI,
+    FIRST_WITH_CDI,
+    FIRST_WITH_GPUS,
+    ROOTLESS_FILE,
+)
 from amd_ctk.explain.engine_view import PODMAN_API_FIX
 
+CONFIGURE = "sudo amd-ctk runtime configure"
 USE_AMD_RUNTIME = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"
 
 
@@ -51,10 +58,26 @@ def check_docker(facts: Facts) -> Finding | None:
     version, lost = docker.version_text, [name for name in docker.file_runtimes if name not in docker.runtimes]
     if lost:
         words = f"{version} was started before {docker.file_name} had the runtime {lost[0]}"
-        return bad(words, fix=docker.restart_command)
+        return bad(words, fix=restart_command(docker))
     if not docker.file_runtimes and "amd" not in docker.runtimes:
-        return note(f"{version} has no runtime amd", fix=docker.configure_and_restart)
+        return note(f"{version} has no runtime amd", fix=configure_and_restart(docker))
     return ok(f"{version} has the runtime {', '.join(docker.file_runtimes) or 'amd'}")
+
+
+def configure_command(docker: DockerFacts) -> str:
+    """Return the command that registers the AMD runtime with this engine."""
+    own_file = docker.file_path or f"~/.config/{ROOTLESS_FILE}"
+    return f"amd-ctk runtime configure --config-path={own_file}" if docker.is_rootless else CONFIGURE
+
+
+def restart_command(docker: DockerFacts) -> str:
+    """Return the command that makes this engine read its file again."""
+    return "systemctl --user restart docker" if docker.is_rootless else "sudo systemctl restart docker"
+
+
+def configure_and_restart(docker: DockerFacts) -> str:
+    """Return the commands after which containers can use the AMD runtime."""
+    return docker.by_hand or f"{configure_command(docker)} && {restart_command(docker)}"
 
 
 def _judge_no_answer(docker: DockerFacts) -> Finding:
@@ -76,7 +99,7 @@ def check_docker_cdi(facts: Facts) -> Finding | None:
     if docker.version < FIRST_WITH_CDI:
         return note(f"Docker {docker.version_text} has no CDI; Docker 25 and later have it", fix="use --runtime=amd")
     if not docker.has_cdi:
-        return note("Docker's CDI is off", fix=f"{docker.configure_command} --cdi && {docker.restart_command}")
+        return note("Docker's CDI is off", fix=f"{configure_command(docker)} --cdi && {restart_command(docker)}")
     elsewhere = judge_directories("Docker", docker.cdi_elsewhere, facts.cdi)
     return elsewhere or judge_version("Docker", docker.version, facts.cdi) or ok("Docker reads CDI specs")
 
@@ -131,7 +154,9 @@ def check_docker_file(facts: Facts) -> Finding | None:
     if user := docker.user_without_range:
         words = f"{docker.file_name} gives containers ids of {user}, who has no range in /etc/subuid and /etc/subgid"
         ranges = "--add-subuids 100000-165535 --add-subgids 100000-165535"
-        return bad(words, fix=f"sudo usermod {ranges} {quote(user)}, with a free range, then: {docker.restart_command}")
+        return bad(
+            words, fix=f"sudo usermod {ranges} {quote(user)}, with a free range, then: {restart_command(docker)}"
+        )
     if docker.undefined_runtime:
         words = f"{docker.file_name} has the default runtime {docker.undefined_runtime}, but no entry defines it"
         return bad(words, fix=f"add it to runtimes in {docker.file_path}, or remove default-runtime")
@@ -141,10 +166,10 @@ def check_docker_file(facts: Facts) -> Finding | None:
 def _judge_programs(docker: DockerFacts) -> Finding | None:
     if docker.foreign_program:
         words = f"the runtime amd in {docker.file_name} is {docker.foreign_program!r}, which is not the AMD runtime"
-        return bad(words, fix=f"remove it from {docker.file_path}, and then: {docker.configure_and_restart}")
+        return bad(words, fix=f"remove it from {docker.file_path}, and then: {configure_and_restart(docker)}")
     if docker.missing_programs:
         words = f"{docker.file_name} names {docker.missing_programs[0]}, which does not exist"
-        return bad(words, fix=docker.configure_and_restart)
+        return bad(words, fix=configure_and_restart(docker))
     if docker.closed_programs:
         words = f"{docker.file_name} names {docker.closed_programs[0]}, which is not executable"
         return bad(words, fix=f"sudo chmod 755 {quote(docker.closed_programs[0])}")
@@ -173,7 +198,7 @@ def check_docker_gpus(facts: Facts) -> Finding | None:
     if docker.version < FIRST_GPUS_BY_CDI or because:
         return note(f"{words}{because}", fix="add --runtime=amd")
     # dockerd looks for specs when it starts.
-    return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {docker.restart_command}")
+    return note(f"{words}, as no CDI spec offers amd.com/gpu", fix=f"{GENERATE} && {restart_command(docker)}")
 
 
 def _find_cdi_obstacle(facts: Facts) -> str:

@@ -23,7 +23,6 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
-CONFIGURE = "sudo amd-ctk runtime configure"
 AMD = "amd"
 # Why an engine does not answer: this user may not ask it, it takes too long, or nothing is there.
 REFUSED = "refused"
@@ -99,25 +98,9 @@ class DockerFacts(Value):
         return ".".join(map(str, self.version))
 
     @property
-    def configure_command(self) -> str:
-        """Return the command that registers the AMD runtime with this engine."""
-        own_file = self.file_path or f"~/.config/{ROOTLESS_FILE}"
-        return f"amd-ctk runtime configure --config-path={own_file}" if self.is_rootless else CONFIGURE
-
-    @property
-    def configure_and_restart(self) -> str:
-        """Return the commands after which containers can use the AMD runtime."""
-        return self.by_hand or f"{self.configure_command} && {self.restart_command}"
-
-    @property
     def file_name(self) -> str:
         """Return the name of the file, without its directory."""
         return self.file_path.rpartition("/")[2]
-
-    @property
-    def restart_command(self) -> str:
-        """Return the command that makes this engine read its file again."""
-        return "systemctl --user restart docker" if self.is_rootless else "sudo systemctl restart docker"
 
 
 def read_docker(host: Host, user: User | None = None) -> DockerFacts:
