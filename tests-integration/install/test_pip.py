@@ -30,7 +30,7 @@ TRIALS = {
     "amdgpu-simulator": ["amdgpu-simulator", "list"],
     "amd-gpu-images": ["amd-gpu-images", "targets", "--help"],
     "amd-gpu-sharing": ["amd-gpu-sharing", "queue", "list"],
-    "amd-device-spec": ["python", "-c", "import amd_device_spec.cdi"],
+    "amd-device-spec": ["python", "-c", "import amd_device_spec.cdi.spec"],
     "amd-gpu-tracker": ["amd-gpu-tracker", "status"],
     "amd-container-runtime": ["python", "-c", "import amd_container_runtime.create"],
     "amd-ctk": ["amd-ctk", "gpu", "list"],

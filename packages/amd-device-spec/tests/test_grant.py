@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_device_spec import swarm_choice
 from amd_device_spec.request import GpuRequest, is_permitted, requested_gpus
 from amd_device_spec.settings import Settings
+from amd_device_spec.start import swarm_choice
 from amd_device_spec.start.plan import decide_grant, grant_on_host
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu

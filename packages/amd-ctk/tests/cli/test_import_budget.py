@@ -81,8 +81,8 @@ def test_help_imports_no_command(amd_ctk):
     ("words", "not_needed"),
     [
         # contextlib loads collections, functools and four more.
-        ("status", {"contextlib", "amd_device_spec.choice_grant", "amdgpu_discovery.choices.grammar"}),
-        ("gpu-tracker status", {"amd_device_spec.choice_grant", "amd_gpu_tracker.claims.accessibility"}),
+        ("status", {"contextlib", "amd_device_spec.start.choice_grant", "amdgpu_discovery.choices.grammar"}),
+        ("gpu-tracker status", {"amd_device_spec.start.choice_grant", "amd_gpu_tracker.claims.accessibility"}),
         ("gpu-tracker status", {"amd_gpu_tracker.leases.container_names", "amd_gpu_tracker.claims.release"}),
         ("cdi list", {"amd_ctk.cdi.engine_devices", "amd_ctk.cdi.specs"}),
         ("cdi generate", {"amd_ctk.cdi.engine_devices", "amd_gpu_tracker.leases.status"}),

@@ -16,10 +16,13 @@ from amdgpu_discovery import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from amd_device_spec.cdi import CdiOptions as CdiOptions
-    from amd_device_spec.cdi import build_cdi_spec as build_cdi_spec
-    from amd_device_spec.cdi_text import format_spec as format_spec
-    from amd_device_spec.cdi_text import parse_spec as parse_spec
+    from amd_device_spec.cdi.spec import CdiOptions as CdiOptions
+    from amd_device_spec.cdi.spec import build_cdi_spec as build_cdi_spec
+    from amd_device_spec.cdi.text import format_spec as format_spec
+    from amd_device_spec.cdi.text import parse_spec as parse_spec
+    from amd_device_spec.cdi.validate import Problem as Problem
+    from amd_device_spec.cdi.validate import form_problems as form_problems
+    from amd_device_spec.cdi.validate_host import host_problems as host_problems
     from amd_device_spec.oci import Edits as Edits
     from amd_device_spec.oci import build_edits as build_edits
     from amd_device_spec.oci_annotation import apply_edits as apply_edits
@@ -32,20 +35,17 @@ if TYPE_CHECKING:
     from amd_device_spec.start.plan import StartPlan as StartPlan
     from amd_device_spec.start.plan import decide_grant as decide_grant
     from amd_device_spec.start.plan import plan_start as plan_start
-    from amd_device_spec.validate import Problem as Problem
-    from amd_device_spec.validate import form_problems as form_problems
-    from amd_device_spec.validate_host import host_problems as host_problems
     from amdgpu_discovery.errors import SpecError as SpecError
     from amdgpu_discovery.oci_spec import Grant as Grant
 
 _MODULE_BY_NAME = {
-    "CdiOptions": "cdi",
-    "build_cdi_spec": "cdi",
-    "format_spec": "cdi_text",
-    "parse_spec": "cdi_text",
-    "form_problems": "validate",
-    "host_problems": "validate_host",
-    "Problem": "validate",
+    "CdiOptions": "cdi.spec",
+    "build_cdi_spec": "cdi.spec",
+    "format_spec": "cdi.text",
+    "parse_spec": "cdi.text",
+    "form_problems": "cdi.validate",
+    "host_problems": "cdi.validate_host",
+    "Problem": "cdi.validate",
     "Edits": "oci",
     "build_edits": "oci",
     "apply_edits": "oci_annotation",

@@ -10,7 +10,7 @@ from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import Engine
 from amd_ctk.configuration.own_file import find_path
 from amd_ctk.configuration.unit_files import read_command_line
-from amd_device_spec.cdi_names import KIND
+from amd_device_spec.cdi import KIND
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 

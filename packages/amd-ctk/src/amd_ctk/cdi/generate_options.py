@@ -7,9 +7,9 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from amd_device_spec.cdi import CdiOptions
-from amd_device_spec.cdi_names import STRATEGIES
-from amd_device_spec.cdi_text import FORMATS
+from amd_device_spec.cdi import STRATEGIES
+from amd_device_spec.cdi.spec import CdiOptions
+from amd_device_spec.cdi.text import FORMATS
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.host import Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from amd_ctk.gpus.listing import count_gpus, find_listed_gpus
-from amd_device_spec import cdi_names
+from amd_device_spec import cdi as cdi_names
 from amd_gpu_tracker import may_be_tracking
 from amdgpu_discovery.command_line.listing import to_json
 

@@ -18,10 +18,10 @@ from amd_ctk.cdi.generate_options import (
     save_generate_options,
 )
 from amd_ctk.cdi.listing import print_list
-from amd_device_spec import cdi_names
-from amd_device_spec.cdi import CdiOptions
-from amd_device_spec.cdi_text import format_spec, language_of
-from amd_device_spec.cdi_version import engines_without
+from amd_device_spec import cdi as cdi_names
+from amd_device_spec.cdi.spec import CdiOptions
+from amd_device_spec.cdi.text import format_spec, language_of
+from amd_device_spec.cdi.version import engines_without
 from amdgpu_discovery.command_line.context import PrintJson, announce, command_group, host_of, host_to_change, seconds
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, DryRun, examples
 from amdgpu_discovery.completion import complete_gpus

@@ -15,7 +15,7 @@ from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.engines.podman_files import FIRST_WITH_SPEC_DIRECTORIES, podman_files
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
-from amd_device_spec.cdi_names import KIND
+from amd_device_spec.cdi import KIND
 from amdgpu_discovery.command_line.programs import ask, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host

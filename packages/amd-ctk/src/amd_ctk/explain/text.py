@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
-from amd_device_spec.memory_limit import LIMIT_FILE
 from amd_device_spec.oci import OPEN_MODE
+from amd_device_spec.start.memory_limit import LIMIT_FILE
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.drm import DRM_MAJOR

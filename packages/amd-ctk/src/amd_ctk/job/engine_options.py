@@ -25,7 +25,7 @@ from amd_ctk.explain.container import ExplainError
 from amd_ctk.explain.engine_view import without_runtime
 from amd_ctk.explain.run_options import GPU_NODE, NODE_OPTIONS, is_on
 from amd_ctk.explain.run_words import read_options
-from amd_device_spec.cdi_names import KIND
+from amd_device_spec.cdi import KIND
 from amdgpu_discovery.command_line.programs import Answer, ask
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.errors import ToolkitError

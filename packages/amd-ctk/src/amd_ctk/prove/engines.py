@@ -13,7 +13,7 @@ from functools import partial
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
 from amd_ctk.doctor.checks.docker import configure_and_restart
 from amd_ctk.doctor.facts.all import Facts
-from amd_device_spec.cdi_names import KIND
+from amd_device_spec.cdi import KIND
 from amdgpu_discovery.command_line.programs import Answer, ask
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value

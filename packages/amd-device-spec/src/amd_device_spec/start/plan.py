@@ -194,7 +194,7 @@ def _limit_memory(
     if not is_wanted:
         return NOT_LIMITED
     # Few containers have a limit.
-    from amd_device_spec.memory_limit import limit_memory
+    from amd_device_spec.start.memory_limit import limit_memory
 
     maker = maker_for(spec) or runtime
     return limit_memory(spec, asked, plan.grant, host, settings, runtime=maker, is_alone=is_alone)
@@ -272,7 +272,7 @@ def _grant(request: GpuRequest, node: Node) -> Grant:
     if not (request.resources or request.unadvertised):
         return _grant_named(asked, node)
     # Most requests come from a user alone.
-    from amd_device_spec.swarm_choice import read_choice
+    from amd_device_spec.start.swarm_choice import read_choice
 
     choice = read_choice(request, node)
     granted = _grant_named(asked if choice.variables is None else choice.variables, node)
@@ -319,7 +319,7 @@ def _grant_choice(value: str, node: Node) -> Grant | None:
     if not (may_be_choice(value) or (node.settings.integrated_gpus == "exclude" and ALL in value.lower())):
         return None
     # Most requests name GPUs.
-    from amd_device_spec.choice_grant import grant_choice
+    from amd_device_spec.start.choice_grant import grant_choice
 
     return grant_choice(value, node)
 

@@ -18,10 +18,10 @@ from amd_ctk.doctor.bundle.read import FACTS, LARGEST_MEMBER, MOST_BUNDLE_FILES,
 from amd_ctk.doctor.bundle.redact import Redaction, read_serials, serials_of, without_credentials
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.run import Result, format_json
-from amd_device_spec.cdi_names import KIND
-from amd_device_spec.cdi_text import BrokenText, parse_spec
+from amd_device_spec.cdi import KIND
+from amd_device_spec.cdi.text import BrokenText, parse_spec
+from amd_device_spec.cdi.validate import form_problems
 from amd_device_spec.settings import CONFIG_FILE, is_setting
-from amd_device_spec.validate import form_problems
 from amdgpu_discovery.command_line.toml_document import TomlDocument
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file

@@ -6,9 +6,9 @@ from amd_ctk.cdi.engine_devices import SPEC_SUFFIXES, SpecFile, resolve_devices
 from amd_ctk.cdi.generate_options import find_generate_options, read_all_generate_options
 from amd_ctk.cdi.validation import find_problems, read_other_maker
 from amd_ctk.doctor.facts import read_or
-from amd_device_spec.cdi import CdiOptions
-from amd_device_spec.cdi_names import KIND
-from amd_device_spec.cdi_version import VERSIONS
+from amd_device_spec.cdi import KIND
+from amd_device_spec.cdi.spec import CdiOptions
+from amd_device_spec.cdi.version import VERSIONS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

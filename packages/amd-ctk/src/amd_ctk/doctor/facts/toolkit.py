@@ -13,9 +13,9 @@ from amd_ctk.companions import SHARING, install_command, is_installed
 from amd_ctk.configuration.runtime_program import find_runtime_program, has_low_level_runtime, usual_runtime
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.shares_gpus import needs_sharing
-from amd_device_spec.memory_limit import OFF, REQUIRED, find_obstacle
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_device_spec.settings_file import is_compiled, read_settings_file
+from amd_device_spec.start.memory_limit import OFF, REQUIRED, find_obstacle
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.watch.show.listing import cut_id
 from amdgpu_discovery.command_line.programs import runs_systemd

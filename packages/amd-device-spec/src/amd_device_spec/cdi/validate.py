@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_device_spec.cdi_names import ALPHANUMERIC, LABEL_CHARACTERS, kind_problem, name_problem
-from amd_device_spec.cdi_version import VERSIONS, needed_version
+from amd_device_spec.cdi import ALPHANUMERIC, LABEL_CHARACTERS, kind_problem, name_problem
+from amd_device_spec.cdi.version import VERSIONS, needed_version
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

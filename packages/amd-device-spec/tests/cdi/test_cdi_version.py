@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from amd_device_spec.cdi_version import engines_without, needed_version
+from amd_device_spec.cdi.version import engines_without, needed_version
 
 
 def spec(name="gpu0", kind="amd.com/gpu", edits=None, top=None, **device):

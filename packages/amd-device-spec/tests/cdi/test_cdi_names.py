@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amd_device_spec.cdi_names import kind_problem, name_problem, names_of
+from amd_device_spec.cdi import kind_problem, name_problem, names_of
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
 from amdgpu_discovery.selection import select_gpus
 

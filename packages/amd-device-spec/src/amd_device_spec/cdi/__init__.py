@@ -1,4 +1,4 @@
-"""Which names CDI devices may have, and which names the GPUs of a host get.
+"""CDI specs: here which names their devices may have, and which names the GPUs of a host get.
 
 Source of the rules: CDI specification, "Kind" and "Devices", and additional checks of its Go library.
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_device_spec.cdi_names import ALL, ALL_NAMES, names_of
-from amd_device_spec.validate import Problem, printable
+from amd_device_spec.cdi import ALL, ALL_NAMES, names_of
+from amd_device_spec.cdi.validate import Problem, printable
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.selection import is_identity
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from amd_device_spec.validate import Location
+    from amd_device_spec.cdi.validate import Location
     from amdgpu_discovery.gpu import DeviceNode, Gpu
 
 DRM_DIRECTORY = "/dev/dri/"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amd_device_spec import cdi_names
-from amd_device_spec.cdi_version import VERSIONS, needed_version
+from amd_device_spec import cdi as cdi_names
+from amd_device_spec.cdi.version import VERSIONS, needed_version
 from amd_device_spec.oci import ACCESS, OPEN_MODE
 from amdgpu_discovery.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import SpecError

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amd_device_spec.cdi import CdiOptions, build_cdi_spec, check_options
-from amd_device_spec.cdi_names import STRATEGIES
-from amd_device_spec.validate import form_problems
-from amd_device_spec.validate_host import host_problems
+from amd_device_spec.cdi import STRATEGIES
+from amd_device_spec.cdi.spec import CdiOptions, build_cdi_spec, check_options
+from amd_device_spec.cdi.validate import form_problems
+from amd_device_spec.cdi.validate_host import host_problems
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import SpecError
