@@ -75,6 +75,11 @@ class Handler:
         return self._leases.view
 
     @property
+    def has_silent_ends(self) -> bool:
+        """Return whether GPUs may become free without an event: those of users' own containers, and of pods."""
+        return bool(self.view.user_leases or self.view.in_pods)
+
+    @property
     def next_end(self) -> float | None:
         """Return when a reservation or job next ends, gets a warning or is looked at, in seconds since boot."""
         leases = self.view.leases

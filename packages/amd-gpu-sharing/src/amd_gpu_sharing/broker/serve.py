@@ -21,6 +21,7 @@ from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import needs_root
 from amd_gpu_tracker.leases.processes import Processes
+from amd_gpu_tracker.pods.find import KubeletPods
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.host import Host
 
@@ -151,7 +152,8 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
 
 
 def _book(state: State, processes: Processes) -> Book:
-    return Book(state, processes, partial(KernelLock, timeout=SERVICE_LOCK_SECONDS))
+    lock = partial(KernelLock, timeout=SERVICE_LOCK_SECONDS)
+    return Book(state, processes, lock, KubeletPods(state.host).by_gpu)
 
 
 def _raise_descriptors() -> None:

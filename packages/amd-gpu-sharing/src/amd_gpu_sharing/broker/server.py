@@ -154,7 +154,7 @@ class Server:
             due.append(self._accepts_at)
         queue = self._handler.queue
         if len(queue):
-            if self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.view.user_leases:
+            if self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.has_silent_ends:
                 due.append(now + QUEUE_POLL_SECONDS)
             if queue.has_absent():
                 due.append(now + ABSENCE_SECONDS)

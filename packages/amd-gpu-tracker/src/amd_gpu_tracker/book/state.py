@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 # `leases/` and the tracker's other files are in it; rootless runs have one in the user's runtime directory.
 RUN_DIRECTORY = "/run/amd-container-toolkit"
+# kubelet lists the pods with their devices here.
+KUBELET_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 # Since when memory of GPUs is in use that no process holds; see `leases.unheld`.
 UNHELD_FILE = "gpu-tracker-unheld.json"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"

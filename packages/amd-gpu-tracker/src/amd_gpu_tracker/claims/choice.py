@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.decision import Refused
+    from amd_gpu_tracker.leases.pod_device import PodDevice
     from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu
@@ -65,10 +66,12 @@ class GpuChooser:
         """Read what users wrote, and ask the driver, which may hang."""
         self._others = read_other_leases(book.state, book.processes)
         self._verdicts = read_verdicts(book.state.host, self.gpus, self._limits)
+        self._pods = book.pods()
 
     def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
         """Return the GPUs of the choice, or the reason why there are not enough."""
-        return decide_choice(state, self._choice, self.gpus, policy, scan, others=self._others, verdicts=self._verdicts)
+        others, verdicts, pods = self._others, self._verdicts, self._pods
+        return decide_choice(state, self._choice, self.gpus, policy, scan, others=others, verdicts=verdicts, pods=pods)
 
 
 def decide_choice(
@@ -80,14 +83,16 @@ def decide_choice(
     *,
     others: OtherLeases,
     verdicts: Mapping[int, Verdict],
+    pods: Mapping[str, PodDevice] = {},
 ) -> list[Gpu] | Refused:
     """Return the GPUs of a choice by all leases and drains, or the reason why there are not enough.
 
-    The `others` and `verdicts` were read before the caller took the lock.
+    The `others`, `verdicts` and `pods` (by the key of their GPU) were read before the caller took the lock.
     """
     if error := find_unreadable(scan.unreadable):
         return error
     users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
+    users = [_with_pod(each, pods.get(each.gpu.key)) for each in users]
     candidates = with_verdicts(users, verdicts, read_drains(state.host))
     chosen = choose(candidates, choice)
     if chosen is not None:
@@ -100,6 +105,13 @@ def decide_choice(
         obstacle=find_apart(candidates, choice),
         doubts=find_doubts(candidates),
     )
+
+
+def _with_pod(candidate: Candidate, pod: PodDevice | None) -> Candidate:
+    """Return a candidate that is taken if kubelet has given it to a pod whose container has not started yet."""
+    if pod is None or candidate.users or candidate.obstacle:
+        return candidate
+    return candidate.replace(obstacle=f"given to pod {pod.title} by kubelet")
 
 
 def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu]) -> str:

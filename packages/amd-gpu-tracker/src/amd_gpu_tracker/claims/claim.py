@@ -11,15 +11,19 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from amd_gpu_tracker.book.lock import Lock
     from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.leases.lease_scan import LeaseScan
+    from amd_gpu_tracker.leases.pod_device import PodDevice
     from amd_gpu_tracker.leases.processes import Processes
     from amdgpu_discovery.gpu import GpuLocation
+
+    # Returns pods by the key of their GPU.
+    FindPods = Callable[[], Mapping[str, PodDevice]]
 
 # The IPC namespace of this process, which is the host's: a container that joins it is in no pod.
 OWN_IPC = "/proc/self/ns/ipc"
@@ -28,7 +32,9 @@ OWN_IPC = "/proc/self/ns/ipc"
 class Book:
     """A host's recorded state, the processes by which leases are judged, and the lock for changes."""
 
-    def __init__(self, state: State, processes: Processes, lock: Lock = KernelLock) -> None:
+    def __init__(self, state: State, processes: Processes, lock: Lock = KernelLock, pods: FindPods = dict) -> None:
+        """Use the files of `state`. `pods` returns the pods to which kubelet has given GPUs; no start asks for them."""
+        self.pods = pods
         self.state = state
         self.processes = processes
         self.lock = lock

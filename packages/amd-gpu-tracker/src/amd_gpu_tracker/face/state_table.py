@@ -68,7 +68,7 @@ def find_page(tracker: Tracker, *, now: float) -> Page:
 
 def _notes_of(tracker: Tracker, states: Sequence[GpuState], *, now: float) -> tuple[str, ...]:
     notes = notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now)
-    return tuple(filter(None, (tracker.service_problem(), *notes)))
+    return tuple(filter(None, (tracker.service_problem(), *notes, *tracker.pod_notes())))
 
 
 def state_column(*, yields: int) -> Column:

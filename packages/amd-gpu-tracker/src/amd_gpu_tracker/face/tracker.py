@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.book.lock import LOCK_SECONDS, KernelLock, LibraryLock
-from amd_gpu_tracker.book.state import State, open_state
+from amd_gpu_tracker.book.state import KUBELET_SOCKET, State, open_state
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.companion import find_sharing, require_sharing
 from amd_gpu_tracker.errors import ContainerRunning
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.face.tracking import LastingSettings, Tracking
     from amd_gpu_tracker.leases.faults import StateFaults
     from amd_gpu_tracker.leases.jobs import RunningJob
+    from amd_gpu_tracker.leases.pod_device import PodDevice
     from amd_gpu_tracker.leases.status import ContainerUse, OwnedLease, Status
+    from amd_gpu_tracker.pods.find import KubeletPods
     from amd_gpu_tracker.watch.history.used import Used
     from amd_gpu_tracker.watch.states.state import GpuState
     from amd_gpu_tracker.watch.usage.reader import UsageReader
@@ -73,7 +75,8 @@ class Tracker:
         self._host = host
         self._processes = processes or Processes()
         self._state = open_state(host, os.environ)
-        self._book = Book(self._state, self._processes, lambda path: lock(path, lock_timeout))
+        self._kubelet: KubeletPods | None = None
+        self._book = Book(self._state, self._processes, lambda path: lock(path, lock_timeout), self._find_pods)
 
     @property
     def settings(self) -> LastingSettings:
@@ -216,6 +219,7 @@ class Tracker:
             with_errors=with_errors,
             earlier=earlier,
             limits=limits,
+            pods=self._find_pods(),
             note=None if self._state.is_rootless else lambda seen: self._keep_sick(seen, with_errors=with_errors),
         )
 
@@ -223,6 +227,18 @@ class Tracker:
         from amd_gpu_tracker.claims.verdicts import record_sick
 
         record_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
+
+    def pod_notes(self) -> list[str]:
+        """Return sentences about pods: devices that are none of this host's GPUs, and why kubelet did not answer."""
+        return self._kubelet.notes() if self._kubelet else []
+
+    def _find_pods(self) -> Mapping[str, PodDevice]:
+        """Return the pods to which kubelet has given GPUs, by `GpuLocation.key`; none for users."""
+        if self._kubelet is None and not self._state.is_rootless and self._host.stat(KUBELET_SOCKET) is not None:
+            from amd_gpu_tracker.pods.find import KubeletPods
+
+            self._kubelet = KubeletPods(self._host)
+        return self._kubelet.by_gpu() if self._kubelet else {}
 
     def _recheck_dirty(self) -> None:
         from amd_gpu_tracker.claims.leftovers import recheck

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 
 
 # Of containerd's CRI plugin, and of nerdctl.
-NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "nerdctl/name")
+NAME_ANNOTATIONS = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name", "nerdctl/name")
+# Namespace and name of the pod, of containerd's CRI plugin and of CRI-O.
+POD_ANNOTATIONS = (
+    ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name"),
+    ("io.kubernetes.pod.namespace", "io.kubernetes.pod.name"),
+)
+# Part of the bundles that containerd makes for dockerd, which has no pods.
+OF_DOCKER = "/moby/"
 # Of containerd's CRI plugin.
 IMAGE_ANNOTATION = "io.kubernetes.cri.image-name"
 # Podman's lists of containers; those started with `--rm` are in the second.
@@ -56,6 +63,19 @@ def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
         if use.container_id not in found:
             found[use.container_id] = _find_name(use, readers.setdefault(use.user, _Reader(use.user)))
     return {container_id: name for container_id, name in found.items() if name}
+
+
+def find_pod_titles(uses: Iterable[Container]) -> dict[str, str]:
+    """Return namespace and name of the pods of root's containers, by the container's id; safe for a sentence."""
+    found = {}
+    for use in uses:
+        # What a user's engine writes about pods proves nothing.
+        is_roots = use.user is None and use.bundle and OF_DOCKER not in use.bundle
+        spec = read_of_root(f"{use.bundle}/config.json") if is_roots else None
+        annotations = as_object(as_object(spec).get("annotations"))
+        titles = ([_name(annotations.get(name)) for name in names] for names in POD_ANNOTATIONS)
+        found[use.container_id] = next((printable("/".join(title)) for title in titles if all(title)), "")
+    return {container_id: title for container_id, title in found.items() if title}
 
 
 def find_container_name(use: Container | Lease) -> str:

@@ -40,6 +40,7 @@ class LeaseView(Outlook):
         drained: The GPUs that an administrator has drained, as bits.
         sick: The GPUs that are sick and not drained, as bits.
         dirty: The GPUs on which an ended job has left something, and that are neither drained nor sick, as bits.
+        in_pods: The GPUs that kubelet has given to pods whose containers have no reservation, as bits.
         shared: The GPUs that are not exclusive, as bits.
         host_total: How many GPUs the host has.
         user_leases: The leases of users' rootless containers, whose end causes no event.
@@ -51,6 +52,7 @@ class LeaseView(Outlook):
     drained: int = 0
     sick: int = 0
     dirty: int = 0
+    in_pods: int = 0
     shared: int = 0
     host_total: int = 0
     user_leases: tuple[UserLease, ...] = ()
@@ -144,8 +146,8 @@ def _count(leases: Iterable[tuple[int | None, Lease]]) -> dict[int, int]:
     return {number: len(theirs) for number, theirs in keys.items()}
 
 
-def read_view(state: State, processes: Processes) -> LeaseView:
-    """Read the current leases. Takes no lock and changes nothing."""
+def read_view(state: State, processes: Processes, pods: Collection[str] = ()) -> LeaseView:
+    """Read the current leases. Takes no lock and changes nothing. `pods` are the keys of GPUs that pods have."""
     leases = scan_leases(state, processes, state.lease_paths()).living
     others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
@@ -164,10 +166,11 @@ def read_view(state: State, processes: Processes) -> LeaseView:
     return LeaseView(
         now=now,
         leases=leases,
-        free=bits_of(numbers.keys() - busy - withheld.keys()),
+        free=bits_of(numbers.keys() - busy - withheld.keys() - set(pods)),
         drained=drained,
         sick=bits_by_state[SICK],
         dirty=bits_by_state[DIRTY],
+        in_pods=bits_of(set(pods) - busy),
         shared=bits_of(numbers.keys() - unshared),
         host_total=len(gpus),
         user_leases=others.of_users,

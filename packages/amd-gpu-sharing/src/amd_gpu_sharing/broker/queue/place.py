@@ -114,7 +114,13 @@ class Place:
         if view.is_over(self.demand):
             hint = format_held(self.demand.permission, view.held(self.demand))
         doubts = {why: as_bits(numbers) & view.free for why, numbers in self.doubts.items()}
-        withheld = {"drained": view.drained, "sick": view.sick, "dirty": view.dirty, **doubts}
+        withheld = {
+            "drained": view.drained,
+            "sick": view.sick,
+            "dirty": view.dirty,
+            "given to pods": view.in_pods,
+            **doubts,
+        }
         return format_waiting(
             self.demand.count,
             free=(view.free & self.demand.fitting & ~sum(doubts.values())).bit_count(),

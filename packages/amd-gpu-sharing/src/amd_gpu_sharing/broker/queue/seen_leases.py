@@ -47,12 +47,12 @@ class SeenLeases:
     def refresh(self) -> LeaseView:
         """Read the leases again, and count the use of GPUs."""
         self._end_reservations()
-        view = read_view(self._state, self._processes)
+        view = self._read_view()
         if self._move_to_containers(self.view.leases, view):
-            view = read_view(self._state, self._processes)
+            view = self._read_view()
         # Before anyone gets the GPUs of a lease that has ended.
         if self._leftovers.look(_ended(self.view.leases, view), view.leases) or self._recheck(view):
-            view = read_view(self._state, self._processes)
+            view = self._read_view()
         # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
         self.view = view
         self._node_users.update(self.view.leases)
@@ -66,6 +66,9 @@ class SeenLeases:
             self._log("ended", job, job=name_of(job), user=owner_of(job), gpus=given[job])
         self._grants.gpus_by_job = self.view.gpus_by_job()
         return self.view
+
+    def _read_view(self) -> LeaseView:
+        return read_view(self._state, self._processes, self._book.pods())
 
     def _recheck(self, view: LeaseView) -> bool:
         return bool(view.dirty) and self._leftovers.recheck()
@@ -95,8 +98,8 @@ class SeenLeases:
         """Drop leases that ended while no broker was running."""
         with suppress(ToolkitError):
             leases = [each for path in self._state.lease_paths() if (each := self._state.read_lease(path))]
-            self._move_to_containers(leases, read_view(self._state, self._processes))
-            view = read_view(self._state, self._processes)
+            self._move_to_containers(leases, self._read_view())
+            view = self._read_view()
             self._leftovers.look(_ended(leases, view), view.leases)
         with suppress(ToolkitError, OSError):
             settle(self._book)

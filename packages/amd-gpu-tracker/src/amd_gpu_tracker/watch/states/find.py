@@ -6,7 +6,7 @@ import os
 
 from amd_gpu_tracker.book.drains import read_drains
 from amd_gpu_tracker.book.state import UNHELD_FILE, State, open_state
-from amd_gpu_tracker.leases.container_names import find_container_names
+from amd_gpu_tracker.leases.container_names import find_container_names, find_pod_titles
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status
 from amd_gpu_tracker.leases.use import GpuProcess, find_gpu_processes, format_use, read_gpu_uses, sees_all_processes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from amd_gpu_tracker.book.drains import Drain
+    from amd_gpu_tracker.leases.pod_device import PodDevice
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -37,13 +38,15 @@ def find_states(
     earlier: Iterable[GpuState] = (),
     limits: HealthLimits = NO_LIMITS,
     note: Callable[[Mapping[str, Health]], object] | None = None,
+    pods: Mapping[str, PodDevice] = {},
 ) -> tuple[GpuState, ...]:
     """Return the state of each GPU, including lost ones, in the order in which GPUs are tracked; nothing is changed.
 
     `processes` finds out which processes are running, by default on this machine. `with_errors` also reads error
     counters, which accesses the hardware: a screen that looks every second sets it only for its first page, and passes
     its `earlier` findings. `limits` define when a GPU is suspect or sick. `note` is called with the health of GPUs by
-    their keys, without those that were not asked; notes about sick ones are read after that. Errors as `locate_gpus`;
+    their keys, without those that were not asked; notes about sick ones are read after that. `pods` are those to which
+    kubelet has given GPUs, by the key of the GPU. Errors as `locate_gpus`;
     StateError if the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
@@ -52,6 +55,7 @@ def find_states(
         processes or Processes(),
         lambda addresses: read_health(host, addresses, with_errors=with_errors, earlier=known, limits=limits),
         note,
+        pods,
     ).find()
 
 
@@ -64,7 +68,9 @@ class _States:
         processes: Processes,
         read: Callable[[list[str]], dict[str, Health]],
         note: Callable[[Mapping[str, Health]], object] | None,
+        pods: Mapping[str, PodDevice],
     ) -> None:
+        self._pods = pods
         host = state.host
         self._gpus = find_gpus(host)
         status = read_status(state, processes)
@@ -82,6 +88,7 @@ class _States:
         self._leaked = self._find_leaked(state, processes.now())
         containers = [use for tracked in status.tracked for use in tracked.containers]
         self._names: Mapping[str, str] = find_container_names(containers)
+        self._pod_titles = find_pod_titles(containers)
         self._people = read_user_names(host)
         self._is_this_machine = host.is_this_machine
 
@@ -98,7 +105,7 @@ class _States:
         state, reason = decide_state(
             health,
             withheld,
-            is_reserved=bool(containers) or tracked.has_unreadable,
+            is_reserved=bool(containers) or tracked.has_unreadable or gpu.key in self._pods,
             is_used=use.is_used,
             use=format_use(use, processes, has_leaked=gpu.key in self._leaked),
         )
@@ -150,8 +157,11 @@ class _States:
         if tracked.containers:
             use = tracked.containers[0]
             owner = person if use.person is None else self._name_of(use.person)
+            owner = self._pod_titles.get(use.container_id) or owner
             # The job's name in the queue, also if the job goes on in a detached container.
             return owner, printable(use.job or self._names.get(use.container_id) or cut_id(use.container_id))
+        if pod := self._pods.get(tracked.key):
+            return pod.title, pod.container
         return person, printable(processes[0].program) if processes else ""
 
 
