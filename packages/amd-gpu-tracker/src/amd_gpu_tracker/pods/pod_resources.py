@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RESOURCES = "amd.com/"
 # Limits for a node; kubelet's default is 110 pods.
 MOST_PODS = 4096
-MOST_DEVICES = 4096
+MOST_POD_DEVICES = 4096
 # A namespace has at most 63 characters, a pod's name 253, an id as many as the plugin likes.
 LONGEST_NAME = 253
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -28,7 +28,7 @@ def parse_pods(message: bytes) -> list[PodDevice]:
     """Return the devices of AMD that pods have; ValueError."""
     found: list[PodDevice] = []
     for count, pod in enumerate(_fields(message, 1)):
-        if count >= MOST_PODS or len(found) > MOST_DEVICES:
+        if count >= MOST_PODS or len(found) > MOST_POD_DEVICES:
             raise ValueError("too many pods or devices")
         name, namespace = _text(pod, 1), _text(pod, 2)
         for container in _fields(pod, 3):
