@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,8 @@ def left(host, person):
     alice = person(ALICE, run("train", "0"), command=LEAVE)
     assert alice.line() == "got (0,)"
     pid, token = int(alice.line()), alice.line()
+    # The shell names it before it has become sleep.
+    wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
     use(host, pid)
     alice.kill()
     wait_until(lambda: users(host) == {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_gpu_sharing.broker.queue.lease_view import read_view
+from amdgpu_discovery.numbering import locate_gpus
 
 
 @pytest.fixture
@@ -35,3 +36,12 @@ def test_the_limit_of_a_job_with_a_lost_gpu_is_the_end_of_its_other_gpu(exclusiv
     exclusive.lose(3)
 
     assert read_view(exclusive.state, exclusive.processes).ends == {2: 1e9}
+
+
+def test_gpus_that_kubelet_has_given_to_pods_are_not_free(exclusive):
+    gpus = locate_gpus(exclusive.host)
+
+    view = read_view(exclusive.state, exclusive.processes, [gpus[2].key])
+
+    assert (view.in_pods, view.free & 0b100) == (0b100, 0)
+    assert view.free & 0b011 == 0b011
