@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from amd_device_spec.cdi.spec import CdiOptions
 
 from amd_ctk.cdi import specs
 from amd_ctk.cdi.generate_options import CdiError
 from amd_ctk.cdi.specs import FoundGpus, make_spec, require_writable
+from amd_device_spec.cdi.spec import CdiOptions
 from amd_device_spec.settings_file import set_settings
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_simulator import build_host

@@ -9,13 +9,13 @@ import shutil
 from itertools import combinations
 
 import pytest
-from amd_device_spec.cdi.spec import CdiOptions
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.check import BAD
 from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
+from amd_device_spec.cdi.spec import CdiOptions
 from amd_device_spec.settings_file import set_setting
 from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE
 from amd_gpu_tracker.face.tracker import Tracker

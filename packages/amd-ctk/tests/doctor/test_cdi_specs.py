@@ -6,11 +6,11 @@ import json
 import os
 
 import pytest
-from amd_device_spec.cdi.spec import CdiOptions
-from amd_device_spec.cdi.version import latest_version
 
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT, GenerateOptions, save_generate_options
 from amd_ctk.cdi.specs import FoundGpus, write_spec
+from amd_device_spec.cdi.spec import CdiOptions
+from amd_device_spec.cdi.version import latest_version
 
 
 def write(machine, path, *, version="0.5.0", minor=None):

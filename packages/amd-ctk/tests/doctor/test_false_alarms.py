@@ -7,12 +7,12 @@ import runpy
 from pathlib import Path
 
 import pytest
-from amd_device_spec.cdi.spec import CdiOptions
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.facts.gpus import GpuFacts
 from amd_ctk.doctor.run import run_checks
+from amd_device_spec.cdi.spec import CdiOptions
 from amdgpu_simulator import build_host, load_profile
 
 FAULTS = runpy.run_path(str(Path(__file__).parent / "test_causes.py"))["FAULTS"]

@@ -9,11 +9,11 @@ import os
 from random import Random
 
 import pytest
-from amd_device_spec.cdi.spec import CdiOptions
 
 from amd_ctk.cdi.generate_options import GenerateOptions
 from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.check import BAD
+from amd_device_spec.cdi.spec import CdiOptions
 from amdgpu_simulator import load_profile
 from amdgpu_simulator.random_profile import random_profile
 

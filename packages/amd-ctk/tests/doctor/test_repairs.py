@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from amd_device_spec.cdi.spec import CdiOptions
-
 from amd_ctk.cdi.generate_options import GenerateOptions, save_generate_options
 from amd_ctk.cdi.specs import FoundGpus, write_spec
 from amd_ctk.doctor.repairs import find_repairs
 from amd_ctk.doctor.run import run_checks
+from amd_device_spec.cdi.spec import CdiOptions
 from amdgpu_discovery.host import Host
 
 

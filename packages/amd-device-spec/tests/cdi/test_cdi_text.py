@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from amd_device_spec.cdi.text import BrokenText, format_spec, language_of, parse_spec
 from hypothesis import given
 from hypothesis import strategies as st
+
+from amd_device_spec.cdi.text import BrokenText, format_spec, language_of, parse_spec
 
 SPEC = {
     "cdiVersion": "0.5.0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from amd_device_spec.cdi.version import engines_without, needed_version
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
-from amd_device_spec.cdi.validate import Problem, form_problems, format_location
 from hypothesis import given
 from hypothesis import strategies as st
+
+from amd_device_spec.cdi.validate import Problem, form_problems, format_location
 
 NODE = {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0}
 SPEC = {

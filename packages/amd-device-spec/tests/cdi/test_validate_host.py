@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
+
 from amd_device_spec.cdi.spec import CdiOptions, build_cdi_hooks, build_cdi_spec
 from amd_device_spec.cdi.validate import format_location
 from amd_device_spec.cdi.validate_host import host_problems
-
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_simulator import build_host

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_device_spec.cdi.text import BrokenText, parse_spec
 from amd_device_spec.cdi.validate import form_problems, format_location
-
-from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host

@@ -9,9 +9,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from amd_device_spec.cdi.spec import CdiOptions, build_cdi_spec, check_options
-from amd_device_spec.cdi.text import format_spec, parse_spec
-
 from amd_ctk.cdi.generate_options import (
     DEFAULT_OUTPUT,
     SPEC_DIRECTORIES,
@@ -22,6 +19,8 @@ from amd_ctk.cdi.generate_options import (
     read_all_generate_options,
 )
 from amd_ctk.gpus.gpu_groups import Groups, select_groups
+from amd_device_spec.cdi.spec import CdiOptions, build_cdi_spec, check_options
+from amd_device_spec.cdi.text import format_spec, parse_spec
 from amd_device_spec.requested import select_requested
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from amd_device_spec.cdi.spec import CdiOptions, build_cdi_hooks
-from amd_device_spec.cdi.text import BrokenText, SpecText, parse_spec
-from amd_device_spec.cdi.validate import Problem, form_problems, format_location
-from amd_device_spec.cdi.validate_host import host_problems
-
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC
 from amd_ctk.cdi.generate_options import CdiError
 from amd_ctk.cdi.other_maker import accept_hooks, find_other_maker
 from amd_ctk.cdi.specs import FoundGpus, find_hooks, make_spec, select_cdi_gpus
+from amd_device_spec.cdi.spec import CdiOptions, build_cdi_hooks
+from amd_device_spec.cdi.text import BrokenText, SpecText, parse_spec
+from amd_device_spec.cdi.validate import Problem, form_problems, format_location
+from amd_device_spec.cdi.validate_host import host_problems
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook
 from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import ToolkitError, reason

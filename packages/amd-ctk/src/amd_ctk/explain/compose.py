@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from amd_device_spec.cdi.text import BrokenText, parse_spec
-
 from amd_ctk.engines.engine_address import find_own_settings, leads_to_podman
 from amd_ctk.engines.engine_words import DOCKER
 from amd_ctk.explain.compose_program import (
@@ -22,6 +20,7 @@ from amd_ctk.explain.compose_variables import expand_text, finder, read_variable
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.host_nodes import EVERY_ACCESS, is_cdi_name
 from amd_ctk.explain.run_words import container_of
+from amd_device_spec.cdi.text import BrokenText, parse_spec
 from amdgpu_discovery.command_line.json_parts import object_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host

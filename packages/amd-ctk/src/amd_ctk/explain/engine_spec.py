@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from amd_device_spec.cdi.text import BrokenText, parse_spec
-from amd_device_spec.cdi.version import VERSIONS, latest_version
-
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN, read_id
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
+from amd_device_spec.cdi.text import BrokenText, parse_spec
+from amd_device_spec.cdi.version import VERSIONS, latest_version
 from amd_device_spec.oci import KEEP_GROUPS as KEEPS_GROUPS
 from amd_device_spec.oci import PRIVATE_NODES
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from amd_device_spec.cdi.text import BrokenText, parse_spec
-
 from amd_ctk.engines.engine_address import find_own_settings
 from amd_ctk.engines.engine_words import PODMAN
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
+from amd_device_spec.cdi.text import BrokenText, parse_spec
 from amdgpu_discovery.command_line.json_parts import list_at, object_at, objects_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host

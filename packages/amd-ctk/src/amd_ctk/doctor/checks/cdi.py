@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from shlex import quote
 
-from amd_device_spec.cdi.version import VERSIONS, latest_version
-
 from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
+from amd_device_spec.cdi.version import VERSIONS, latest_version
 
 GENERATE = "sudo amd-ctk cdi generate"
 REFRESH = "sudo amd-ctk cdi refresh"
