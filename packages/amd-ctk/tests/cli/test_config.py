@@ -171,6 +171,9 @@ def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
             "history-names": "names",
             "log-level": "info",
             "log-file": "",
+            "restart-grace": 15,
+            "exclusive-holder": "container",
+            "ignored-users": [],
         },
         "chosen": ["swarm-resources"],
     }

@@ -67,7 +67,8 @@ def show(
         value = _value(settings, key)
         print(" ".join(value) if isinstance(value, tuple) else value)
     elif as_json:
-        print(json.dumps({"path": CONFIG_FILE, "settings": _by_key(settings), "chosen": sorted(chosen)}, indent=2))
+        shown = {**_by_key(settings), **of_tracker}
+        print(json.dumps({"path": CONFIG_FILE, "settings": shown, "chosen": sorted(chosen)}, indent=2))
     else:
         print(_format_settings(settings, chosen), end="")
         print("# Of the GPU Tracker")
