@@ -93,6 +93,9 @@ def test_what_is_no_duration_is_refused(text):
         ("Wed 12:30", "2026-12-02 12:30"),
         ("Wed 13:00", "2026-11-25 13:00"),
         ("18:00", "2026-11-25 18:00"),
+        ("today 18:00", "2026-11-25 18:00"),
+        ("tomorrow 9:00", "2026-11-26 09:00"),
+        ("Tomorrow", "2026-11-26 00:00"),
         ("8:00", "2026-11-26 08:00"),
         ("2026-12-01", "2026-12-01 00:00"),
         (" 2026-12-01 08:15 ", "2026-12-01 08:15"),
@@ -115,7 +118,7 @@ def test_a_day_is_a_day_also_where_clocks_are_changed_before_it(time_zone):
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("tomorrow", "'tomorrow' is not a time"),
+        ("yesterday", "'yesterday' is not a time"),
         ("Mo", "'Mo' is not a time"),
         ("Mon 25:00", "'Mon 25:00' is not a time"),
         ("2026-13-01", "'2026-13-01' is not a time"),

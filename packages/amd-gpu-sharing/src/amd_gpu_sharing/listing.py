@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import time
 
-from amd_gpu_tracker.times import format_seconds
+from amd_gpu_tracker.times import format_moment, format_seconds
 from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, name_person, running_rows, time_left, with_column
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.command_line.stderr import print_note
+from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from amd_gpu_sharing.tickets import Ticket
     from amd_gpu_tracker import RunningJob
     from amdgpu_discovery.host import Host
 
 STARTS = "Starts within"
+PLANNED = ("Person", "Name", "GPUs", "Numbers", "Begins", "Lasts")
 WAITING = ("Place", "Person", "Name", "GPUs", "Request", "Waiting for", "Process")
 
 
@@ -29,8 +32,14 @@ def print_queue(host: Host, *, as_json: bool = False) -> None:
 
     tracker = Tracker(host)
     tickets, running = tracker.waiting(), tracker.jobs()
-    print(format_json(tickets, running) if as_json else format_queue(tickets, running, time.time()))
-    for sentence in () if as_json else ended_by_restart(host, of_everybody=os.geteuid() == 0):
+    planned = find_planned(host)
+    if as_json:
+        print(format_json(tickets, running, planned))
+        return
+    print(format_queue(tickets, running, time.time()))
+    if planned:
+        print(f"\n{format_columns(planned_rows(planned))}")
+    for sentence in ended_by_restart(host, of_everybody=os.geteuid() == 0):
         print_note(sentence)
 
 
@@ -51,7 +60,45 @@ def format_queue(tickets: Sequence[Ticket], running: Sequence[RunningJob], now: 
     return "\n\n".join([*parts, format_columns(waiting_rows(tickets, now)) if tickets else EMPTY_QUEUE])
 
 
-def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str:
+def find_planned(host: Host) -> list[dict[str, Any]]:
+    """Return the reservations for later, as in JSON, the first to begin first."""
+    from amd_gpu_sharing.broker.queue.plan_file import read_plans
+    from amd_gpu_tracker.book.state import State
+
+    plans = read_plans(State(host))
+    numbers = {gpu.key: gpu.number for gpu in locate_gpus(host)} if plans else {}
+    found = [
+        {
+            "name": plan.name,
+            "person": plan.person,
+            "gpus": sorted(numbers[key] for key in plan.gpus if key in numbers),
+            "start": plan.start,
+            "seconds": plan.seconds,
+        }
+        for plan in plans
+    ]
+    return sorted(found, key=lambda each: (each["start"], each["name"]))
+
+
+def planned_rows(planned: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the header and the reservations for later."""
+    rows = [
+        (
+            name_person(each["person"]),
+            printable(each["name"]),
+            str(len(each["gpus"])),
+            ",".join(map(str, each["gpus"])),
+            format_moment(each["start"]),
+            format_seconds(each["seconds"]),
+        )
+        for each in planned
+    ]
+    return [PLANNED, *rows]
+
+
+def format_json(
+    tickets: Sequence[Ticket], running: Sequence[RunningJob], planned: Sequence[dict[str, Any]] = ()
+) -> str:
     """Return everything as JSON."""
     jobs = [
         {
@@ -66,7 +113,7 @@ def format_json(tickets: Sequence[Ticket], running: Sequence[RunningJob]) -> str
         }
         for place, ticket in enumerate(tickets, 1)
     ]
-    return to_json({"jobs": jobs, "running": [job.as_dict() for job in running]})
+    return to_json({"jobs": jobs, "running": [job.as_dict() for job in running], "planned": list(planned)})
 
 
 def waiting_rows(tickets: Sequence[Ticket], now: float) -> list[tuple[str, ...]]:

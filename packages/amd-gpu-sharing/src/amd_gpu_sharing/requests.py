@@ -19,15 +19,23 @@ SLURM_PREFIX = "SLURM_"
 
 
 def reserve(
-    host: Host, name: str, request: str, seconds: float, *, wait: str | None, notify: Callable[[str], None]
+    host: Host,
+    name: str,
+    request: str,
+    seconds: float,
+    *,
+    wait: str | None,
+    start: float | None = None,
+    notify: Callable[[str], None],
 ) -> GivenGpus:
-    """Reserve GPUs for `seconds`. `wait` is the longest time in the queue, "" for no limit, None to wait for nothing.
+    """Reserve GPUs for `seconds`, from now or from `start` in seconds since 1970 (UTC).
 
-    `notify` is called with messages about the wait.
+    `wait` is the longest time in the queue, "" for no limit, None to wait for nothing. `notify` is called
+    with messages about the wait.
     """
     numbers, timeout = numbers_of_job(host, request), parse_duration(wait or "")
-    wanted = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, wait=wait is not None)
-    return Service(host).reserve(wanted, timeout=timeout, notify=notify)
+    wanted = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, start=start)
+    return Service(host).reserve(wanted.replace(wait=wait is not None), timeout=timeout, notify=notify)
 
 
 def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:

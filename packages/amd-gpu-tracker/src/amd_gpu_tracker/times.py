@@ -11,6 +11,7 @@ UNITS = (("day", "d", 86400), ("hour", "h", 3600), ("minute", "min", 60), ("seco
 SECONDS_BY_UNIT = {name[0]: length for name, _, length in UNITS}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 SHORTEST_DAY = 3
+DAYS_FROM_NOW = ("today", "tomorrow")
 MOMENTS = "write Mon, Mon 08:00, 18:00, 2026-12-01 or '2026-12-01 08:00'"
 
 
@@ -54,6 +55,11 @@ def format_time(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
+def format_moment(moment: float) -> str:
+    """Return a moment that may be days away, in this machine's time zone, which it names."""
+    return time.strftime("%a %Y-%m-%d %H:%M %Z", time.localtime(moment))
+
+
 def format_past(moment: float, *, now: float) -> str:
     """Return a past moment as people write it: 14:32, Mon 14:32, 2026-11-02 14:32; both since 1970 (UTC)."""
     then, today = time.localtime(moment), time.localtime(now)
@@ -89,7 +95,8 @@ def parse_at_most(text: str, most: int) -> int:
 def parse_moment(text: str, *, now: float) -> float:
     """Return the next moment that `Mon`, `Mon 08:00`, `18:00`, `2026-12-01` or `2026-12-01 08:00` means; WaitRefused.
 
-    The text is in this machine's time zone; `now` and the result are in seconds since 1970 (UTC).
+    The day may also be `today` or `tomorrow`. The text is in this machine's time zone; `now` and the result are in
+    seconds since 1970 (UTC).
     """
     day, _, clock = text.strip().rpartition(" ") if ":" in text else (text.strip(), "", "00:00")
     today = time.localtime(now)
@@ -97,6 +104,8 @@ def parse_moment(text: str, *, now: float) -> float:
         hour = time.strptime(clock, "%H:%M")
         if day[:4].isdecimal():
             candidates = [_moment(time.strptime(day, "%Y-%m-%d"), hour, 0)]
+        elif day.lower() in DAYS_FROM_NOW:
+            candidates = [_moment(today, hour, DAYS_FROM_NOW.index(day.lower()))]
         else:
             first, step = ((_day_of_week(day) - today.tm_wday) % len(DAYS), len(DAYS)) if day else (0, 1)
             candidates = [_moment(today, hour, first), _moment(today, hour, first + step)]

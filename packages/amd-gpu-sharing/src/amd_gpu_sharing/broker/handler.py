@@ -18,6 +18,7 @@ from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView
 from amd_gpu_sharing.broker.queue.order import choose_preempted
 from amd_gpu_sharing.broker.queue.place import Place
+from amd_gpu_sharing.broker.queue.planned import Plans, find_doubts, find_permission, refuse_reserved
 from amd_gpu_sharing.broker.queue.queue import Queue
 from amd_gpu_sharing.broker.queue.recent_use import RecentUse
 from amd_gpu_sharing.broker.queue.scopes import Scopes
@@ -30,12 +31,12 @@ from amd_gpu_sharing.broker.requests.protocol import DONE, FOR_GPUS, Answer, Req
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_tracker.book.job_ids import job_id, name_of, owner_of, require_name
 from amd_gpu_tracker.book.kinds import kind_of
-from amd_gpu_tracker.book.lease import ENDING
+from amd_gpu_tracker.book.lease import ENDING, boot_offset
 from amd_gpu_tracker.claims.by_name import jobs_wait
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, NotDone, NotPermitted, WaitRefused
-from amd_gpu_tracker.times import format_seconds
-from amdgpu_discovery.errors import ToolkitError
+from amd_gpu_tracker.times import format_moment, format_seconds
+from amdgpu_discovery.errors import FileError, ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ class Handler:
         self._names = JobNames(self._state, self._has)
         self._unrecorded = Unrecorded(self._state, log)
         self._leftovers = Leftovers(book, log, children)
-        self._leases = SeenLeases(book, self._grants, self.node_users, self._recent_use, self._leftovers)
+        self.plans = Plans(self._state, self._processes)
+        self._leases = SeenLeases(
+            *(book, self._grants, self.node_users, self._recent_use, self._leftovers), plans=self.plans
+        )
         # Whether the next round has to look at the waiting jobs.
         self.is_changed = True
 
@@ -83,7 +87,8 @@ class Handler:
     def next_end(self) -> float | None:
         """Return when a reservation or job next ends, gets a warning or is looked at, in seconds since boot."""
         leases = self.view.leases
-        times = (self._endings.next_time(leases), self.idle.next_time, *(kind_of(each).lasts_until for each in leases))
+        own = (self._endings.next_time(leases), self.idle.next_time, self.plans.next_time())
+        times = (*own, *(kind_of(each).lasts_until for each in leases))
         return min((each for each in times if each is not None), default=None)
 
     def handle(self, client: Connection, request: Request) -> None:
@@ -113,15 +118,43 @@ class Handler:
             view = self._leases.refresh()
         self._endings.serve(view.leases, now)
         self.queue.drop_cancelled()
+        due = self._begin_planned(terms)
         if len(self.queue):
-            self.queue.serve(view, terms.order, self._leases.refresh)
-            self._preempt(self.view, now)
+            self.queue.serve(self.view, terms.order, self._leases.refresh)
+        if len(self.queue) or due:
+            self._preempt(self.view, now, first=due)
             self.queue.notify_clients(self.view)
         self.queue.write_starts()
         self._unrecorded.log_changes()
 
-    def _preempt(self, view: LeaseView, now: float) -> None:
-        """End idle jobs and reservations if that serves a waiting job."""
+    def _begin_planned(self, terms: people.Terms) -> list[Demand]:
+        """Begin the reservations whose time has come; return the requests of those whose GPUs others still have."""
+        waiting = []
+        for plan in list(self.plans.due()):
+            permission = find_permission(plan, terms.permissions)
+            demand = self.plans.demand_of(plan, permission, self.view) if permission else None
+            if demand and self.view.is_over(demand):
+                continue
+            numbers = demand.among if demand else ()
+            try:
+                if demand:
+                    self._grants.give(demand, demand.fitting, is_waiting=True)
+            except ContainerRunning:
+                # A broker that was killed had reserved the GPUs already, or the person has used the name.
+                pass
+            except ToolkitError:
+                waiting += [demand] if demand else []
+                continue
+            # On a full disk, the next broker tries it again.
+            with suppress(FileError):
+                self.plans.remove(plan)
+            sentence = f"{plan.name} of user {plan.person}, planned before: GPUs {list(numbers)}"
+            self._log("reserved" if numbers else "missed", sentence, job=plan.name, user=plan.person, gpus=numbers)
+            self._leases.refresh()
+        return waiting
+
+    def _preempt(self, view: LeaseView, now: float, first: Sequence[Demand]) -> None:
+        """End idle jobs and reservations if that serves a waiting job, `first` these."""
         kinds = [kind_of(each) for each in view.leases]
         found = [each.lease for each in kinds if each.is_preemptible(now) and not each.is_ending(now)]
         if not found:
@@ -130,14 +163,15 @@ class Handler:
         ripe = {each.container_id: each for each in found}
         coming = [each.lease for each in kinds if each.is_ending(now)]
         idle = {job: view.gpus_of(each, *each.inside(view.leases)) for job, each in ripe.items()}
-        chosen = choose_preempted(self.queue.active_demands(view), view.free | view.gpus_of(*coming), idle)
+        waiters = [*first, *self.queue.active_demands(view)]
+        chosen = choose_preempted(waiters, view.free | view.gpus_of(*coming), idle)
         # A job that was idle at the last check may use its GPUs by now. Check again before it ends for a waiting job.
         unsure = {number for job, number in chosen.items() if not (self.idle.is_fresh or ripe[job].is_spare)}
         if unsure:
             self.idle.check_now(now)
         chosen = {job: number for job, number in chosen.items() if number not in unsure}
         for job, number in chosen.items():
-            self.idle.preempt(ripe[job], self.queue.title(number), now)
+            self.idle.preempt(ripe[job], self.queue.title(number) if number else "a reservation", now)
             self.is_changed = True
 
     def _answer(self, client: Connection, request: Request) -> Answer | None:
@@ -173,7 +207,7 @@ class Handler:
         found = [each for each in (lease, *self.view.leases) if each and each.job == job]
         if person is not None:
             return any(each.person == person for each in found)
-        return bool(found or self.queue.find(owner, name))
+        return bool(found or self.queue.find(owner, name) or self.plans.find(owner, name))
 
     def _run(self, client: Connection, request: Request) -> Answer | None:
         peer, job = client.peer, job_id(client.peer.uid, request.name)
@@ -230,7 +264,9 @@ class Handler:
         if request.seconds <= 0:
             raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
         demand = resolve_demand(self._book, self._terms, permission, client.peer, request)
-        people.require_in_time(permission, request.seconds)
+        people.require_in_time(permission, request.seconds, start=request.start)
+        if request.start is not None:
+            return self._reserve_later(demand.replace(reserved_seconds=request.seconds), request.start)
         if (place := self._find_place(demand)) and (done := self._grants.repeat_reservation(place.demand)):
             # A broker that was killed had reserved the GPUs already, and left the ticket.
             self.queue.remove_job(demand.owner, demand.name)
@@ -244,8 +280,28 @@ class Handler:
         self._log("reserved", sentence, job=demand.name, user=demand.person, gpus=done.numbers)
         return done
 
+    def _reserve_later(self, demand: Demand, start: float) -> Answer:
+        """Plan a reservation; the message of the answer is why it is not promised, "" if it is."""
+        self._grants.require_free_name(demand.job)
+        plan, numbers = self.plans.add(demand, start, self._leases.refresh())
+        sentence = f"{plan.name} of user {plan.person}: GPUs {list(numbers)} from {format_moment(start)}"
+        self._log("planned", sentence, job=plan.name, user=plan.person, gpus=numbers)
+        doubts = find_doubts(numbers, start - boot_offset(), self.view)
+        message = f"not promised: {', '.join(doubts.values())}" if doubts else ""
+        return Answer(kind=DONE, numbers=numbers, seconds=plan.seconds, message=message)
+
+    def _require_not_planned(self, job: str, seconds: int) -> None:
+        """Raise NotPermitted if a reservation for later begins on a GPU of a job before it would end."""
+        view, gpus = self._leases.refresh(), self._grants.gpus_by_job.get(job, ())
+        end = view.now + seconds + GRACE_SECONDS
+        if found := [number for number in gpus if view.planned.get(number, end) < end]:
+            when = format_moment(view.planned[found[0]] + boot_offset())
+            raise NotPermitted(f"GPU {found[0]} is reserved from {when}", hint="keep it for less")
+
     def _keep(self, client: Connection, request: Request) -> Answer:
         permission = people.require_permission(self._terms, client.peer)
+        if request.seconds and client.peer.uid:
+            self._require_not_planned(job_id(client.peer.uid, request.name), request.seconds)
         owner, most = _owner(client, request), permission.most_seconds(time.time())
         job, seconds = extend(self._book, request.name, owner, request.seconds, most=most, by=client.peer.uid)
         ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
@@ -267,6 +323,10 @@ class Handler:
         return Answer(kind=DONE)
 
     def _cancel(self, client: Connection, request: Request) -> Answer:
+        if len(plans := self.plans.find(_owner(client, request), request.name)) == 1:
+            self.plans.remove(plans[0])
+            self._log("cancelled", f"{request.name} of user {plans[0].person}, planned for later", job=request.name)
+            return Answer(kind=DONE)
         self.queue.cancel(self._place_of(client, request))
         return Answer(kind=DONE)
 
@@ -333,7 +393,7 @@ class Handler:
         if self._is_over_limit(demand):
             held = people.format_held(demand.permission, self.view.held(demand))
             raise GpusRefused(held, hint="'amd-ctk run --wait' waits in line")
-        if not (demand.may_be_taken and len(self.queue)):
+        if not (demand.may_be_taken and (len(self.queue) or self.plans.all)):
             return give(demand.fitting)
         # A GPU may have been drained meanwhile, and a job that waits for a drained GPU holds up no other.
         self._leases.refresh()
@@ -343,6 +403,8 @@ class Handler:
             with suppress(GpusRefused):
                 return give(gpus)
         jobs = self.queue.count_waiting(demand.fitting, self.view)
+        if not jobs and demand.fitting & self.view.reserved_later(demand):
+            raise refuse_reserved(demand, self.view)
         raise jobs_wait(jobs, self.view.users_of(demand.fitting))
 
     def _read_terms(self, *, strict: bool = False) -> people.Terms:

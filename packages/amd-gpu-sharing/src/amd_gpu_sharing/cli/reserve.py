@@ -27,6 +27,9 @@ def reserve(
     wait: Annotated[
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
     ] = None,
+    at: Annotated[
+        str, typer.Option("--at", metavar="TIME", help="Begin then: 'tomorrow 9:00', 'Mon 08:00' or 2026-12-01.")
+    ] = "",
 ) -> None:
     """Reserve GPUs for a limited time.
 
@@ -36,11 +39,15 @@ def reserve(
 
     With --wait, the command waits in line with jobs until GPUs are free, and ends once they are reserved. The time
     begins then.
+
+    With --at, it begins within the next 14 days. Until then, only jobs that end in time get its GPUs. If some of them
+    may still be in use, that is said, and they are reserved as soon as they are free.
     """
     from amd_gpu_sharing.listing import ended_by_restart
     from amd_gpu_sharing.requests import reserve as reserve_gpus
     from amd_gpu_sharing.service import Service
-    from amd_gpu_tracker.times import format_seconds, parse_at_most
+    from amd_gpu_tracker.errors import OptionsExcluded
+    from amd_gpu_tracker.times import format_moment, format_seconds, parse_at_most, parse_moment
     from amd_gpu_tracker.watch.show.jobs import describe_grant
     from amdgpu_discovery.command_line.process import end_by
     from amdgpu_discovery.command_line.stderr import print_note
@@ -50,6 +57,9 @@ def reserve(
     host = host_to_change(context)
     for sentence in ended_by_restart(host):
         print_note(sentence)
+    if at and wait is not None:
+        raise OptionsExcluded("--at", WAIT)
+    start = parse_moment(at, now=time.time()) if at else None
     began, notices = time.monotonic(), list[str]()
 
     def notify(sentence: str) -> None:
@@ -57,9 +67,15 @@ def reserve(
         print_note(sentence)
 
     try:
-        got = reserve_gpus(host, chosen, gpus, seconds, wait=wait, notify=notify)
+        got = reserve_gpus(host, chosen, gpus, seconds, wait=wait, start=start, notify=notify)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
+    if start is not None:
+        when = f"from {format_moment(start)} for {format_seconds(seconds)}"
+        print(f"{describe_grant(got.numbers, None)} reserved as {chosen} {when}")
+        if got.message:
+            print_note(got.message)
+        return
     waited = f" after {format_seconds(time.monotonic() - began)}" if notices else ""
     # A rule that ends may have made it shorter meanwhile. An earlier service does not say how long it lasts.
     lasts = format_seconds(got.seconds or seconds)

@@ -30,15 +30,13 @@ from amd_gpu_sharing.broker.requests.people import (
     parse_permission,
     without_ended,
 )
-from amd_gpu_tracker.times import format_duration
+from amd_gpu_tracker.times import format_duration, format_moment
 from amdgpu_discovery.command_line.edited import FileEdit
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 
 HEADER = ("Who", "Number", "GPUs at once", "Time", "Groups", "Until")
-# In the zone of this machine.
-MOMENT_FORM = "%a %Y-%m-%d %H:%M %Z"
 UNLIMITED = "no limit"
 ONLY_ROOT = "Only root may reserve GPUs"
 
@@ -155,7 +153,7 @@ def describe(permission: Permission) -> str:
     gpus = f", at most {permission.gpus} {how}" if permission.gpus else ""
     duration = f", for at most {format_duration(permission.seconds)}" if permission.seconds else ""
     groups = f", of {', '.join(permission.groups)}" if permission.groups else ""
-    until = f", until {_format_moment(permission.until)}" if permission.until else ""
+    until = f", until {format_moment(permission.until)}" if permission.until else ""
     return f"{permission.who}{number} may reserve GPUs{gpus}{duration}{groups}{until}"
 
 
@@ -198,8 +196,4 @@ def _row(permission: Permission) -> tuple[str, ...]:
 def _format_end(until: int) -> str:
     """Return when a rule ends, and whether that is over; "" for never."""
     over = " (over)" if until <= time.time() else ""
-    return f"{_format_moment(until)}{over}" if until else ""
-
-
-def _format_moment(moment: int) -> str:
-    return time.strftime(MOMENT_FORM, time.localtime(moment))
+    return f"{format_moment(until)}{over}" if until else ""

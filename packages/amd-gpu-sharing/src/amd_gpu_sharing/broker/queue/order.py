@@ -23,11 +23,18 @@ class Outlook(Value):
         now: The time, on the clock of `ends`.
         free: The free GPUs, as bits.
         ends: When an exclusive GPU is free at the earliest, by number; GPUs for which this is unknown are missing.
+        planned: When a reservation for later begins on a GPU, by number.
     """
 
     now: float = 0.0
     free: int = 0
     ends: Mapping[int, float] = {}
+    planned: Mapping[int, float] = {}
+
+    def reserved_later(self, job: Demand) -> int:
+        """Return the GPUs (bits) on which a reservation begins before a job that starts now has ended."""
+        end = self.now + job.seconds if job.seconds else inf
+        return as_bits(number for number, start in self.planned.items() if start < end)
 
     def free_at(self, number: int) -> float:
         """Return when a GPU is free at the earliest; `now` if it is unknown."""
@@ -68,6 +75,7 @@ class HeldUp:
 
         GPUs that no other job waits for come first, so that the others stay free for those that do.
         """
+        job = job.replace(fitting=job.fitting & ~outlook.reserved_later(job)) if outlook.planned else job
         outside = job.fitting & ~self.gpus
         if outside.bit_count() >= job.count:
             yield outside

@@ -114,16 +114,18 @@ class Place:
         if view.is_over(self.demand):
             hint = format_held(self.demand.permission, view.held(self.demand))
         doubts = {why: as_bits(numbers) & view.free for why, numbers in self.doubts.items()}
+        later = view.reserved_later(self.demand) & view.free
         withheld = {
             "drained": view.drained,
             "sick": view.sick,
             "dirty": view.dirty,
             "given to pods": view.in_pods,
+            "reserved for later": later,
             **doubts,
         }
         return format_waiting(
             self.demand.count,
-            free=(view.free & self.demand.fitting & ~sum(doubts.values())).bit_count(),
+            free=(view.free & self.demand.fitting & ~sum(doubts.values()) & ~later).bit_count(),
             withheld={why: numbers_in(gpus & self.demand.fitting) for why, gpus in withheld.items()},
             fitting=self.demand.fitting.bit_count(),
             host_total=view.host_total,
@@ -138,7 +140,8 @@ class Place:
             return None
         # A job that is passed over may get GPUs at any moment, so the end of its time is unknown.
         waiters = [each.demand.replace(seconds=0.0) if each.is_passed_over else each.demand for each in before]
-        start = latest_start(self.demand, waiters, view.latest_ends(now))
+        ends = {number: end for number, end in view.latest_ends(now).items() if number not in view.planned}
+        start = latest_start(self.demand, waiters, ends)
         # Otherwise enough GPUs are free, but a program uses some of them without a reservation.
         return start if start is not None and start > now else None
 

@@ -10,6 +10,7 @@ from amd_gpu_sharing.broker.jobs.journal import log_of
 from amd_gpu_sharing.broker.jobs.leftovers import Leftovers
 from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView, read_view
+from amd_gpu_sharing.broker.queue.planned import Plans
 from amd_gpu_sharing.broker.queue.recent_use import RecentUse
 from amd_gpu_sharing.node_access.users import NodeUsers
 from amd_gpu_tracker.book.history import FOUND, PROGRAM
@@ -29,15 +30,22 @@ class SeenLeases:
     """`view` is the result of the last `refresh`."""
 
     def __init__(
-        self, book: Book, grants: Grants, node_users: NodeUsers, recent_use: RecentUse, leftovers: Leftovers
+        self,
+        book: Book,
+        grants: Grants,
+        node_users: NodeUsers,
+        recent_use: RecentUse,
+        leftovers: Leftovers,
+        *,
+        plans: Plans,
     ) -> None:
-        """Drop leases that ended while no broker was running."""
+        """Drop leases that ended while no broker was running. Views have the `plans`."""
         self._book, self._state, self._processes = book, book.state, book.processes
         self._grants = grants
         self._node_users = node_users
         self._recent_use = recent_use
         self._log = leftovers.log
-        self._leftovers = leftovers
+        self._leftovers, self._plans = leftovers, plans
         self.view = LeaseView()
         self._reconcile()
         with suppress(ToolkitError, OSError), book.locked():
@@ -54,7 +62,7 @@ class SeenLeases:
         if self._leftovers.look(_ended(self.view.leases, view), view.leases) or self._recheck(view):
             view = self._read_view()
         # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
-        self.view = view
+        self.view = view.replace(planned=self._plans.starts(view.numbers))
         self._node_users.update(self.view.leases)
         self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}

@@ -200,9 +200,9 @@ def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
     return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
 
 
-def require_in_time(permission: Permission, seconds: int) -> None:
-    """Raise NotAllowed if a user requests GPUs for longer than allowed."""
-    allowed = permission.most_seconds(time.time())
+def require_in_time(permission: Permission, seconds: int, *, start: float | None = None) -> None:
+    """Raise NotAllowed if a user requests GPUs for longer than allowed, from now or from `start`."""
+    allowed = permission.most_seconds(start or time.time())
     if allowed != NO_LIMIT and seconds > allowed:
         most = format_duration(allowed)
         raise NotAllowed(f"you may have GPUs for {most} at most", hint=f"write --for={most}, or less")

@@ -77,6 +77,7 @@ class Request(Value):
         behind: The user who became root by sudo, as root's client reports; ignored from other users.
         rules: A program's own rules for choices, from `format_rules`; only the service's stand-in reads them.
         spare: Whether it wants GPUs only until another job waits for them; None for no, which older services accept.
+        start: When a reservation begins, in seconds since 1970 (UTC); None for now.
     """
 
     verb: str = ""
@@ -90,6 +91,7 @@ class Request(Value):
     behind: int | None = None
     rules: dict[str, Any] | None = None
     spare: bool | None = None
+    start: float | None = None
 
 
 class Answer(Value):
@@ -213,4 +215,8 @@ def _is_sound(request: Request) -> bool:
         len(request.gpus) <= LONGEST_GPU_REQUEST
         and max(len(request.name), len(request.reservation)) <= LONGEST_JOB_NAME
     )
-    return is_short and request.verb in VERBS and 0 <= request.seconds <= LONGEST_RESERVATION
+    # Clients need neither this nor what it loads.
+    from amd_gpu_tracker.book.lease import NEVER
+
+    is_timed = 0 <= request.seconds <= LONGEST_RESERVATION and 0 <= (request.start or 0) < NEVER
+    return is_short and is_timed and request.verb in VERBS
