@@ -254,7 +254,7 @@ def run_engines(session: nox.Session, which: str) -> None:
 
 @nox.session
 def kernel(session: nox.Session) -> None:
-    """Boot kernels of three Debians in QEMU, with amdgpu; write their table. Example: nox -s kernel -- -k trixie"""
+    """Boot kernels of three Debians, and one with dmem; write their table. Example: nox -s kernel -- -k trixie"""
     install_wheels(session, *NEEDS)
     # The first two build the debs that are installed there.
     session.install("hatchling>=1.22", "pip", *TEST_TOOLS)

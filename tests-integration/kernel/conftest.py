@@ -1,4 +1,4 @@
-"""Virtual machines with kernels of three Debian releases, our debs, and a simulated host beside the real driver."""
+"""Virtual machines with kernels of Debian releases and one of our own, our debs, and a simulated host."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ MATRIX = Matrix(
         "bookworm": ("Debian 12", f"Linux 6.1, systemd 252<br>{TODAY}"),
         "trixie": ("Debian 13", f"Linux 6.12, systemd 257<br>{TODAY}"),
         "forky": ("Debian 14 (testing)", f"Linux 7.2, systemd 261<br>{TODAY}"),
+        "test_memory_limits.py": ("the `dmem` cgroup", f"Linux 7.3, systemd 262, Docker 28.5<br>{TODAY}"),
     },
 )
 # Of the two GPUs: what virtio-gpu and vgem get when they are loaded in this order.

@@ -24,7 +24,17 @@ for number; do
   echo "$number $(open-nodes "/tmp/$number" | cut -d ' ' -f 2-)"
 done
 """
-SCRIPTS = {"open-nodes": OPEN_NODES, "open-numbers": OPEN_NUMBERS}
+ALLOCATE = """#!/bin/sh
+# Allocate memory of a GPU in pieces of these sizes; print what the kernel says to each. It keeps them.
+exec 3<>"$1"
+shift
+for size; do
+  said=$( (echo "$size" >&3) 2>&1 ) && said=allocated
+  echo "$size ${said##*: }"
+done
+sleep 1000000 </dev/null >/dev/null 2>&1 &
+"""
+SCRIPTS = {"open-nodes": OPEN_NODES, "open-numbers": OPEN_NUMBERS, "allocate": ALLOCATE}
 SIMULATED_HOST = "/srv/host"
 ON_SIMULATED_HOST = f"AMD_CTK_HOST_ROOT={SIMULATED_HOST}"
 # Its settings name now runc, now crun; those of the first name what engines run.

@@ -60,7 +60,8 @@ class Image(NamedTuple):
 
     version: str
     kernel: Path
-    initrd: Path
+    # None for a kernel that finds the disk by itself.
+    initrd: Path | None
     disk: Path
 
 
@@ -90,10 +91,17 @@ def _make(suite: str, directory: Path) -> str:
         subprocess.run([engine_program("depmod"), "-b", root, version], check=True)
         shutil.copy(_kernel_file(root, version), directory / "vmlinuz")
         _write_initrd(root, version, directory / "initrd")
-        _prepare(root)
-        words = ["-q", "-F", "-E", "lazy_itable_init=0", "-d", root, directory / "disk.ext4", DISK_SIZE]
-        subprocess.run([engine_program("mkfs.ext4"), *words], check=True)
+        for service in SLURM_SERVICES:
+            (root / f"etc/systemd/system/multi-user.target.wants/{service}.service").unlink()
+        write_disk(root, directory / "disk.ext4")
     return version
+
+
+def write_disk(root: Path, disk: Path, file_system: str = "ext4") -> None:
+    """Make a machine's disk of a root file system, which changes."""
+    _prepare(root, file_system)
+    words = ["-q", "-F", "-t", file_system, "-E", "lazy_itable_init=0", "-d", root, disk, DISK_SIZE]
+    subprocess.run([engine_program("mkfs.ext4"), *words], check=True)
 
 
 def _kernel_file(root: Path, version: str) -> Path:
@@ -132,7 +140,7 @@ def _unpacked(module: Path) -> bytes:
     return lzma.decompress(content) if module.suffix == ".xz" else content
 
 
-def _prepare(root: Path) -> None:
+def _prepare(root: Path, file_system: str) -> None:
     """Make a machine of a root file system: without units that wait, with the agent that runs commands."""
     units = root / "etc/systemd/system"
     for unit in MASKED:
@@ -142,9 +150,7 @@ def _prepare(root: Path) -> None:
     (units / "agent.service").write_text(UNIT)
     (units / "multi-user.target.wants").mkdir(exist_ok=True)
     (units / "multi-user.target.wants/agent.service").symlink_to("../agent.service")
-    for service in SLURM_SERVICES:
-        (units / f"multi-user.target.wants/{service}.service").unlink()
-    (root / "etc/fstab").write_text("/dev/vda / ext4 rw 0 1\n")
+    (root / "etc/fstab").write_text(f"/dev/vda / {file_system} rw 0 1\n")
     (root / "etc/hostname").write_text("gpu-server\n")
     (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
     (root / ".complete").unlink(missing_ok=True)

@@ -26,6 +26,8 @@ KERNEL_WORDS = (
     # Nothing has to be made again after an update: a disk is as it was installed.
     " systemd.show_status=0 systemd.condition-needs-update=0 modprobe.blacklist=radeon"
 )
+# For a kernel that finds the disk by itself.
+ROOT_WORDS = " root=/dev/vda rw init=/lib/systemd/systemd"
 # Its clock counts instructions, of 4 ns each. By the clock of a busy host, services would be too late and be killed.
 CLOCK = "shift=2"
 # Where the files are that the machine was started with.
@@ -86,7 +88,7 @@ class Machine:
             *(engine_program("qemu-system-x86_64"), "-accel", "tcg", "-cpu", "max", "-m", "1536", "-smp", "1"),
             *("-icount", CLOCK),
             *("-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nic", "none", "-vga", "none"),
-            *("-kernel", image.kernel, "-initrd", image.initrd, "-append", KERNEL_WORDS),
+            *("-kernel", image.kernel, *_start_words(image)),
             *("-drive", drive, "-drive", f"if=virtio,format=raw,readonly=on,file={self._directory}/files.tar"),
             # A second render node beside vgem's, and a function of AMD's that no driver of Linux takes.
             *("-device", "virtio-gpu-pci", "-device", "ati-vga,model=rv100,romfile="),
@@ -113,6 +115,12 @@ class Machine:
                 raise OSError("the machine has stopped")
             line += some
         return bytes(line)
+
+
+def _start_words(image: Image) -> tuple[str | Path, ...]:
+    if image.initrd is None:
+        return ("-append", KERNEL_WORDS + ROOT_WORDS)
+    return ("-initrd", image.initrd, "-append", KERNEL_WORDS)
 
 
 def _pack(files: Mapping[str, Path], archive: Path) -> None:
