@@ -193,7 +193,7 @@ def test_a_command_has_a_button_that_copies_it(browser, address):
     page.wait_for_selector(".language-console button[title='Copy to clipboard']")
 
 
-def test_what_a_button_copies_is_commands_one_after_the_other(browser, address, pages):
+def test_a_button_copies_commands_one_after_the_other(browser, address, pages):
     page = browser.new_page(viewport=SCREEN)
     copied = {}
 
@@ -277,7 +277,7 @@ def test_the_text_of_pictures_can_be_read_on_a_phone(browser, address, pages):
     assert small == []
 
 
-def test_what_is_wider_than_a_phone_says_that_it_scrolls(browser, address):
+def test_a_block_wider_than_a_phone_shows_that_it_scrolls(browser, address):
     page = browser.new_page(viewport=PHONE)
     marked = {}
 

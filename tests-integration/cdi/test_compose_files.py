@@ -120,7 +120,7 @@ def test_a_part_of_a_part_on_another_machine_is_not_fetched(project, remote):
         read_service(str(project / "compose.yaml"), "web", {}, THIS_MACHINE)
 
 
-def test_what_this_compose_does_not_read_is_said(project):
+def test_keys_that_this_compose_does_not_read_are_named(project):
     (project / "compose.yaml").write_text(
         "services:\n"
         "  one: {image: i, devices: ['amd.com/gpu=0', '/dev/kfd']}\n"

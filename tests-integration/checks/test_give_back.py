@@ -41,7 +41,7 @@ def owner(path: Path) -> int:
     return path.lstat().st_uid
 
 
-def test_what_root_wrote_is_given_back_and_nothing_else(clone, tmp_path):
+def test_only_files_that_root_wrote_are_given_back(clone, tmp_path):
     older = write(clone / ".nox/older")
     stamp = write(tmp_path / "stamp")
     os.utime(older, (0, 0))

@@ -45,7 +45,7 @@ def test_a_condition_about_a_lease_is_a_question(tmp_path, capsys, source):
         "if request.name.endswith(ENDING): pass",
     ],
 )
-def test_what_a_class_answers_and_what_is_about_another_value_is_none(tmp_path, capsys, source):
+def test_answers_of_a_class_and_questions_to_other_values_are_not_counted(tmp_path, capsys, source):
     assert check(tmp_path, capsys, IMPORT + source) == (0, ["0 questions of 1: what is this lease?"])
 
 

@@ -37,7 +37,7 @@ def test_code_that_looks_into_a_sentence_is_found(line):
         "for problem in status.problems: pass",
     ],
 )
-def test_what_only_prints_a_sentence_or_asks_a_field_is_not(line):
+def test_printing_a_sentence_or_reading_a_field_is_no_inspection(line):
     assert list(find_inspections(line)) == []
 
 

@@ -74,7 +74,7 @@ def clone(tmp_path):
     return tmp_path / "clone"
 
 
-def test_what_a_session_lacks_is_named_by_its_packages(clone):
+def test_packages_that_a_session_lacks_are_named(clone):
     def missing(*sessions):
         ended = subprocess.run([".ci/missing", *sessions], cwd=clone, stdout=subprocess.PIPE, text=True, check=True)
         return ended.stdout.split()

@@ -23,17 +23,17 @@ IMPORT = "amd_ctk imports amd_gpu_tracker.book"
 DOUBLE = "class Place: amd_ctk.cli amd_gpu_tracker.line"
 
 
-def test_what_is_listed_passes(tmp_path, capsys):
+def test_listed_names_pass(tmp_path, capsys):
     assert check(tmp_path, capsys, IMPORT, DOUBLE) == (0, [])
 
 
-def test_what_is_new_fails(tmp_path, capsys):
+def test_new_names_fail(tmp_path, capsys):
     new = "new, choose another module or name: "
 
     assert check(tmp_path, capsys) == (1, [f"{new}{IMPORT}", f"{new}{DOUBLE}"])
 
 
-def test_what_is_gone_must_leave_the_list(tmp_path, capsys):
+def test_names_that_are_gone_must_leave_the_list(tmp_path, capsys):
     assert check(tmp_path, capsys, IMPORT, DOUBLE, "class Line: a b") == (
         1,
         ["gone, remove it from rooms.txt: class Line: a b"],

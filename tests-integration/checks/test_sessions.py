@@ -106,7 +106,7 @@ def test_a_session_shows_how_far_it_is(checkout):
     assert check(checkout, "slow")[1].splitlines()[1] == "slow: 40 % ... 100 % ... passed in N s"
 
 
-def test_what_is_printed_behind_the_last_percentage_does_not_hide_it(checkout):
+def test_lines_behind_the_last_percentage_do_not_hide_it(checkout):
     nox = checkout / ".venv/bin/nox"
     script = "echo '.... [ 94%]'; printf '.... [100%%]'; sleep 1.2; echo 'Exception ignored'; sleep 1.2"
     nox.write_text(NOX.replace("slow)", f"docs) {script} ;;\n    slow)"))
@@ -134,7 +134,7 @@ def test_the_reports_of_an_earlier_run_do_not_count(checkout):
     assert "types: FAILED in N s\n" in check(checkout, "types")[1]
 
 
-def test_what_is_left_outside_the_directory_is_said(checkout, tmp_path):
+def test_files_left_outside_the_directory_are_named(checkout, tmp_path):
     left = tmp_path / f"pytest-of-{getpass.getuser()}"
     nox = checkout / ".venv/bin/nox"
     nox.write_text(NOX.replace("tests)", f"tests) mkdir {left};"))
@@ -146,7 +146,7 @@ def test_what_is_left_outside_the_directory_is_said(checkout, tmp_path):
     ]
 
 
-def test_what_failed_is_named_at_the_end_and_other_sessions_run_all_the_same(checkout):
+def test_failures_are_named_at_the_end_and_other_sessions_run_all_the_same(checkout):
     status, printed = check(checkout, "types", "integration", "tests")
 
     assert status == 1
@@ -204,7 +204,7 @@ def test_every_session_runs_where_engines_can_start():
     assert find_possible("") == list(EVERY_CHECK)
 
 
-def test_what_a_session_took_the_last_time_is_what_it_will_take(checkout):
+def test_the_last_time_of_a_session_is_what_it_will_take(checkout):
     (checkout / ".nox/logs").mkdir(parents=True)
     (checkout / ".nox/logs/seconds.json").write_text('{"tests": 1195.2}')
 

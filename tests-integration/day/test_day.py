@@ -194,7 +194,7 @@ def what_is_wrong(day: Day) -> dict[str, set[int]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_everybody_has_what_was_asked_for_all_day_long_and_all_is_free_at_its_end(world, seed):
+def test_all_requests_of_a_day_are_served_and_all_gpus_are_free_at_its_end(world, seed):
     day = Day(world, seed)
     for _ in range(OPERATIONS):
         day.do_one()

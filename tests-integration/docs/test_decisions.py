@@ -29,7 +29,7 @@ def test_a_decision_has_its_number_a_date_and_a_status(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DECISIONS)
-def test_what_supersedes_a_decision_says_so_itself(name: str) -> None:
+def test_a_superseding_decision_says_so_itself(name: str) -> None:
     number, successor, page = beginning(name)
 
     if successor is not None and page is not None:

@@ -15,7 +15,7 @@ def test_both_streams_and_the_exit_code_come_back(tmp_path: Path) -> None:
         assert shell.run("echo out; echo err >&2; false") == ("out\nerr\n", 1)
 
 
-def test_what_a_command_leaves_is_there_for_the_next(tmp_path: Path) -> None:
+def test_effects_of_a_command_are_there_for_the_next(tmp_path: Path) -> None:
     with Shell(tmp_path, ENVIRONMENT) as shell:
         shell.run("mkdir below && cd below && name=value")
         shell.run("(exit 3)")

@@ -85,7 +85,7 @@ def test_a_page_nobody_can_run_is_refused(page: str, problem: str) -> None:
     assert str(refusal.value) == problem
 
 
-def test_what_follows_an_empty_continuation_still_belongs_to_the_command() -> None:
+def test_lines_after_an_empty_continuation_still_belong_to_the_command() -> None:
     page = "```console\n$ cat <<'END'\n> one\n>\n> two\n> END\none\n\ntwo\n```\n"
 
     assert parse_page(page)[0].steps == [Step("cat <<'END'\none\n\ntwo\nEND", line=2, expected="one\n\ntwo")]
@@ -108,7 +108,7 @@ def test_the_language_of_every_fence_is_known() -> None:
         ("...", ""),
     ],
 )
-def test_what_a_page_shows_matches(expected: str, printed: str) -> None:
+def test_output_shown_on_a_page_matches(expected: str, printed: str) -> None:
     assert is_match(expected, printed)
 
 

@@ -158,7 +158,7 @@ def test_a_group_has_its_gpus_and_no_other(docker, start):
     assert told(docker, start("free:1+group:notebooks")) == "0"
 
 
-def test_what_no_moment_can_meet_is_refused_by_its_own_sentence(start):
+def test_a_request_that_no_moment_can_meet_is_refused_by_its_own_sentence(start):
     assert "auto:9: this host has 8 GPUs" in start("auto:9")
     assert "there is no group 'x' (gpu-groups of the configuration has notebooks, training)" in start("auto+group:x")
 

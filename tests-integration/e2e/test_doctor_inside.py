@@ -156,7 +156,7 @@ def test_a_user_is_told_that_it_takes_root(start, examine):
     assert examine(pid, user=limited) == {"inside-nodes": ("not checked", f"container {pid} from inside")}
 
 
-def test_what_does_not_answer_inside_is_not_waited_for(start):
+def test_a_container_that_does_not_answer_inside_is_not_waited_for(start):
     pid = start("0")
     question = (
         "import time; from amd_ctk.doctor.inside.child import ask_inside;"

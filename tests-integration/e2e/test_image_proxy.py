@@ -135,7 +135,7 @@ def test_a_host_without_a_driver_gets_none(proxy):
     assert b"no image for this host: amdgpu driver unavailable" in content
 
 
-def test_what_is_no_choice_passes_byte_by_byte(registry, proxy):
+def test_a_request_that_is_no_choice_passes_byte_by_byte(registry, proxy):
     here = proxy("mi300x-8")
 
     for reference, wanted in (("plain", registry.plain), (registry.index["digest"], registry.index)):

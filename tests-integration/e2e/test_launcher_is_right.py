@@ -124,7 +124,7 @@ def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run
 
 
 @pytest.mark.timeout(0 if CASES > 1000 else 600)
-def test_what_the_launcher_takes_for_harmless_opens_no_gpu(
+def test_a_spec_that_the_launcher_takes_for_harmless_opens_no_gpu(
     tmp_path: Path, rootfs: Path, runtimes: dict[str, Run]
 ) -> None:
     bench = Bench(tmp_path, rootfs)

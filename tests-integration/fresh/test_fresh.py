@@ -32,7 +32,7 @@ def installed(machine):
     return Installed(printed, machine.enabled_units() - enabled, machine.files())
 
 
-def test_what_is_missing_is_named_and_installed_and_its_services_stay_off(installed):
+def test_missing_packages_are_named_and_installed_and_their_services_stay_off(installed):
     assert len(installed.printed.splitlines()) == 2, installed.printed
     system, environment = installed.printed.splitlines()
     assert system.startswith("Installing into the system, with apt (a minute or two; their services stay off): ")
@@ -63,7 +63,7 @@ def test_the_check_passes(checked):
     assert ", 0 failed, " in checked.stdout.splitlines()[-1]
 
 
-def test_what_is_left_outside_the_checkout_is_said(machine, installed, checked):
+def test_files_left_outside_the_checkout_are_named(machine, installed, checked):
     left = sorted(machine.files() - installed.files)
 
     lines = [line for line in checked.stdout.splitlines() if line.startswith("Left outside ")]

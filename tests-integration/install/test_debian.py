@@ -142,7 +142,7 @@ def test_modules_are_compiled_again_for_the_python_of_the_next_debian(machine, s
     )
 
 
-def test_what_was_compiled_goes_with_its_package_and_no_other(machine):
+def test_compiled_files_go_with_their_package_and_no_others(machine):
     install(machine)
 
     machine.apt("remove amd-container-toolkit amd-ctk")
@@ -256,7 +256,7 @@ def test_purge_leaves_nothing_behind(machine):
     assert changes(before, take_snapshot(machine.run)) == {}
 
 
-def test_what_a_removal_left_is_purged_where_apt_has_no_repository(machine):
+def test_leftovers_of_a_removal_are_purged_where_apt_has_no_repository(machine):
     install(machine)
     machine.run("amd-ctk config set log-level debug")
     machine.apt(f"remove --autoremove {EVERY_PACKAGE}")
@@ -384,13 +384,13 @@ def test_an_upgrade_back_and_forth_keeps_a_running_container_its_exclusive_gpu(m
     machine.run(f"{start} c2 >/dev/null 2>&1; amd-container-runtime delete --force c2")
 
 
-def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(installed):
+def test_gpus_that_the_original_made_exclusive_stay_so_whatever_comes_first(installed):
     cells = installed.system.shared / "cells"
 
     assert former_state.look(cells, "/run/shared/cells", installed.run) == former_state.expected()
 
 
-def test_what_is_built_twice_is_the_same(debs, build_again):
+def test_two_builds_are_the_same(debs, build_again):
     first, second = (
         {deb.name: hashlib.sha256(deb.read_bytes()).hexdigest() for deb in built} for built in (debs, build_again())
     )
@@ -481,7 +481,7 @@ def test_an_upgrade_says_that_the_trackers_state_of_the_original_is_cut_and_keep
     assert machine.run("cat /var/log/gpu-tracker.json") == cut
 
 
-def test_what_was_configured_after_a_part_was_installed_beside_the_original_stays(machine):
+def test_settings_made_beside_the_original_stay(machine):
     install_the_original(machine)
     install(machine, "amd-ctk")
     machine.write("/etc/docker/daemon.json", ORIGINAL_DAEMON_JSON.replace("1450", "9000"))

@@ -129,7 +129,7 @@ def test_it_has_no_user_that_stays_and_no_privilege(stand):
     assert int(lines["VmHWM"].split()[0]) < 64 * 1024
 
 
-def test_what_listens_is_on_loopback_alone(stand):
+def test_the_proxy_listens_on_loopback_alone(stand):
     assert stand.run("systemctl show -P Listen amd-ctk-images@505.socket") == "127.0.0.1:505 (Stream)\n"
 
 

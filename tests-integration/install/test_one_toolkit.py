@@ -119,7 +119,7 @@ def test_packages_that_come_one_by_one_serve_when_the_last_is_there(server: Serv
     assert "MIXED" not in server.run("journalctl --unit=amd-gpu-tracker.service")
 
 
-def test_what_no_process_can_have_is_removed_at_the_next_boot(machine: Machine, server: Server) -> None:
+def test_a_generation_that_no_process_can_have_is_removed_at_the_next_boot(machine: Machine, server: Server) -> None:
     machine.apt(f"install {server.files('9.2')}")
     (old, new) = sorted(server.run(f"ls -A {GENERATIONS}").split())
     assert old.startswith("9.1-")

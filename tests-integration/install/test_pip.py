@@ -120,7 +120,7 @@ def install(environment, directory, *words):
     run(environment, "python", "-m", "pip", "-q", "install", "--find-links", directory, "--pre", *words)
 
 
-def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(tmp_path, built):
+def test_gpus_that_the_original_made_exclusive_stay_so_whatever_comes_first(tmp_path, built):
     require_root()
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)

@@ -320,7 +320,7 @@ def test_dnf_installs_and_upgrades_from_what_a_server_serves(
     assert f"9.0-{release} " in root.dnf_from(definitions, "list --installed amd-container-toolkit")
 
 
-def test_what_is_missing_is_said_before_anything_is_built(checkout, gpg, tmp_path):
+def test_missing_programs_are_named_before_anything_is_built(checkout, gpg, tmp_path):
     (tmp_path / "git").symlink_to(shutil.which("git"))
     words = [sys.executable, checkout / "packaging/release.py", tmp_path / "dist", KEY]
 
@@ -334,7 +334,7 @@ def test_what_is_missing_is_said_before_anything_is_built(checkout, gpg, tmp_pat
     assert not (tmp_path / "dist").exists()
 
 
-def test_what_is_not_committed_is_not_released(checkout, gpg, released):
+def test_uncommitted_files_are_not_released(checkout, gpg, released):
     (checkout / "VERSION").write_text("3.0\n")
 
     answer = make_release(checkout, gpg)

@@ -267,7 +267,7 @@ def test_units_are_preset_and_what_is_enabled_is_started_as_apt_does_it(root, di
     ]
 
 
-def test_what_the_original_made_exclusive_stays_so_whatever_comes_first(root, distribution):
+def test_gpus_that_the_original_made_exclusive_stay_so_whatever_comes_first(root, distribution):
     root.dnf("install amd-container-toolkit")
 
     assert former_state.look(root.upper / "cells", "/cells", root.run) == former_state.expected()

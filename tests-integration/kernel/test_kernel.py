@@ -91,7 +91,7 @@ def test_a_container_that_asks_for_none_opens_none(machine, low_level):
 
 
 @LOW_LEVEL
-def test_what_opening_says_is_what_doctor_has_in_its_table(machine, low_level):
+def test_the_kernels_answers_to_opening_are_in_doctors_table(machine, low_level):
     nodes = [
         {"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128, "fileMode": 0o600, "uid": 0, "gid": 0},
         {"path": "/dev/dri/renderD129", "type": "c", "major": 226, "minor": 129, "fileMode": 0o666, "uid": 0, "gid": 0},

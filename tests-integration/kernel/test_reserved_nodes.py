@@ -103,7 +103,7 @@ def test_the_filter_of_a_job_refuses_other_gpus_by_their_numbers(machine, closed
     ]
 
 
-def test_who_kept_a_descriptor_goes_on_using_it_and_opens_nothing(machine, closed):
+def test_the_keeper_of_a_descriptor_goes_on_using_it_and_opens_nothing(machine, closed):
     machine.run(f"cat >{KEPT_NODE} <<'END'\n{KEEP_NODE}END\nrm -f /tmp/has /tmp/ended /tmp/said")
     keep = f"setsid python3 {KEPT_NODE} >/tmp/said 2>&1 </dev/null & until [ -e /tmp/has ]; do sleep 0.1; done"
 
@@ -123,7 +123,7 @@ def test_udev_gives_closed_nodes_to_nobody_also_where_no_service_would_take_them
     assert as_user(machine, "carol", OPEN) == CLOSED
 
 
-def test_what_udev_does_takes_a_node_from_no_holder_and_gives_it_to_nobody(machine, closed, first_only):
+def test_events_of_udev_take_a_node_from_no_holder_and_give_it_to_nobody(machine, closed, first_only):
     hold(machine, "alice", 0, "train")
     sit_down(machine, "carol")
 
@@ -149,7 +149,7 @@ def test_a_node_that_comes_back_is_its_holders(machine, closed, first_only):
     assert as_user(machine, "bob", OPEN) == CLOSED
 
 
-def test_who_sits_at_the_machine_is_given_nodes_unless_they_are_closed(machine):
+def test_the_person_at_the_machine_is_given_nodes_unless_they_are_closed(machine):
     opens = f"sh /srv/rootfs/bin/open-nodes {FIRST}"
     sit_down(machine, "carol")
     assert as_user(machine, "carol", opens) == f"{FIRST} opens\n"

@@ -46,7 +46,7 @@ def serving(root: Path) -> dict[str, str]:
     return {module.parent.name: module.read_text().split("'")[1] for module in modules}
 
 
-def test_what_is_installed_serves(tmp_path):
+def test_an_installed_generation_serves(tmp_path):
     unpack(tmp_path, "2.0-1")
 
     assert assemble(tmp_path) == ""

@@ -163,7 +163,7 @@ CHOICES = st.builds(
 
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(data=st.data())
-def test_what_is_explained_is_what_config_json_then_holds(scenes, data):
+def test_an_explanation_is_what_config_json_then_holds(scenes, data):
     scene = scenes[data.draw(st.sampled_from(profile_names())), data.draw(st.booleans())]
     spec = data.draw(specs(scene.gpus))
     chosen = data.draw(CHOICES)

@@ -129,7 +129,7 @@ def put_into_a_state(machine: Machine, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("batch", range(STATES // AT_ONCE))
-def test_what_is_explained_is_what_a_start_does(tmp_path, batch):
+def test_an_explanation_is_what_a_start_does(tmp_path, batch):
     for number in range(batch * AT_ONCE, (batch + 1) * AT_ONCE):
         machine = Machine(tmp_path / str(number))
         draw = random.Random(number)

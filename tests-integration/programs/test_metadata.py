@@ -48,7 +48,7 @@ def test_a_distribution_brings_the_text_of_the_licence(distribution):
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
 @pytest.mark.parametrize("script", ["packaging/scripts/amd-ctk.purge", "packaging/files/node.py"])
-def test_what_is_removed_whole_leaves_no_copy_of_an_engines_file(engine, script):
+def test_the_removal_of_a_package_leaves_no_copy_of_an_engines_file(engine, script):
     directory = "/".join(engine.config_path.split("/")[1:3])
 
     assert re.search(rf"\b{directory}\b", (CHECKOUT / script).read_text())

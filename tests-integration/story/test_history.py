@@ -27,7 +27,7 @@ def test_jobs_and_reservations_of_people_are_in_the_report(shared):
     assert {row["person"]: row["starts"] for row in totals} == {"alice": 1, "bob": 1}
 
 
-def test_what_people_used_is_there_after_the_end_of_the_service(shared):
+def test_use_of_people_is_there_after_the_end_of_the_service(shared):
     shared.run("systemctl restart amd-gpu-tracker.service")
     shared.as_user("bob", "amd-ctk release held")
 

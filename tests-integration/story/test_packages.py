@@ -84,7 +84,7 @@ def test_a_roll_back_to_a_version_without_the_socket_and_an_upgrade_end_in_a_ser
     assert shared.as_user("alice", "amd-ctk run --gpus=1 -- echo ran").endswith("GPU 1\nran\n")
 
 
-def test_what_an_administrator_enabled_is_enabled_when_the_packages_come_again(shared):
+def test_units_that_an_administrator_enabled_are_enabled_when_the_packages_come_again(shared):
     shared.run("systemctl disable --quiet amd-cdi-watch.service")
 
     shared.apt("remove amd-ctk")

@@ -71,7 +71,7 @@ def test_a_roll_back_keeps_jobs_settings_and_what_was_recorded(shared):
     wait_until(lambda: shared.run("amd-ctk queue list") == "No job waits for GPUs\n")
 
 
-def test_what_was_backed_up_is_there_after_a_reinstallation(shared):
+def test_a_backup_is_there_after_a_reinstallation(shared):
     before = what_was_decided(shared)
     page = parse_page(read_page("docs/how-to/back-up.md"))
     (copy,) = (step.command for section in page for step in section.steps if "-czf" in step.command)

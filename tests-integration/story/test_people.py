@@ -196,7 +196,7 @@ def test_a_container_whose_time_is_over_is_stopped_for_good(engines, engine):
     engines.run(f"{engine} rm --force train")
 
 
-def test_who_waits_keeps_the_place_while_the_service_is_killed(shared):
+def test_a_waiter_keeps_its_place_while_the_service_is_killed(shared):
     shared.run("rm -f /run/bob")
     shared.as_user("alice", "amd-ctk reserve free:3 --for=1h --name=held")
     job = "sh -c 'echo $AMD_VISIBLE_DEVICES'"
@@ -236,7 +236,7 @@ def test_the_journal_finds_lines_by_gpu_user_job_and_verdict(shared):
     )
 
 
-def test_who_is_denied_has_nothing_and_running_jobs_go_on(shared):
+def test_a_denied_user_has_nothing_and_running_jobs_go_on(shared):
     shared.as_user("alice", "amd-ctk run --gpus=0 --name=long -- sleep 86400 >/dev/null 2>&1 &")
     wait_until(lambda: is_listed(shared, "long"))
 

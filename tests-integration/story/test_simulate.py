@@ -61,7 +61,7 @@ def test_the_first_line_says_that_nodes_are_plain_files_where_they_are(stand):
     )
 
 
-def test_what_the_toolkit_writes_is_forgotten(stand):
+def test_files_of_the_toolkit_are_forgotten_with_the_simulation(stand):
     stand.run("rm -rf /etc/cdi; amd-ctk gpu-tracker disable")
 
     inside = stand.run(

@@ -20,7 +20,7 @@ def test_a_message_is_written_as_the_documentation_shows(message, content):
     assert encode(message) == bytes.fromhex(content)
 
 
-def test_what_is_read_are_fields_by_number():
+def test_fields_are_read_by_number():
     content = encode({1: 150, 2: "testing", 3: {1: 1 << 62}, 4: ["a", "b"]}) + bytes.fromhex("2d 01020304")
 
     fields = decode(content)

@@ -62,7 +62,7 @@ def run_earlier(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", LEASES)
-def test_what_the_earlier_code_writes_again_is_the_same_lease(run_earlier, kind):
+def test_a_lease_that_the_earlier_code_writes_again_is_the_same(run_earlier, kind):
     written = format_lease(LEASES[kind])
 
     assert run_earlier(REWRITE, written) == written

@@ -67,7 +67,7 @@ def test_the_holder_opens_its_gpu_and_nobody_else_does(server):
     assert server.as_user("alice", OPEN) == FIRST
 
 
-def test_what_a_job_leaves_in_the_background_opens_nothing_after_its_end(server):
+def test_a_job_left_in_the_background_opens_nothing_after_its_end(server):
     left = f"until [ -e /tmp/ended ]; do sleep 0.1; done; {OPEN} >/tmp/later"
 
     server.as_user("alice", f"amd-ctk run --gpus=0 --name=left -- sh -c '({left}) </dev/null >/dev/null 2>&1 &'")
@@ -78,7 +78,7 @@ def test_what_a_job_leaves_in_the_background_opens_nothing_after_its_end(server)
     server.run("rm /tmp/ended /tmp/later")
 
 
-def test_who_waited_opens_the_gpu_when_the_one_before_has_ended(server):
+def test_a_waiter_opens_the_gpu_when_the_holder_before_has_ended(server):
     hold(server, "alice", 0, "train")
     server.as_user("bob", f"amd-ctk run --gpus=0 --wait --name=eval -- {OPEN} >/tmp/bob 2>&1 &")
     wait_until(lambda: "waiting for 1 GPU" in server.run("cat /tmp/bob", check=False))

@@ -73,7 +73,7 @@ def test_not_enough_free_gpus_are_a_refusal_and_change_nothing(eight):
         ),
     ],
 )
-def test_what_can_never_be_met_is_refused(eight, request_text, sentence):
+def test_a_choice_that_no_host_can_meet_is_refused(eight, request_text, sentence):
     eight.write_config(f"AMD_VISIBLE_DEVICES={request_text}")
 
     assert refusal(eight) == sentence
@@ -137,7 +137,7 @@ def test_an_image_cannot_ask_where_containers_may_not(eight):
     assert eight.config["process"]["env"] == ["PATH=/bin", "AMD_VISIBLE_DEVICES=auto:8"]
 
 
-def test_what_swarm_chose_counts_more_than_a_choice(eight):
+def test_swarms_choice_counts_more_than_a_choice_by_variable(eight):
     eight.write_config("AMD_VISIBLE_DEVICES=auto:8", "DOCKER_RESOURCE_AMD_GPU=0xEA35F57CC80DEB35")
     spec = eight.config
 
@@ -176,7 +176,7 @@ def test_a_container_that_runs_already_keeps_its_gpus(eight):
     assert eight.config["process"]["env"] == ["PATH=/bin", "AMD_VISIBLE_DEVICES=auto:1"]
 
 
-def test_what_fails_after_the_choice_gives_the_gpus_back(eight):
+def test_a_failure_after_the_choice_gives_the_gpus_back(eight):
     eight.write_config("AMD_VISIBLE_DEVICES=auto:1", "AMD_REQUIRE_GFX=gfx=gfx942")
 
     assert refusal(eight).startswith("AMD_REQUIRE_GFX=gfx=gfx942: GPU 0 is gfx90a")

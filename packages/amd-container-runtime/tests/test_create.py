@@ -120,7 +120,7 @@ def test_a_bundle_called_create_is_a_bundle(runtime):
 @pytest.mark.parametrize(
     "variables", [(), ("AMD_VISIBLE_DEVICES=",), ("AMD_VISIBLE_DEVICES=none",), ("AMD_VISIBLE_DEVICES=void",)]
 )
-def test_who_asks_for_nothing_is_handed_over_untouched(runtime, variables):
+def test_a_container_that_asks_for_no_gpu_is_handed_over_untouched(runtime, variables):
     runtime.write_config(*variables)
     before = (runtime.bundle / "config.json").stat().st_ino
 
@@ -615,7 +615,7 @@ def test_a_message_never_takes_dockers_exit_codes(runtime):
     assert "permission denied" not in message.lower()
 
 
-def test_what_went_wrong_is_said_even_where_the_claim_cannot_be_given_back(runtime):
+def test_an_error_is_printed_even_if_the_claim_cannot_be_given_back(runtime):
     Tracker(runtime.host).enable()
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
     # The bundle can be written, and then neither put in place nor, later, can the lease be read.

@@ -75,7 +75,7 @@ def test_a_gpu_of_another_job_is_refused(node):
     assert node.runc_words is None
 
 
-def test_what_the_device_cgroup_hides_is_not_given_whatever_the_variables_say(node):
+def test_a_gpu_that_the_device_cgroup_hides_is_never_given(node):
     hide_gpus(node.host, (0, 1, 2))
     node.write_config(*JOB)
 

@@ -104,7 +104,7 @@ def test_the_administrator_may_switch_it_off(runtime):
     assert len(runtime.own_log) == 1
 
 
-def test_what_cannot_be_judged_of_the_kernels_own_driver_is_noted(runtime_on):
+def test_a_driver_requirement_on_the_kernels_own_driver_is_logged(runtime_on):
     runtime = runtime_on("strix-halo")
     runtime.write_config("AMD_VISIBLE_DEVICES=0", "AMD_REQUIRE_DRIVER=driver>=6.12")
 

@@ -114,7 +114,7 @@ def test_only_an_image_that_requires_something_loads_what_checks_it(runtime, loa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
-def test_what_makes_nodes_is_loaded_only_where_a_user_namespace_is_asked_for(runtime, loaded):
+def test_the_module_that_makes_nodes_is_loaded_only_with_a_user_namespace(runtime, loaded):
     runtime.write_config("AMD_VISIBLE_DEVICES=all")
     without = loaded("create", "--bundle", runtime.bundle, "c1")
     runtime.write_config("AMD_VISIBLE_DEVICES=all", linux={"namespaces": [{"type": "user"}]})

@@ -84,7 +84,7 @@ def test_a_limit_of_the_engine_for_the_same_gpu_is_replaced_and_others_stay(limi
     }
 
 
-def test_what_an_image_says_about_its_limit_is_replaced(limited):
+def test_limits_that_an_image_sets_in_variables_are_replaced(limited):
     limited.write_config("AMD_VRAM_LIMIT_MB=64000", "AMD_VRAM_FRACTION=1", "AMD_VISIBLE_DEVICES=0", "AMD_VRAM=8GiB")
 
     limited.create()

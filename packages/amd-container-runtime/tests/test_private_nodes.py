@@ -101,7 +101,7 @@ def link(path):
 
 
 @pytest.mark.parametrize("make_other", [closed, of_another_number, of_a_container, plain, link])
-def test_what_is_not_such_a_node_is_replaced(host, directory, make_other):
+def test_a_file_in_place_of_a_private_node_is_replaced(host, directory, make_other):
     directory.mkdir(mode=0o700)
     make_other(directory / "234:0")
 
@@ -111,7 +111,7 @@ def test_what_is_not_such_a_node_is_replaced(host, directory, make_other):
     assert stat.filemode(os.stat("/dev/null").st_mode) == "crw-rw-rw-"
 
 
-def test_what_a_killed_process_left_does_not_stand_in_the_way(host, directory):
+def test_the_leftover_of_a_killed_process_does_not_stop_the_next_one(host, directory):
     directory.mkdir(mode=0o700)
     (directory / f"234:0.{os.getpid()}.tmp").touch()
 

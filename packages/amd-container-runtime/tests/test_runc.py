@@ -245,7 +245,7 @@ def test_without_a_useful_path_the_usual_directories_are_searched(directory, mon
     assert find_low_level_runtime("", search_path, own_path="/nowhere") == f"{usual}/runc"
 
 
-def test_what_the_administrator_names_is_used_and_nothing_else(directory):
+def test_only_the_runtime_that_the_administrator_names_is_used(directory):
     first = directory("first", "runc", "youki")
     last = directory("last", "runc")
 
@@ -262,7 +262,7 @@ def test_this_program_is_never_its_own_runc_under_any_name(directory, tmp_path):
 
 
 @pytest.mark.parametrize("spoil", [lambda runc: runc.chmod(0o644), lambda runc: (runc.unlink(), runc.mkdir())])
-def test_what_cannot_be_run_is_passed_over(directory, tmp_path, spoil):
+def test_a_runtime_that_cannot_be_executed_is_passed_over(directory, tmp_path, spoil):
     first = directory("first", "runc")
     spoil(tmp_path / "first/runc")
     usual = directory("usual", "runc")

@@ -328,7 +328,7 @@ def test_a_link_at_home_leads_the_log_nowhere(runtime, tmp_path):
     assert (tmp_path / "precious").read_bytes() == b""
 
 
-def test_who_may_not_write_the_systems_log_has_one_at_home(runtime, tmp_path):
+def test_a_user_without_access_to_the_systems_log_has_one_at_home(runtime, tmp_path):
     runtime.write_config("AMD_VISIBLE_DEVICES=0,1")
     os.rmdir(runtime.host.path("/var/log"))
 

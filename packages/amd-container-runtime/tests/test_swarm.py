@@ -155,7 +155,7 @@ def test_an_amount_of_something_else_is_no_request_for_gpus(runtime):
         ("AMD_GPU=2", "DOCKER_RESOURCE_AMD_GPU=2 is an amount and names no GPU"),
     ],
 )
-def test_what_cannot_be_met_is_refused_and_leaves_nothing_behind(node, variable, sentence):
+def test_a_swarm_resource_that_cannot_be_met_is_refused_and_changes_nothing(node, variable, sentence):
     node.write_config(f"DOCKER_RESOURCE_{variable}")
     before = node.config
 

@@ -176,7 +176,7 @@ MORE_EXAMPLES = [
 
 
 @pytest.mark.parametrize("text", [*EXAMPLES, *MORE_EXAMPLES])
-def test_what_makes_python_go_on_makes_the_launcher_start_it(launcher, text):
+def test_a_spec_that_concerns_the_runtime_starts_python(launcher, text):
     for form in (text, text.replace(" ", ""), text.replace(" ", "\n\t")):
         launcher.config(form)
 
@@ -185,7 +185,7 @@ def test_what_makes_python_go_on_makes_the_launcher_start_it(launcher, text):
 
 @pytest.mark.parametrize("indent", [None, 1, "\t"])
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_what_engines_write_for_an_ordinary_container_does_not_start_python(launcher, indent, separators):
+def test_an_ordinary_container_does_not_start_python(launcher, indent, separators):
     launcher.config(json.dumps(ORDINARY, indent=indent, separators=separators))
 
     assert launcher.run("create", "c1")[0] == "runc"

@@ -77,7 +77,7 @@ def gpus(tmp_path):
         ),
     ],
 )
-def test_what_is_left_is_counted_in_kfds_order(gpus, environment, numbers, words):
+def test_the_gpus_that_are_left_are_counted_in_kfds_order(gpus, environment, numbers, words):
     inside = see_gpus(gpus, environment)
 
     assert [gpu.number for gpu in inside.hip_gpus] == numbers

@@ -127,7 +127,7 @@ def test_a_rule_for_another_kind_of_device_or_with_odd_numbers_does_not_count():
     assert spec["linux"]["resources"]["devices"] == [*rules, KFD_RULE]
 
 
-def test_what_others_changed_or_added_meanwhile_stays():
+def test_changes_of_others_to_a_spec_stay():
     spec = {"linux": {"devices": [{"path": "/dev/null"}], "resources": {"devices": [DENY_ALL]}}}
     apply_edits(spec, build_edits([KFD, RENDER]))
     spec["linux"]["devices"][1] = {**KFD_DEVICE, "uid": 1000, "fileMode": 0o600}

@@ -119,7 +119,7 @@ def open_directory():
         (40002, ""),
     ],
 )
-def test_who_had_a_reservation_is_told_that_a_restart_ended_it(open_directory, capfd, uid, told):
+def test_the_owner_of_a_reservation_reads_that_a_restart_ended_it(open_directory, capfd, uid, told):
     host = build_host(open_directory / "host", "mi210-4")
     state = State(host)
     state.prepare()

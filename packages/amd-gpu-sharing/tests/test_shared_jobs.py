@@ -72,7 +72,7 @@ def test_a_container_with_the_id_of_a_job_does_not_hide_the_process_of_the_job(m
     assert (job.name, job.gpus, job.pid is not None, job.containers) == ("web", (0,), True, ())
 
 
-def test_what_holds_the_gpus_of_a_job_that_is_ended_is_no_job(machine):
+def test_the_remains_of_an_ended_job_are_no_job(machine):
     put_lease(machine, "40001/train.ending", person=40001, reservation="40001/train")
 
     assert SharedJobs(machine.tracker).owners() == []

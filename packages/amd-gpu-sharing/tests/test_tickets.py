@@ -71,13 +71,13 @@ def test_a_job_is_named_as_a_container_is(name):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a b", "../a", "a/b", ".a", "-a", "a\n", "ä", "\udc80", "\0"])
-def test_what_could_be_another_file_is_no_name(name):
+def test_a_name_that_could_be_another_file_is_refused(name):
     with pytest.raises(WaitRefused, match="is not a name for a job"):
         require_name(name)
 
 
 @given(st.binary(max_size=200))
-def test_what_nobody_wrote_is_no_ticket(content):
+def test_a_file_that_no_client_wrote_is_no_ticket(content):
     assert parse_ticket(1, "a", content) is None
 
 

@@ -235,7 +235,7 @@ def test_a_lease_that_means_nothing_is_a_line(tracker, attack, look, leases, cha
         ("socket.socket(socket.AF_UNIX).bind('a.json')", "it is not a plain file"),
     ],
 )
-def test_what_is_no_plain_file_is_a_line(attack, look, leases, bytes_read, code, reason):
+def test_a_lease_that_is_no_plain_file_is_one_line(attack, look, leases, bytes_read, code, reason):
     attack(code)
     bytes_read.clear()
 
@@ -334,7 +334,7 @@ write("a.json", lease(bundle=os.getcwd() + "/storage/c/userdata"))
     assert look() == ([("attack", ATTACKER)], [])
 
 
-def test_what_a_terminal_would_obey_does_not_reach_it(attack, look):
+def test_escape_sequences_of_a_lease_do_not_reach_the_terminal(attack, look):
     attack(r"""
 write("\x1b[2J.json", "{")
 write("b.json", lease("\x1b]0;owned\x07", ways=["\x1b[31m"]))

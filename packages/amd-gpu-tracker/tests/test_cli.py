@@ -73,7 +73,7 @@ def test_a_command_that_changes_a_simulated_host_says_so(untracked):
 
 
 @pytest.mark.parametrize("words", [["enable"], ["reset"]])
-def test_what_is_said_beyond_the_guide_goes_to_standard_error(command, untracked, words):
+def test_sentences_beyond_the_guide_go_to_standard_error(command, untracked, words):
     if words == ["reset"]:
         command("enable")
     untracked.run_untracked("c1", 0)
@@ -361,7 +361,7 @@ def test_output_to_a_full_disk_is_a_failure_without_a_trace(untracked, words):
     assert (answer.returncode, answer.stderr.splitlines()[-1], "Traceback" in answer.stderr) == (1, said, False)
 
 
-def test_what_is_said_beside_an_answer_may_be_lost(untracked):
+def test_sentences_beside_an_answer_may_be_lost(untracked):
     environment = {**ENVIRONMENT, "AMD_CTK_HOST_ROOT": untracked.host.root}
     with open("/dev/full", "w", encoding="utf-8") as full:
         answer = subprocess.run(
@@ -373,7 +373,7 @@ def test_what_is_said_beside_an_answer_may_be_lost(untracked):
 
 
 @pytest.mark.parametrize("uid", ["-1", "4294967295", "alice", "9" * 5000])
-def test_what_is_no_number_of_a_user_is_not_ignored(command, uid):
+def test_a_word_that_is_no_number_of_a_user_is_not_ignored(command, uid):
     code, shown, complaint = command("ignore", "--", uid)
 
     assert (code, shown) == (2, "")
@@ -529,7 +529,7 @@ def test_problems_go_to_stderr_beside_the_table(command, untracked):
     assert complaint.startswith(f"the lease {path} cannot be understood: ")
 
 
-def test_who_can_reach_every_gpu_is_told_beside_the_table(command, untracked):
+def test_a_container_that_reaches_every_gpu_is_named_beside_the_table(command, untracked):
     command("enable")
     untracked.state.write_lease(living_lease("c1\x1b", is_privileged=True))
     untracked.state.write_lease(living_lease("c2", is_privileged=False))
@@ -581,7 +581,7 @@ def test_init_is_silent_and_wipes_nothing(command):
     assert "Exclusive" in command("status")[1]
 
 
-def test_what_a_package_installs_on_top_of_broken_state_is_told(command, untracked):
+def test_an_installation_on_top_of_broken_state_names_it(command, untracked):
     path = untracked.host.path("/var/log/gpu-tracker.json")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
@@ -635,7 +635,7 @@ def seen_by_others(untracked):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.usefixtures("seen_by_others")
-def test_who_would_change_nothing_needs_no_root(command):
+def test_a_change_of_nothing_needs_no_root(command):
     assert command("disable", user=65534) == (0, "GPU Tracker is already disabled\n", "")
     command("enable")
     assert command("enable", user=65534) == (0, "GPU Tracker is already enabled\n", "")
@@ -646,7 +646,7 @@ def test_who_would_change_nothing_needs_no_root(command):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.usefixtures("seen_by_others")
 @pytest.mark.parametrize("words", [["disable"], ["reset"], ["0", "exclusive"], ["drain", "0"], ["ignore", "1000"]])
-def test_who_may_not_change_it_is_told_what_is_needed(command, words):
+def test_a_user_without_root_reads_what_a_change_needs(command, words):
     command("enable")
 
     answer = command(*words, user=65534)
@@ -700,7 +700,7 @@ def test_a_drain_of_no_gpu_is_refused(command, words, request_):
     assert command(*words, request_) == (4, "", "the request names no GPU (name GPUs, as in 0-2, or all)\n")
 
 
-def test_who_waits_for_a_drained_gpu_waits_for_that_one_while_another_is_lost(machine, monkeypatch):
+def test_a_wait_for_a_drained_gpu_goes_on_while_another_is_lost(machine, monkeypatch):
     machine.tracker.reserve("2", name="job", pid=os.getpid())
     looks = []
 

@@ -171,7 +171,7 @@ def test_a_home_directory_that_cannot_be_written_is_named(tmp_path, amd_gpu_trac
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", f"amd-gpu-tracker: {told}\n")
 
 
-def test_who_has_no_home_directory_is_told_so(monkeypatch, capsys):
+def test_a_user_without_a_home_directory_is_refused(monkeypatch, capsys):
     def nobody(_uid):
         raise KeyError
 

@@ -236,7 +236,7 @@ def test_a_container_id_that_is_more_than_a_word_is_one_in_the_log(tracker, runt
         ),
     ],
 )
-def test_what_is_not_a_spec_is_refused_in_one_sentence(tracker, runtime, untracked, init, spec, complaint):
+def test_a_file_that_is_not_a_spec_is_refused_in_one_sentence(tracker, runtime, untracked, init, spec, complaint):
     answer = runtime(claim_hook(untracked.host), "c1", init.pid, spec=spec)
 
     assert answer.returncode == 5

@@ -141,7 +141,7 @@ def test_a_request_by_number_is_told_the_old_and_the_new_ones(eight):
     assert answer(f"0,{IDS[1]},6") == "GPU 6 now has number 4"
 
 
-def test_what_is_named_otherwise_goes_on(eight):
+def test_requests_by_other_names_than_numbers_go_on(eight):
     eight.lose(3)
 
     assert eight.tracker.reserve("0-2", name="low").numbers == (0, 1, 2)
@@ -297,7 +297,7 @@ def test_forgetting_ends_it_and_the_new_numbers_count(eight):
     assert seen(eight)[ADDRESSES[3]] == ("shared", [])
 
 
-def test_who_has_other_gpus_beside_a_lost_one_keeps_those(eight):
+def test_a_job_with_other_gpus_beside_a_lost_one_keeps_those(eight):
     eight.tracker.reserve("2-4", name="wide", pid=eight.start_process())
     eight.lose(3)
 
@@ -325,7 +325,7 @@ def test_a_gpu_that_is_not_lost_is_not_forgotten(eight, request_):
     assert [gpu.number for gpu in eight.tracker.status().lost] == [3]
 
 
-def test_what_is_no_number_is_not_forgotten(eight):
+def test_a_word_that_is_no_number_is_not_forgotten(eight):
     with pytest.raises(NotDone, match="no GPU is lost"):
         eight.tracker.gpus.forget("all")
     with pytest.raises(RequestError, match="'fan' is not a GPU number"):

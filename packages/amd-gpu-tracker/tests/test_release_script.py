@@ -254,7 +254,7 @@ def test_an_id_that_is_not_its_own_file_name_is_left_to_python(leases, container
 
 
 @pytest.mark.parametrize("state", ["", "{}", "[]", "null", '{"id":5,"c1":"c1"}', "\n"])
-def test_what_no_runtime_writes_is_left_to_python(leases, state):
+def test_state_that_no_runtime_writes_is_left_to_python(leases, state):
     assert leases.run(state) == (7, state.strip("\n"))
 
 

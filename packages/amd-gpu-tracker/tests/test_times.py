@@ -77,7 +77,7 @@ def test_a_duration_has_a_unit(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["s", "1.5h", "-1s", "1 h", "10min", "1h30m", "٣s", "9" * 100, "inf", "s" * 1000])
-def test_what_is_no_duration_is_refused(text):
+def test_a_text_that_is_no_duration_is_refused(text):
     with pytest.raises(WaitRefused, match=r"^'.{1,20}' is not a time to wait \(write 30s, 10m or 2h\)$"):
         parse_duration(text)
 
@@ -128,7 +128,7 @@ def test_a_day_is_a_day_also_where_clocks_are_changed_before_it(time_zone):
         ("x" * 100, f"'{'x' * 40}' is not a time"),
     ],
 )
-def test_what_is_no_moment_to_come_is_refused_with_examples(written, said):
+def test_a_text_that_is_no_moment_to_come_is_refused_with_examples(written, said):
     now = time.mktime(time.strptime("2026-11-25 12:30", "%Y-%m-%d %H:%M"))
 
     with pytest.raises(WaitRefused) as refused:

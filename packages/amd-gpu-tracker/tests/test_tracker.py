@@ -96,7 +96,7 @@ def test_a_program_with_a_wrong_type_writes_nothing_that_nobody_reads(machine, c
 
 
 @pytest.mark.parametrize("uid", [-1, 4294967295])
-def test_what_is_no_number_of_a_user_is_not_ignored(machine, uid):
+def test_a_number_that_is_no_user_is_not_ignored(machine, uid):
     with pytest.raises(RequestError, match=f"{uid} is not the number of a user"):
         machine.tracker.settings.ignore_user(uid)
 
@@ -223,7 +223,7 @@ def test_a_reset_names_the_job_of_a_person_by_its_name_and_the_persons(machine):
     assert told == ["job train of user 4242 is running and uses GPUs [3]"]
 
 
-def test_who_lives_on_a_board_that_is_another_now_keeps_all_of_it(machine_of, tmp_path):
+def test_a_job_on_a_board_that_was_repartitioned_keeps_all_of_it(machine_of, tmp_path):
     machine = machine_of("mi300x-8", tmp_path / "before")
     machine.tracker.enable()
     machine.tracker.reserve("1", name="job", pid=machine.start_process())
@@ -265,7 +265,7 @@ def test_a_request_that_means_nothing_removes_no_lease(machine, request_text):
     assert list(machine.state.lease_paths()) == before != []
 
 
-def test_what_names_no_gpu_is_passed_over_and_told(machine):
+def test_words_that_name_no_gpu_are_passed_over_and_reported(machine):
     change = machine.tracker.set_accessibility("7,9-8,abc,1,2-5", exclusive=True)
 
     assert change == AccessibilityChange(
@@ -363,7 +363,7 @@ def put_link_to_directory(path):
         (put_link_to_directory, "it is a directory"),
     ],
 )
-def test_what_is_no_file_in_place_of_the_policy_refuses_until_reset(machine, put, why):
+def test_anything_but_a_file_in_place_of_the_policy_refuses_until_reset(machine, put, why):
     os.unlink(machine.state.policy_path)
     put(machine.state.policy_path)
 
@@ -519,7 +519,7 @@ def test_threads_of_one_process_take_turns(machine):
     assert winners == [(0,)]
 
 
-def test_what_an_interrupted_write_left_is_no_lease(machine):
+def test_the_leftover_of_an_interrupted_write_is_no_lease(machine):
     leftover = f"{machine.state.leases_directory}/c1.json.77.tmp"
     with open(leftover, "w") as file:
         file.write("{")

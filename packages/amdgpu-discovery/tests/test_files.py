@@ -83,7 +83,7 @@ def test_a_symbolic_link_stays_and_its_target_changes(target):
     assert target.read_bytes() == b"new"
 
 
-def test_what_a_killed_process_of_our_number_left_is_no_obstacle(target):
+def test_the_leftover_of_a_killed_process_with_our_number_is_no_obstacle(target):
     leftover = target.parent / f"config.json.{os.getpid()}.tmp"
     leftover.write_bytes(b"half")
 
@@ -190,7 +190,7 @@ def test_a_file_of_any_size_is_read_whole(tmp_path):
         assert read_file(str(tmp_path / "file")) == content
 
 
-def test_what_is_appended_stands_behind_what_was_there_and_a_new_file_is_for_all_to_read(tmp_path):
+def test_appended_bytes_follow_the_earlier_ones_and_a_new_file_is_for_all_to_read(tmp_path):
     path = tmp_path / "log"
     before = os.umask(0o022)
     try:
@@ -239,7 +239,7 @@ def test_a_file_without_end_is_left_at_the_limit():
         read_file("/dev/zero", largest=1000)
 
 
-def test_what_comes_in_pieces_is_read_to_its_end():
+def test_content_that_comes_in_pieces_is_read_to_its_end():
     reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with reader, writer:
         writer.send(b"one ")
@@ -254,7 +254,7 @@ def test_a_file_without_end_is_refused():
         read_file("/dev/zero")
 
 
-def test_what_killed_processes_left_beside_a_file_is_removed(tmp_path):
+def test_leftovers_of_killed_processes_beside_a_file_are_removed(tmp_path):
     names = ("state.4194305.tmp", "state.4194306.tmp", "state.1.tmp", "state.x.tmp")
     of_the_dead, _, alive, other = (tmp_path / name for name in names)
     for name in names:

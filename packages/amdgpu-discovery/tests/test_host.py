@@ -24,7 +24,7 @@ def test_paths_of_a_simulated_host_lie_below_its_root(tmp_path):
     assert not host.is_this_machine
 
 
-def test_what_is_not_there_reads_as_nothing(tmp_path):
+def test_a_missing_file_reads_as_nothing(tmp_path):
     host = Host(tmp_path)
 
     assert host.read_attribute("/sys/none") == ""

@@ -75,7 +75,7 @@ def test_the_list_of_amds_driver_packages_goes_before_that_of_the_distribution(t
     assert find_product_names(host, find_gpus(host))[0] == "new"
 
 
-def test_what_the_board_says_goes_before_every_list(tmp_path):
+def test_the_boards_own_name_goes_before_every_list(tmp_path):
     host = build_host(tmp_path, load_profile("mi210-4"), with_links=False)
     write(host, "/sys/bus/pci/devices/0000:03:00.0/product_name", "AMD Instinct MI210 of a maker\n")
 

@@ -68,7 +68,7 @@ def test_a_file_that_is_not_there_is_named_with_its_hint(tmp_path):
         ("5", "is not a JSON object"),
     ],
 )
-def test_what_is_no_object_is_refused(read, text, complaint):
+def test_a_spec_that_is_no_object_is_refused(read, text, complaint):
     with pytest.raises(FileError) as refusal:
         read(text)
 
@@ -103,7 +103,7 @@ def test_what_is_no_object_is_refused(read, text, complaint):
         ('{"annotations": ["x"]}', "its 'annotations' is not an object"),
     ],
 )
-def test_what_has_another_type_than_in_a_spec_is_refused_where_it_is_read(read, text, complaint):
+def test_a_value_of_another_type_than_in_a_spec_is_refused_where_it_is_read(read, text, complaint):
     with pytest.raises(FileError) as refusal:
         read(text)
 

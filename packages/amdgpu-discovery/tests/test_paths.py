@@ -47,7 +47,7 @@ def test_a_link_is_followed_to_its_end(tmp_path: Path) -> None:
     assert resolve_links(f"{tmp_path}/missing") == f"{tmp_path}/missing"
 
 
-def test_what_a_path_leads_to(tmp_path: Path) -> None:
+def test_the_kind_of_each_path_is_found(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "dangling").symlink_to("nothing")

@@ -45,7 +45,7 @@ def test_a_plain_file_that_grows_while_it_is_read_is_too_large(tmp_path, monkeyp
         (lambda path: open(path, "wb").close(), os.geteuid() + 1, "it belongs to another user"),
     ],
 )
-def test_what_is_no_plain_file_of_its_owner_is_not_read(tmp_path, make, owner, reason):
+def test_a_file_that_is_not_plain_or_not_its_owners_is_not_read(tmp_path, make, owner, reason):
     path = str(tmp_path / "file")
     make(path)
 
@@ -79,7 +79,7 @@ def test_a_file_of_a_directory_of_ones_own_is_read_as_far_as_the_limit(tmp_path)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-def test_what_is_no_plain_file_in_a_directory_of_ones_own_is_not_read(tmp_path, make):
+def test_a_file_that_is_not_plain_in_a_directory_of_ones_own_is_not_read(tmp_path, make):
     path = str(tmp_path / "file")
     make(path)
 

@@ -36,7 +36,7 @@ def test_writing_equals_json(document):
 
 
 @given(st.binary(max_size=20) | st.text(alphabet='{}[]",:01eE.-+ntf \\u\n', max_size=20).map(str.encode))
-def test_what_json_refuses_is_refused(content):
+def test_texts_that_json_refuses_are_refused(content):
     try:
         expected = json.loads(content.decode("utf-8"), parse_constant=plain_json._Reading.parse_constant)
     except ValueError:
@@ -88,6 +88,6 @@ def test_order_and_big_numbers_survive():
 
 @pytest.mark.usefixtures("accelerator")
 @pytest.mark.parametrize("document", [{"a": {1}}, float("nan")])
-def test_what_json_cannot_say_is_not_written(document):
+def test_values_that_json_cannot_express_are_not_written(document):
     with pytest.raises((TypeError, ValueError)):
         plain_json.dumps(document)

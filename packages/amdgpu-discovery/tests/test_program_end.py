@@ -28,7 +28,7 @@ def ended(code, **streams):
     return answer.returncode, answer.stdout, answer.stderr
 
 
-def test_what_was_printed_is_written_and_the_exit_code_is_told():
+def test_printed_text_is_written_and_the_exit_code_is_kept():
     code = "def run():\n print('x' * 100_000); print('refused', file=sys.stderr); sys.exit(3)\nrun_and_leave(run)"
 
     assert ended(code) == (3, "x" * 100_000 + "\n", "refused\n")

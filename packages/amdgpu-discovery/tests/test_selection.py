@@ -201,7 +201,7 @@ def test_an_id_of_several_partitions_means_all_of_them_unless_one_is_named(reque
         ("\x1b[2J", "'\\x1b[2J' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"),
     ],
 )
-def test_what_cannot_be_met_is_refused_in_one_sentence(request_text, sentence):
+def test_a_request_that_cannot_be_met_is_refused_in_one_sentence(request_text, sentence):
     with pytest.raises(RequestError) as refusal:
         select_gpus(MI210, request_text)
 
@@ -379,7 +379,7 @@ def test_the_uuid_of_amd_smi_is_the_serial_number_with_the_device_id_in_between(
         "08ff75a3-0000-1000-80da-82c12ef81b5g",
     ],
 )
-def test_what_only_looks_like_that_uuid_is_no_unique_id(text):
+def test_a_text_that_only_looks_like_that_uuid_is_no_unique_id(text):
     assert parse_unique_id(text) is None
 
 

@@ -81,7 +81,7 @@ def test_a_gpu_that_kfd_does_not_list_keeps_its_render_node():
         ({"xcp_numbers": (0, 0)}, "two partition devices of the profile have the same number"),
     ],
 )
-def test_what_cannot_be_is_refused(change, sentence):
+def test_a_profile_that_cannot_be_is_refused(change, sentence):
     with pytest.raises(ProfileError) as caught:
         place_host(load_profile("mi210-4").with_gpu(0, **change))
 

@@ -164,7 +164,7 @@ def test_rootless_podman_of_a_user_in_the_group_has_nothing_bad(rootless):
     assert bad_of(rootless.box, user=USER) == {}
 
 
-def test_what_a_user_of_rootless_podman_lacks_is_found(rootless):
+def test_a_lack_of_rootless_podman_is_found(rootless):
     rootless.box("sed", "-i", f"/^{USER}:/s/^/#/", "/etc/subuid")
     rootless.box("chgrp", "4711", "/dev/kfd", "/dev/dri/renderD128")
 

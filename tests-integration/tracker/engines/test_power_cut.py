@@ -20,7 +20,7 @@ ASKING = ("--runtime=amd", "--env=AMD_VISIBLE_DEVICES=1", "--restart=always")
     [("forky", True), ("trixie", False)],
     ids=["Docker 28", "Docker 26"],
 )
-def test_what_was_exclusive_stays_so_and_only_what_is_started_again_has_gpus(make_box, tmp_path, suite, restarts_cdi):
+def test_exclusive_gpus_stay_so_and_only_restarted_containers_have_gpus(make_box, tmp_path, suite, restarts_cdi):
     with make_box(suite, tmp_path) as box:
         docker = DockerInBox(box, **SETTINGS)
         box.tracker("0-2", "exclusive")

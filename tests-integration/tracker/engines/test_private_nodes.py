@@ -160,7 +160,7 @@ CDI_OPENS = {
 
 
 @pytest.mark.parametrize("engine", CDI_OPENS, indirect=True)
-def test_what_cdi_alone_gives_is_up_to_the_low_level_runtime(engine):
+def test_the_low_level_runtime_decides_about_access_by_cdi_alone(engine):
     assert {node.access for node in engine.see_by_cdi()} == {CDI_OPENS[engine.name]}
 
 

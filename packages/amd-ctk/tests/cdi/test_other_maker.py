@@ -59,7 +59,7 @@ def test_a_hook_of_an_installation_that_is_gone_does_not_count(installed, tmp_pa
 
 
 @pytest.mark.parametrize("hook", [None, 7, {}, {"args": [7]}, {"args": "x", "hookName": "createRuntime"}])
-def test_what_is_no_hook_of_the_toolkit_is_left_out(installed, hook):
+def test_a_hook_that_is_not_the_toolkits_is_left_out(installed, hook):
     own = installed("own")
 
     assert accept_hooks([own], spec_with(hook)) == [own]

@@ -203,7 +203,7 @@ def test_a_gpu_that_kfd_does_not_list_is_refused_for_that_reason(host, amd_ctk):
         ),
     ],
 )
-def test_what_cannot_be_offered_is_refused(host, amd_ctk, spec, words, sentence):
+def test_options_that_no_spec_can_have_are_refused(host, amd_ctk, spec, words, sentence):
     host()
 
     answer = amd_ctk("cdi", "generate", *words)
@@ -252,7 +252,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
-def test_what_amd_ctk_did_not_write_is_not_overwritten(host, amd_ctk, spec, content):
+def test_a_spec_that_amd_ctk_did_not_write_is_not_overwritten(host, amd_ctk, spec, content):
     host()
     spec.parent.mkdir(parents=True)
     spec.write_text(content)
@@ -267,7 +267,7 @@ def test_what_amd_ctk_did_not_write_is_not_overwritten(host, amd_ctk, spec, cont
     assert spec.read_text() == content
 
 
-def test_what_a_power_cut_left_is_overwritten(host, amd_ctk, spec):
+def test_an_empty_spec_after_a_power_cut_is_overwritten(host, amd_ctk, spec):
     host()
     spec.parent.mkdir(parents=True)
     spec.write_bytes(b"\0" * 512)

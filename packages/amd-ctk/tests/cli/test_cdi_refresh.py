@@ -48,7 +48,7 @@ def test_nothing_generated_is_nothing_to_refresh(host, amd_ctk):
     )
 
 
-def test_what_is_up_to_date_is_not_written(host, amd_ctk, spec):
+def test_a_spec_that_is_up_to_date_is_not_written(host, amd_ctk, spec):
     host()
     amd_ctk("cdi", "generate")
     before = spec.stat()

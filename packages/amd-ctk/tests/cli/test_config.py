@@ -133,7 +133,7 @@ def test_the_earlier_command_of_a_key_works_on_is_hidden_and_names_it(tracked: H
     assert f"\n  {command} " not in amd_ctk("gpu-tracker", "--help").stdout
 
 
-def test_what_was_chosen_is_no_default(served: Host, amd_ctk) -> None:
+def test_a_setting_that_was_set_is_shown_in_every_form(served: Host, amd_ctk) -> None:
     amd_ctk("config", "set", "swarm-resources", "AMD_GPU,GPU", "VF")
 
     assert 'swarm-resources = ["AMD_GPU", "GPU", "VF"]\n' in amd_ctk("config", "show").stdout
@@ -264,7 +264,7 @@ def test_compiling_without_a_config_takes_the_old_form_away(served: Host, config
         ),
     ],
 )
-def test_what_is_no_setting_is_refused(
+def test_an_unknown_setting_is_refused(
     served: Host, config_toml: Path, amd_ctk, words: list[str], sentence: str
 ) -> None:
     answer = amd_ctk("config", *words)
@@ -345,7 +345,7 @@ def test_groups_of_gpus_are_a_list(served: Host, amd_ctk) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_who_may_not_write_the_settings_is_told_what_to_do():
+def test_a_user_without_access_to_the_settings_reads_what_to_do():
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)
         os.seteuid(65534)

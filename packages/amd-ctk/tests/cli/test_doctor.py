@@ -38,7 +38,7 @@ def test_a_healthy_host_is_told_in_a_line_for_each_check(host, amd_ctk):
     )
 
 
-def test_what_is_bad_has_a_command_and_an_exit_code(host, amd_ctk):
+def test_a_bad_check_has_a_command_and_an_exit_code(host, amd_ctk):
     os.unlink(host().path("/dev/kfd"))
 
     answer = amd_ctk("doctor", "--only=nodes", "-v", **ALONE)

@@ -114,7 +114,7 @@ def test_a_link_at_the_place_of_a_bundle_is_not_followed(host, amd_ctk, bundle, 
     assert "doctor.json" in members_of(bundle)
 
 
-def test_what_is_no_file_is_not_replaced_by_a_bundle(host, amd_ctk, tmp_path):
+def test_a_pipe_is_not_replaced_by_a_bundle(host, amd_ctk, tmp_path):
     host()
     os.mkfifo(tmp_path / "pipe")
 
@@ -172,7 +172,7 @@ def test_a_bundle_of_an_enemy_is_refused(host, amd_ctk, bundle, members, words):
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"\xfd7zXZ\0 but not really"])
-def test_what_is_no_bundle_is_refused(host, amd_ctk, bundle, content):
+def test_a_file_that_is_no_bundle_is_refused(host, amd_ctk, bundle, content):
     host()
     bundle.write_bytes(content)
 

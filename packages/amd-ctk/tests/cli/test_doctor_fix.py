@@ -65,7 +65,7 @@ def test_changed_settings_are_compiled(host, amd_ctk):
     assert answer.stdout.startswith("settings  ok ")
 
 
-def test_what_the_user_leaves_out_is_not_fixed(stale, amd_ctk):
+def test_a_check_that_the_user_leaves_out_is_not_fixed(stale, amd_ctk):
     before = stale.read_bytes()
 
     answer = amd_ctk("doctor", "--only=kfd", "--fix", "--yes", **ALONE)
@@ -94,7 +94,7 @@ def test_options_that_cannot_be_read_do_not_end_doctor(stale, amd_ctk, tmp_path)
     assert answer.stdout.startswith("cdi  bad ")
 
 
-def test_what_cannot_be_written_is_said(stale, limited_amd_ctk):
+def test_a_fix_that_cannot_be_written_is_reported(stale, limited_amd_ctk):
     stale.parent.chmod(0o555)
 
     answer = limited_amd_ctk("doctor", "--only=cdi", "--fix", "--yes")

@@ -153,7 +153,7 @@ def test_a_dry_run_of_undoing_prints_the_change_and_changes_no_byte(served, amd_
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *UNDOING])
-def test_what_is_repeated_says_that_nothing_changed_and_succeeds(served, amd_ctk, command):
+def test_a_repeated_command_says_that_nothing_changed_and_succeeds(served, amd_ctk, command):
     repeated = (COMMANDS | UNDOING)[command][-1]
     if command in UNDOING:
         amd_ctk(*UNDOING[command][0].split())

@@ -49,7 +49,7 @@ def test_everything_that_is_refused_is_said_at_once(host, amd_ctk):
     )
 
 
-def test_what_an_image_wrote_reaches_no_terminal_as_a_command(host, amd_ctk, tmp_path):
+def test_escape_sequences_of_an_image_do_not_reach_the_terminal(host, amd_ctk, tmp_path):
     host()
     (tmp_path / "config.json").write_text(json.dumps({"process": {"env": [f"DOCKER_RESOURCE_\33]0;{'x' * 99}\a=1"]}}))
 
@@ -58,7 +58,7 @@ def test_what_an_image_wrote_reaches_no_terminal_as_a_command(host, amd_ctk, tmp
     assert answer.stdout.splitlines()[0] == f"'DOCKER_RESOURCE_\\x1b]0;{'x' * 40}...'=1  is not counted"
 
 
-def test_what_a_compose_file_wrote_reaches_no_terminal_as_a_command(host, amd_ctk, tmp_path):
+def test_escape_sequences_of_a_compose_file_do_not_reach_the_terminal(host, amd_ctk, tmp_path):
     host()
     path = tmp_path / "compose.yaml"
     path.write_text('services: {web: {image: "i\\e[2J", runtime: "r\\nnote: all is well"}, "s\\e[2J": {}}')
@@ -578,7 +578,7 @@ def test_without_a_driver_the_refusal_is_the_runtimes(host, amd_ctk):
     assert "amdgpu driver unavailable" in answer.stdout
 
 
-def test_what_is_no_command_is_refused(host, amd_ctk):
+def test_words_that_are_no_command_are_refused(host, amd_ctk):
     host()
 
     assert amd_ctk("explain", "run", "it", "now").returncode == 2
@@ -600,7 +600,7 @@ def engine(tmp_path):
     return make
 
 
-def test_what_the_image_sets_is_asked_of_its_engine(host, amd_ctk, engine):
+def test_variables_of_the_image_come_from_its_engine(host, amd_ctk, engine):
     host()
     program = "/usr/bin/amd-container-runtime"
     amd_ctk("runtime", "configure", f"--runtime-path={program}", "--no-validate")

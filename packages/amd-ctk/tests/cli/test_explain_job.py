@@ -74,7 +74,7 @@ def test_a_job_that_would_be_refused_ends_with_the_code_of_the_refusal(tracked, 
     assert impossible.stdout == "The command does not start:\n  free:5: this host has 4 GPUs\n"
 
 
-def test_what_the_service_alone_can_do_is_said(tracked, explain):
+def test_a_request_that_only_the_service_serves_is_explained(tracked, explain):
     answer = explain("--preempt=now")
 
     assert answer.returncode == 3

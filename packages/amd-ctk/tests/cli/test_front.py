@@ -190,7 +190,7 @@ SPELLINGS = [
 
 
 @given(st.lists(st.sampled_from(SPELLINGS)))
-def test_what_is_read_without_typer_is_what_typer_reads(words):
+def test_words_read_without_typer_mean_the_same_as_with_typer(words):
     parsed = parse_run(words)
     if parsed is None:
         return

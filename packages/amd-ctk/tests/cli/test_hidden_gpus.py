@@ -90,7 +90,9 @@ def test_where_every_gpu_is_hidden_that_is_the_reason(job, limited_amd_ctk):
         (("swarm", "setup", "--no-validate"), ""),
     ],
 )
-def test_what_would_be_written_for_the_host_is_refused(job, limited_amd_ctk, words, before):
+def test_files_for_the_whole_host_are_not_written_from_a_process_that_sees_some_gpus(
+    job, limited_amd_ctk, words, before
+):
     files = files_below(job.root, "/etc", "/var")
 
     answer = limited_amd_ctk(*words)

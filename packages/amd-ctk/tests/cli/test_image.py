@@ -393,7 +393,7 @@ def test_compressed_code_that_cannot_be_read_is_said(host, amd_ctk, tmp_path):
     assert (judged.stdout, judged.stderr) == ("fits\n", answer.stderr)
 
 
-def test_what_an_index_calls_an_image_reaches_no_terminal_as_a_command(host, amd_ctk, tmp_path):
+def test_escape_sequences_of_an_index_do_not_reach_the_terminal(host, amd_ctk, tmp_path):
     host("mi210-4")
     annotations = {"com.amd.gpu.targets": "gfx90a", "org.opencontainers.image.ref.name": "a\x1b[2J"}
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [{"annotations": annotations}]}))

@@ -64,7 +64,7 @@ def test_root_keeps_a_reservation_for_longer(served: Host, amd_ctk) -> None:
         ),
     ],
 )
-def test_what_cannot_be_kept_is_said(served: Host, amd_ctk, words, code, said) -> None:
+def test_a_reservation_that_cannot_be_kept_is_named(served: Host, amd_ctk, words, code, said) -> None:
     answer = amd_ctk("keep", *words)
 
     assert (answer.returncode, answer.stdout) == (code, "")
@@ -98,7 +98,7 @@ def test_end_removes_a_waiting_job_from_the_queue(served: Host, amd_ctk) -> None
     assert "debug" in amd_ctk("queue").stdout
 
 
-def test_what_neither_runs_nor_waits_cannot_be_ended(served: Host, amd_ctk) -> None:
+def test_a_name_that_neither_runs_nor_waits_cannot_be_ended(served: Host, amd_ctk) -> None:
     answer = amd_ctk("end", "nightly")
 
     assert (answer.returncode, answer.stdout) == (11, "")
@@ -131,7 +131,7 @@ def test_root_ends_what_runs_with_the_gpus_of_a_reservation(served: Host, amd_ct
 
 
 @pytest.mark.parametrize("verb", ["keep", "end", "release"])
-def test_who_is_not_root_needs_the_service(served: Host, monkeypatch, verb) -> None:
+def test_a_user_without_root_needs_the_service(served: Host, monkeypatch, verb) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: ALICE)
 
     with pytest.raises(ServiceMissing):

@@ -207,7 +207,7 @@ def test_options_that_exclude_each_other_and_unknown_words_are_refused(host, amd
     )  # fmt: skip
 
 
-def test_who_may_not_read_the_history_is_told_what_to_do(host, limited_amd_ctk, amd_ctk, tmp_path):
+def test_a_user_without_access_to_the_history_reads_what_to_do(host, limited_amd_ctk, amd_ctk, tmp_path):
     served = host()
     amd_ctk("gpu-tracker", "enable")
     history = served.path("/var/lib/amd-container-toolkit/history")

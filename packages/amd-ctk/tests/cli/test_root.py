@@ -99,7 +99,7 @@ def test_a_host_root_that_is_no_directory_is_named(amd_ctk):
     )
 
 
-def test_what_is_said_of_a_host_root_that_is_no_directory_can_be_typed(amd_ctk, program, tmp_path):
+def test_advice_about_a_host_root_that_is_no_directory_can_be_typed(amd_ctk, program, tmp_path):
     environment = {"PATH": f"{os.path.dirname(program)}:{os.environ['PATH']}", "AMD_CTK_HOST_ROOT": "/nowhere/host"}
     unset, build = re.findall("'(.*?)'", amd_ctk("gpu", "list", AMD_CTK_HOST_ROOT="/nowhere/host").stderr)
 
@@ -161,7 +161,7 @@ def test_standard_output_may_be_closed(in_shell, words):
     assert (answer.returncode, answer.stderr.count("Traceback")) == (0, 0)
 
 
-def test_what_is_said_beside_an_answer_is_not_in_it_where_standard_error_is_closed(in_shell):
+def test_a_closed_standard_error_keeps_notes_out_of_the_answer(in_shell):
     answer = in_shell("cdi generate --additional-gids --output=-", 'exec "$@" 2>&-')
 
     assert json.loads(answer.stdout)["cdiVersion"] == "0.7.0"

@@ -283,7 +283,7 @@ def test_a_wait_has_an_end(tracked, amd_ctk):
         (("--name=a/b",), 2, f"'a/b' {NO_NAME}"),
     ],
 )
-def test_what_can_never_be_is_refused_at_once(tracked, amd_ctk, words, code, said):
+def test_a_request_that_can_never_be_met_is_refused_at_once(tracked, amd_ctk, words, code, said):
     answer = amd_ctk("run", *words, "--", "true")
 
     assert (answer.returncode, answer.stderr) == (code, said)

@@ -199,14 +199,14 @@ def test_the_jobs_are_stopped_and_go_on_with_it(started, tmp_path):
         (["--each=/dev/null", "--output=x"], "/dev/null has no line with parameters\n"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_the_first_job(tracked, amd_ctk, words, message):
+def test_a_command_that_cannot_run_is_refused_before_the_first_job(tracked, amd_ctk, words, message):
     answer = amd_ctk("run", *words, "--", "true")
 
     assert answer.returncode in (1, 2)
     assert answer.stderr == message
 
 
-def test_what_is_wrong_with_the_file_or_the_program_is_said_also_where_there_is_no_driver(host, amd_ctk, tmp_path):
+def test_a_wrong_file_or_program_is_named_even_without_a_driver(host, amd_ctk, tmp_path):
     host("no-driver")
 
     answer = amd_ctk("run", "--each=/nowhere", "--output=x", "--", "true")

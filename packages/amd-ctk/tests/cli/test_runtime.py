@@ -131,7 +131,7 @@ def test_both_spellings_unset_the_default(configure, daemon_json: Path, flag: st
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(configure, daemon_json: Path, words: list[str], sentence: str) -> None:
+def test_contradictory_options_are_refused(configure, daemon_json: Path, words: list[str], sentence: str) -> None:
     answer = configure(*words)
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", f"{sentence}\n")
@@ -233,7 +233,7 @@ class TestDefectsOfTheOriginal:
 
         assert json.loads(daemon_json.read_text()) == {"features": {"cdi": False}}
 
-    def test_what_the_original_configured_is_removed_too(self, configure, daemon_json: Path) -> None:
+    def test_an_entry_of_the_original_toolkit_is_removed_too(self, configure, daemon_json: Path) -> None:
         relative = '{"runtimes": {"amd": {"args": [], "path": "amd-container-runtime"}}, "features": {"cdi": true}}'
         daemon_json.write_text(relative)
 
@@ -244,9 +244,7 @@ class TestDefectsOfTheOriginal:
 
         assert daemon_json.read_text() == '{"features": {"cdi": true}}'
 
-    def test_what_the_original_configured_before_amd_ctk_did_is_removed_at_once(
-        self, configure, daemon_json: Path
-    ) -> None:
+    def test_an_entry_of_the_original_toolkit_below_ours_is_removed_at_once(self, configure, daemon_json: Path) -> None:
         daemon_json.write_text(
             '{"mtu": 1450, "default-runtime": "amd",'
             ' "runtimes": {"amd": {"path": "/usr/local/bin/amd-container-runtime"}}}'
@@ -479,7 +477,7 @@ class TestOptionsOfTheDaemonsUnit:
         )
         assert not daemon_json.exists()
 
-    def test_what_does_not_collide_is_written(self, configure, daemon_json: Path, options) -> None:
+    def test_options_of_dockerd_that_do_not_collide_allow_the_file(self, configure, daemon_json: Path, options) -> None:
         options("--default-runtime runc --add-runtime nv=/x")
 
         assert configure().returncode == 0

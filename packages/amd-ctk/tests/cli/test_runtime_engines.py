@@ -227,7 +227,7 @@ def test_a_containerd_file_that_cannot_hold_a_runtime_is_named(configure, root: 
 
 @pytest.mark.parametrize("engine", ["podman", "crio", "containerd"])
 @pytest.mark.parametrize("text", ["x = [", "\x00", "x = 1\nx = 2\n"])
-def test_what_is_not_toml_is_named_and_left_alone(configure, tmp_path: Path, engine: str, text: str) -> None:
+def test_a_file_that_is_not_toml_is_named_and_left_alone(configure, tmp_path: Path, engine: str, text: str) -> None:
     path = tmp_path / "host/config"
     path.write_text(text)
 

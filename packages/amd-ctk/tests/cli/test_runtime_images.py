@@ -87,7 +87,7 @@ def test_a_registry_that_is_no_longer_named_gets_its_place_back(configure, root)
     )
 
 
-def test_what_others_wrote_stays(configure, root):
+def test_text_that_others_wrote_stays(configure, root):
     (root / CONTAINERD).parent.mkdir(parents=True)
     (root / CONTAINERD).write_text('server = "https://mirror.example"\n')
 

@@ -42,7 +42,7 @@ def test_our_own_programs_need_no_variable(environment):
     assert [gpu["number"] for gpu in json.loads(listed)["gpus"]] == list(range(8))
 
 
-def test_what_the_toolkit_writes_is_forgotten_with_the_host(environment, tmp_path):
+def test_files_of_the_toolkit_are_forgotten_with_the_simulated_host(environment, tmp_path):
     shown = run(
         environment, *RUN, "one-gpu", "--", "sh", "-c", f"{' '.join(AMD_CTK)} cdi generate; ls -l /etc/cdi | wc -l"
     )[1]
@@ -51,7 +51,7 @@ def test_what_the_toolkit_writes_is_forgotten_with_the_host(environment, tmp_pat
     assert os.listdir(next(tmp_path.glob("amd-ctk-simulations-*"))) == []
 
 
-def test_what_the_toolkit_of_amd_left_on_the_machine_is_not_the_simulated_hosts(environment):
+def test_state_of_amds_toolkit_on_the_machine_is_not_on_the_simulated_host(environment):
     unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     left = "mount -t tmpfs logs /var/log; echo broken >/var/log/gpu-tracker.json; echo kept >/var/log/syslog"
     looks = f"ls /var/log; {' '.join(AMD_CTK)} gpu-tracker status"

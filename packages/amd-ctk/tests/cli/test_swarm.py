@@ -167,7 +167,7 @@ def test_a_headroom_that_leaves_nothing_is_refused(node: Node) -> None:
     assert (node.daemon_json.exists(), Tracker(node.host).is_enabled()) == (False, False)
 
 
-def test_what_is_not_offered_by_us_stays_and_a_second_setup_replaces_the_first(node: Node) -> None:
+def test_resources_of_others_stay_and_a_second_setup_replaces_the_first(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD, node_generic_resources=["SSD=2", "AMD_GPU=0xdead"])
     before = node.daemon_json.read_text()
     node("setup", "--vram=GPU_MB")
@@ -192,7 +192,7 @@ def test_a_second_setup_may_exchange_the_kinds_of_gpus_and_memory(node: Node) ->
     assert (settings.swarm_resources, settings.swarm_vram_resources) == (("TWO",), ("ONE",))
 
 
-def test_what_others_added_since_survives_the_removal(node: Node) -> None:
+def test_resources_that_others_added_survive_the_removal(node: Node) -> None:
     node.configure(**DEFAULT_IS_AMD)
     node("setup")
     settings = json.loads(node.daemon_json.read_text())
@@ -288,7 +288,7 @@ def test_the_difference_is_shown(node: Node) -> None:
         ),
     ],
 )
-def test_what_would_not_work_is_refused_and_changes_nothing(
+def test_a_setup_that_would_not_work_is_refused_and_changes_nothing(
     node: Node, resources: object, words: list[str], sentence: str
 ) -> None:
     node.configure(node_generic_resources=resources)
@@ -753,7 +753,7 @@ class TestRemovalOfTheDefaultRuntime:
     def settings(self, node: Node) -> dict[str, object]:
         return json.loads(node.daemon_json.read_text())
 
-    def test_what_setup_made_is_removed(self, node: Node) -> None:
+    def test_a_setup_is_removed(self, node: Node) -> None:
         node("setup", "--set-as-default")
 
         removed = node("setup", "--remove")

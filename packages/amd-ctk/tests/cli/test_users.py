@@ -82,7 +82,7 @@ def test_a_permission_that_cannot_be_written_is_not_reported(served: Host, limit
     assert "config.toml cannot be written: access is refused" in answer.stderr
 
 
-def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk) -> None:
+def test_a_new_rule_for_a_user_replaces_the_earlier_one(served: Host, amd_ctk) -> None:
     amd_ctk("users", "allow", "daemon", "--gpus=2")
     amd_ctk("users", "allow", "1", "--gpus=3")
 
@@ -94,7 +94,7 @@ def test_what_is_allowed_again_takes_the_place_of_what_was(served: Host, amd_ctk
     }
 
 
-def test_who_is_denied_is_not_in_the_list_any_more(served: Host, amd_ctk) -> None:
+def test_a_denied_user_is_no_longer_listed(served: Host, amd_ctk) -> None:
     amd_ctk("users", "allow", "daemon")
     amd_ctk("users", "allow", "@daemon")
 
@@ -136,7 +136,7 @@ def test_a_user_whom_the_system_does_not_know_any_more_can_be_denied(served: Hos
         (["deny", "daemon", "--all"], 2, "WHO and --all exclude each other (leave out one of them)"),
     ],
 )
-def test_what_means_nobody_is_refused_and_changes_nothing(served: Host, amd_ctk, words, code, said) -> None:
+def test_a_rule_for_nobody_is_refused_and_changes_nothing(served: Host, amd_ctk, words, code, said) -> None:
     answer = amd_ctk("users", *words)
 
     assert (answer.returncode, answer.stderr) == (code, f"{said}\n")

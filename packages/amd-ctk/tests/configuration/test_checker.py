@@ -34,7 +34,7 @@ def test_dockerd_reads_the_text_from_a_file_of_the_same_name(stand_in: StandIn, 
     assert (tmp_path / "seen").read_bytes() == '{"é": 1}\r\n'.encode()
 
 
-def test_what_dockerd_says_is_told_with_the_real_path(stand_in: StandIn) -> None:
+def test_dockerds_refusal_names_the_real_path(stand_in: StandIn) -> None:
     stand_in("dockerd", 'echo noise >&2; echo "unable to configure with file $3: nope" >&2; exit 1')
 
     with pytest.raises(RefusedByEngine) as refused:

@@ -344,7 +344,7 @@ def test_two_partitions_of_a_gpu_are_partitions(machine):
     assert (result.finding.state, result.finding.words) == ("ok", "all 16 partitions have their nodes")
 
 
-def test_who_keeps_gpus_from_another_partition_mode_is_named(machine):
+def test_the_job_that_keeps_another_partition_mode_is_named(machine):
     in_use = machine("mi300x-8")
     tracker = Tracker(in_use.host)
     tracker.enable()
@@ -424,7 +424,7 @@ def test_two_faults_of_one_host_are_read_as_they_are_put_together(facts_of, fact
         ("strix-halo", "apu-memory", "GPU 0 has 512 MiB set aside", ""),
     ],
 )
-def test_what_is_no_fault_is_a_note(machine, profile, check, words, fix):
+def test_a_state_that_is_no_fault_is_a_note(machine, profile, check, words, fix):
     (result,) = machine(profile).examine(only=[check])
 
     assert (result.finding.state, words in result.finding.words) == ("note", True)
@@ -568,7 +568,7 @@ def test_windows_is_not_suspected_where_the_driver_works(machine):
         ("29.4.0", ["ok", "note"]),
     ],
 )
-def test_what_an_engine_can_do_follows_from_its_version(machine, version, states):
+def test_the_version_of_an_engine_decides_about_its_abilities(machine, version, states):
     well = machine()
     well.docker["ServerVersion"] = version
 
@@ -679,7 +679,7 @@ def test_a_user_without_containers_of_podman_counts_where_podman_is_meant(machin
     ],
 )
 @pytest.mark.needs("root")
-def test_what_a_user_of_rootless_podman_lacks_is_said(machine, spoil, check, words, fix):
+def test_a_lack_of_rootless_podman_is_named(machine, spoil, check, words, fix):
     made = machine()
     podman_user(made)
     spoil(made)
@@ -703,7 +703,7 @@ def test_what_a_user_of_rootless_podman_lacks_is_said(machine, spoil, check, wor
         (lambda made: made.write("/etc/slurm/gres.conf", "AutoDetect=rsmi\n"), "bad", "gres.conf has AutoDetect"),
     ],
 )
-def test_what_slurm_is_told_is_judged(machine, spoil, state, words):
+def test_lines_of_slurms_files_are_judged(machine, spoil, state, words):
     made = machine()
     made.write("/etc/slurm/gres.conf", f"Name=gpu File={NODE}\n")
     spoil(made)
@@ -746,7 +746,7 @@ def test_a_container_of_a_job_is_compared_with_what_slurm_says(machine, squeue, 
         ("NSpid:\t4711\t1\n", f"SLURM_JOB_ID={'7' * 99}\0"),
     ],
 )
-def test_what_is_no_first_process_of_a_job_is_passed_over(machine, status, environ):
+def test_a_process_that_is_not_the_first_of_its_job_is_passed_over(machine, status, environ):
     made = machine()
     left_by_its_job(made)
     made.write_proc("4711/status", status)

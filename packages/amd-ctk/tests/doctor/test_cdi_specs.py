@@ -154,7 +154,7 @@ GENERATE_FIRST = "sudo amd-ctk cdi generate && sudo systemctl restart docker"
         ("29.3.0", True, False, CDI_OFF, f"{IN_VAIN}, because Docker's CDI is off", ADD_RUNTIME),
     ],
 )
-def test_what_gpus_of_docker_means_follows_from_the_specs_that_are_there(
+def test_the_cdi_specs_decide_what_gpus_of_docker_means(
     machine, version, has_spec, has_nvidia, daemon_json, words, fix
 ):
     made = machine()
@@ -229,7 +229,7 @@ def test_a_spec_that_podman_does_not_read_is_bad(machine):
         ("/var/lib/amd-container-toolkit/gpu-tracker.json", "{", "tracker"),
     ],
 )
-def test_what_the_settings_or_the_tracker_lack_is_not_blamed_on_the_spec(machine, path, text, check):
+def test_faults_of_settings_and_tracker_are_not_blamed_on_the_spec(machine, path, text, check):
     made = machine()
     generate(made)
     made.write(path, text)

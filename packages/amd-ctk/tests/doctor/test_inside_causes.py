@@ -104,7 +104,7 @@ def test_a_home_directory_that_is_no_plain_path_is_not_in_advice(machine, home):
     assert result.finding.fix == "add --volume=rocm-cache:/root/.cache"
 
 
-def test_what_a_node_is_called_is_quoted_in_advice(machine):
+def test_the_name_of_a_node_is_quoted_in_advice(machine):
     made = machine()
     made.inside = node_says(errno.EPERM, path="/dev/dri/renderD128;reboot")
 
@@ -265,7 +265,7 @@ def test_a_simulated_host_has_no_driver_that_could_answer(spoilt):
     assert spoilt(node_says(errno.ENXIO).replace(has_driver=False)) == {}
 
 
-def test_who_is_not_root_is_told_what_it_takes(spoilt):
+def test_a_user_without_root_reads_what_the_check_needs(spoilt):
     inside = InsideFacts(name="comfy", problem="container comfy from inside", needs="root")
 
     assert spoilt(inside) == {"inside-nodes": "not checked"}

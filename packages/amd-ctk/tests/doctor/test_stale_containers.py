@@ -55,7 +55,7 @@ def test_a_container_with_other_numbers_is_named(tmp_path, bundle, fix):
     assert result.finding.fix == fix
 
 
-def test_who_is_not_root_is_told_what_it_takes(tmp_path):
+def test_a_user_without_root_reads_what_the_check_needs(tmp_path):
     gpus = read_gpus(build_host(tmp_path / "host", "one-gpu", with_links=False))
 
     (result,) = run_checks(facts_of(gpus, None), only=["containers"])

@@ -141,7 +141,7 @@ def test_the_last_key_leaves_an_empty_object() -> None:
         ('{"a":' * 100_000, "it is nested too deeply"),
     ],
 )
-def test_what_is_not_one_json_object_is_refused(text: str, sentence: str) -> None:
+def test_a_text_that_is_not_one_json_object_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(DocumentError) as refused:
         JsonDocument(text)
 
@@ -161,7 +161,7 @@ def test_a_path_through_something_that_is_no_object_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\ufeff", "\ufeff{}"])
-def test_what_dockerd_reads_as_an_empty_object_is_one(text: str) -> None:
+def test_texts_that_dockerd_reads_as_an_empty_object_are_one(text: str) -> None:
     document = JsonDocument(text)
 
     assert (document.is_empty, document.text) == (True, text)

@@ -118,7 +118,9 @@ def test_the_configured_file_says_what_it_said_and_one_runtime_more(
 
 
 @pytest.mark.parametrize(("engine", "config"), CASES)
-def test_what_others_wrote_in_between_survives_removal(engine: Engine, config: Path, machines: list[Machine]) -> None:
+def test_lines_that_others_wrote_in_between_survive_the_removal(
+    engine: Engine, config: Path, machines: list[Machine]
+) -> None:
     machine = Machine(engine, config)
     machines.append(machine)
     before = machine.document()

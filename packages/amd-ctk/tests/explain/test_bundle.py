@@ -41,7 +41,7 @@ def test_a_large_bundle_is_not_read(tmp_path, monkeypatch):
         '{"process": {"env": "AMD_VISIBLE_DEVICES=0"}}',
     ],
 )
-def test_what_runtimes_take_for_no_spec_is_none(tmp_path, spec):
+def test_a_spec_that_no_runtime_accepts_is_refused(tmp_path, spec):
     (tmp_path / "config.json").write_text(spec)
 
     with pytest.raises(FileError, match=r"config\.json is not a spec: "):

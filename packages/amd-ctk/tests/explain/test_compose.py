@@ -109,7 +109,7 @@ def test_gpus_are_all_or_a_list_of_requests(compose, gpus):
     assert raised.value.message.startswith("Compose refuses gpus: ")
 
 
-def test_what_an_image_that_compose_builds_has_is_unknown(compose, sleeping_host):
+def test_the_environment_of_an_image_that_compose_builds_is_unknown(compose, sleeping_host):
     path = compose("services: {web: {build: ., devices: [/dev/kfd, /dev/dri]}}")
 
     explanation = explain_container(read_service(path, "web", {}, SIMULATED), sleeping_host)
@@ -243,7 +243,7 @@ def test_variables_have_their_defaults_in_the_file_env_beside_it(compose, tmp_pa
         ("include: [other.yaml]\nservices: {db: {image: i}}", "may be in an included file"),
     ],
 )
-def test_what_stands_in_another_place_is_not_left_out_in_silence(compose, text, words):
+def test_parts_of_a_service_in_another_place_are_named_as_not_read(compose, text, words):
     path = compose(text)
 
     with pytest.raises(ExplainError) as raised:

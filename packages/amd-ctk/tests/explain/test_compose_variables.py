@@ -56,7 +56,7 @@ def test_quotes_export_comments_and_variables(text, variables):
         ("A=${NONE:?say it}\n", "required variable NONE is missing a value: say it"),
     ],
 )
-def test_what_compose_refuses_is_refused(text, words):
+def test_variables_that_compose_refuses_are_refused(text, words):
     with pytest.raises(ExplainError, match=words.replace("'", ".?").replace("(", r"\(")):
         parse_variables(text, CALLER)
 

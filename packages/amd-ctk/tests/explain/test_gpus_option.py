@@ -191,7 +191,7 @@ def test_podman_behind_the_client_of_docker_takes_cdi_devices(sleeping_host, amd
         ("--userns-remap=default", "--privileged", False, 0),
     ],
 )
-def test_what_the_command_line_of_dockerd_says_counts_as_its_file_does(sleeping_host, options, words, starts, used):
+def test_options_of_dockerd_count_as_its_file_does(sleeping_host, options, words, starts, used):
     unit = Path(sleeping_host.path("/etc/systemd/system/docker.service"))
     unit.parent.mkdir(parents=True, exist_ok=True)
     unit.write_text(f"[Service]\nExecStart=/usr/sbin/dockerd -H fd:// {options}\n")

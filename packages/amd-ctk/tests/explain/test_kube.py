@@ -129,7 +129,7 @@ def test_a_container_that_is_not_there_is_named_with_those_that_are(pod, tmp_pat
         ("apiVersion: v1\nkind: Pod\nspec: {containers: [1, {name: [main]}]}\n", "has no container main"),
     ],
 )
-def test_what_podman_would_refuse_ends_in_a_sentence(pod, text, message):
+def test_a_pod_that_podman_would_refuse_ends_in_a_sentence(pod, text, message):
     with pytest.raises(ExplainError, match=message):
         pod(text)
 

@@ -136,7 +136,7 @@ def test_a_version_that_is_not_known_in_time_decides_about_gpus(late):
         ["--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=9", "img"],
     ],
 )
-def test_what_the_image_does_not_decide_is_known_without_it(late, words):
+def test_an_answer_that_the_image_does_not_decide_is_known_without_it(late, words):
     assert late(*words).unknown == ""
 
 
@@ -181,7 +181,7 @@ def test_no_engine_in_a_directory_that_was_removed_is_podman(path, tmp_path, mon
 
 
 @pytest.mark.parametrize("name", ["other", "--help"])
-def test_what_no_engine_knows_is_nothing(engines, name):
+def test_a_container_that_no_engine_knows_has_no_answer(engines, name):
     engines.mkdir()
 
     assert ask_engines(name) == EngineAnswers()
@@ -222,7 +222,7 @@ def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypat
     )
 
 
-def test_who_has_a_rootless_container_is_told_to_explain_its_command(engines, tmp_path, monkeypatch):
+def test_the_user_of_a_rootless_container_is_advised_to_explain_its_command(engines, tmp_path, monkeypatch):
     engines.mkdir()
     (tmp_path / "docker").unlink()
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -237,7 +237,7 @@ def test_who_has_a_rootless_container_is_told_to_explain_its_command(engines, tm
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a directory of root's is needed, which only root can make")
-def test_who_may_not_look_into_a_directory_of_docker_is_told_to_use_sudo(monkeypatch):
+def test_a_user_without_access_to_dockers_directory_is_advised_to_use_sudo(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     root = Path(tempfile.mkdtemp())
     root.chmod(0o755)

@@ -15,7 +15,7 @@ SHOWN = ", this host has GPUs 0-3"
 @pytest.mark.parametrize(
     "request_text", ["0", "99", "0-63", "all", "0xEA35F57CC80DEB35", "0000:63:00.0", "0000:05:00.0:p1", "none", "1,2,"]
 )
-def test_what_some_host_has_is_no_mistake(request_text):
+def test_a_request_that_some_host_can_meet_is_no_mistake(request_text):
     assert find_mistake(request_text) is None
 
 
@@ -29,7 +29,7 @@ def test_what_some_host_has_is_no_mistake(request_text):
         ("0," * 70_000, "a request of 140000 characters is too long"),
     ],
 )
-def test_what_no_host_could_have_is_a_mistake(request_text, sentence):
+def test_a_request_that_no_host_can_meet_is_a_mistake(request_text, sentence):
     assert find_mistake(request_text).message == sentence
 
 

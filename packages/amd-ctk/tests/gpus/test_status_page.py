@@ -75,7 +75,7 @@ def test_it_is_written_to_a_file(shared, amd_ctk, tmp_path):
     assert Path(tmp_path, "gpus.html").read_text().startswith("<!doctype html>\n")
 
 
-def test_what_people_and_drivers_write_stays_text(shared):
+def test_words_of_people_and_drivers_stay_text(shared):
     states = Tracker(shared).states()
     states = tuple(each.replace(what=HOSTILE, person=HOSTILE, model=HOSTILE) for each in states)
     rows = [["Person", "Name"], [HOSTILE, HOSTILE]]

@@ -35,7 +35,7 @@ def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
     assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()
 
 
-def test_who_reserves_again_is_told_of_the_own_reservations_that_a_restart_ended(host, amd_ctk):
+def test_a_new_reservation_names_the_own_ones_that_a_restart_ended(host, amd_ctk):
     state = State(host("mi210-4"))
     state.prepare()
     until = time.time() + 3600

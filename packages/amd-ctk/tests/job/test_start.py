@@ -20,7 +20,7 @@ from amdgpu_discovery.command_line.process import CannotRun, CommandNotFound, re
         ("", CommandNotFound, "'' cannot be run: it does not exist"),
     ],
 )
-def test_what_cannot_be_run_is_refused(word, kind, message):
+def test_a_program_that_cannot_run_is_refused(word, kind, message):
     with pytest.raises(CannotRun) as refused:
         require_program(word)
 

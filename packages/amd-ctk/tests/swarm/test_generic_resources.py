@@ -24,7 +24,7 @@ def document(entries: list[str], indent: int | None = 2) -> JsonDocument:
 
 
 @given(FOREIGN, st.sampled_from([None, 1, 4]))
-def test_what_others_offer_comes_back_as_it_was(entries: list[str], indent: int | None) -> None:
+def test_resources_that_others_offer_come_back_as_they_were(entries: list[str], indent: int | None) -> None:
     before = document(entries, indent)
 
     offering, changes = advertise(before, GPUS, [], Changes())

@@ -34,7 +34,7 @@ def test_each_line_is_a_job_and_its_words_are_those_of_a_shell():
         ("schön", "1\n", "schön-1 is not a name for a service"),
     ],
 )
-def test_what_is_no_list_of_jobs_is_refused(name, text, sentence):
+def test_a_text_that_is_no_list_of_jobs_is_refused(name, text, sentence):
     with pytest.raises(ToolkitError) as refused:
         parse_jobs(name, text, "params.txt")
 
@@ -64,7 +64,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path):
         (lambda path: path.write_bytes(b"\xff\n"), "is not text in UTF-8"),
     ],
 )
-def test_what_is_no_text_is_refused(tmp_path, make, sentence):
+def test_a_file_that_is_no_text_is_refused(tmp_path, make, sentence):
     path = tmp_path / "params.txt"
     make(path)
 

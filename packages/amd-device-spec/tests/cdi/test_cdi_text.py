@@ -62,7 +62,7 @@ def test_a_text_is_read_whatever_its_language(text):
 
 
 @given(TREES, st.sampled_from(["json", "yaml"]))
-def test_what_is_written_is_read_again(tree, language):
+def test_a_written_spec_reads_as_the_same_tree(tree, language):
     assert parse_spec(format_spec(tree, language)).tree == tree
 
 

@@ -137,7 +137,7 @@ def test_two_missing_fields_are_two_problems():
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 3])
-def test_what_is_no_object_is_no_spec(spec):
+def test_a_value_that_is_no_object_is_no_spec(spec):
     assert form_problems(spec) == [Problem(location=(), message="not an object")]
 
 

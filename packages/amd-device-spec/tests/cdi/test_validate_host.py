@@ -88,7 +88,7 @@ def test_a_gpu_that_has_come_is_told(machine):
     assert told(machine) == ["devices: GPU 3 of this machine is missing"]
 
 
-def test_what_its_author_added_is_nobodys_business(machine):
+def test_additions_of_the_author_to_a_spec_are_no_problem(machine):
     machine[2]["devices"].append({"name": "mine", "containerEdits": {"env": ["A=1"]}})
     machine[2]["devices"][0]["containerEdits"]["mounts"] = [{"hostPath": "/opt/rocm", "containerPath": "/opt/rocm"}]
     nodes_of(machine, 0).append({"path": "/dev/infiniband/uverbs0"})

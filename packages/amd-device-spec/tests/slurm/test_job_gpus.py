@@ -228,12 +228,12 @@ def left(*environment, job=JOB_OF_FILTERS, settings=None):
     "name", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES"]
 )
 @pytest.mark.parametrize("value", ["2,3", "0,1"])
-def test_what_slurm_writes_is_taken_out(name, value):
+def test_filters_that_slurm_writes_are_removed(name, value):
     assert left("PATH=/bin", f"{name}={value}", "A=2,3") == ["PATH=/bin", "A=2,3"]
 
 
 @pytest.mark.parametrize("value", ["0", "1", "3", "", "GPU-08da82c12ef81b5d", "2,3,4"])
-def test_what_the_user_writes_stays(value):
+def test_filters_that_the_user_writes_stay(value):
     assert left(f"ROCR_VISIBLE_DEVICES={value}") == [f"ROCR_VISIBLE_DEVICES={value}"]
 
 

@@ -36,7 +36,7 @@ def test_the_gpu_without_code_is_named_with_what_the_image_has():
     )
 
 
-def test_what_a_requirement_says_counts_beside_the_code():
+def test_a_requirement_counts_beside_the_code():
     image = Image(layers=(layer("gfx1151"),), environment=("PATH=/bin", "AMD_REQUIRE_A=vram>=96GiB", "AMD_REQUIRE_B=x"))
 
     known = "cpu, driver, gfx, gpus, kernel, partition, rocm, vram"

@@ -63,7 +63,7 @@ def test_a_tag_that_is_not_there_lists_nothing(nested):
     assert read_entries(f"{nested[0]}:2.0") == []
 
 
-def test_what_is_listed_can_be_read_by_its_name(nested):
+def test_each_listed_image_can_be_read_by_its_name(nested):
     directory, _ = nested
 
     images = [read(name) for name, _ in read_entries(str(directory))]
@@ -80,7 +80,7 @@ def test_of_two_images_for_amd64_the_way_to_one_is_said(nested):
     )
 
 
-def test_what_each_index_says_of_an_image_counts_the_nearest_first(layout, make_layer):
+def test_the_nearest_index_decides_about_an_image(layout, make_layer):
     layout.add(make_layer("x"), annotations={"near": "inner"}, platform={"architecture": "amd64", "variant": "v4"})
     nest(layout, annotations={"near": "outer", TARGETS: "gfx942"}, platform={"architecture": "amd64", "variant": "v2"})
 

@@ -196,7 +196,7 @@ def test_a_manifest_of_any_length_is_not_read(program):
         ("\x1b[31mtoomanyrequests", "app:1 cannot be read (skopeo: ?[31mtoomanyrequests)"),
     ],
 )  # fmt: skip
-def test_what_skopeo_fails_with_becomes_a_sentence(words, says, program):
+def test_skopeos_failure_becomes_a_sentence(words, says, program):
     program("skopeo", {}, error=words)
 
     assert refusal("app:1") == says

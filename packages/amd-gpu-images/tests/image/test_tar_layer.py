@@ -88,7 +88,7 @@ def test_records_of_pax_that_are_none_are_damage(records, layout, reader):
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_what_stands_behind_large_files_is_found(deep, layout, reader, make_layer):
+def test_code_behind_large_files_is_found(deep, layout, reader, make_layer):
     files = (
         ("lib.so", b"\x7fELF" + bytes(1_000_000)),
         ("data", bytes(700_000)),

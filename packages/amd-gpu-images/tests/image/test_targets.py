@@ -119,7 +119,7 @@ def test_a_layer_deletes_nothing_of_its_own(layout, reader, make_layer):
 
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 @pytest.mark.parametrize("name", ["opt/rocm", "./opt/rocm", "/opt/rocm"])
-def test_what_stands_in_the_place_of_a_directory_hides_what_it_had(kind, name, layout, reader, make_layer):
+def test_an_entry_in_place_of_a_directory_hides_its_content(kind, name, layout, reader, make_layer):
     below = make_layer("opt/rocm/lib/x_gfx900.co", "opt/rocm-6/x_gfx906.co")
     above = tarfile.TarInfo(name)
     above.type, above.linkname = kind, "rocm-6"
@@ -129,7 +129,7 @@ def test_what_stands_in_the_place_of_a_directory_hides_what_it_had(kind, name, l
     assert read(f"oci:{layout.directory}") == ["gfx906", "gfx908"]
 
 
-def test_what_has_a_long_name_hides_a_directory_too(layout, reader, make_layer):
+def test_an_entry_with_a_long_name_hides_a_directory_too(layout, reader, make_layer):
     directory = "/".join(["d" * 60] * 4)
 
     layout.add(make_layer(f"{directory}/x_gfx900.co", "x_gfx90a.co"), make_layer(directory))
@@ -335,7 +335,7 @@ def test_a_word_that_names_no_image_is_refused_with_the_forms(text):
 
 
 @given(st.lists(st.sampled_from(["a", "b", "a/b", "a/b/c", "c"]), max_size=6), st.lists(st.sampled_from("abc")))
-def test_what_is_deleted_is_gone_with_everything_below_it(added, deleted):
+def test_a_deleted_directory_is_gone_with_everything_below_it(added, deleted):
     below, above = LayerContents(), LayerContents()
     for directory in added:
         below.add(f"{directory}/x_gfx90a.co")

@@ -147,7 +147,7 @@ def test_a_header_stays_one_header(registry, proxy):
         b"HTTP/1.1 200 " + b"x" * 70_000,
     ],
 )
-def test_what_is_no_answer_of_http_breaks_off(registry, proxy, answer):
+def test_an_answer_that_is_no_http_breaks_off(registry, proxy, answer):
     registry.answers[TAG] = lambda connection: connection.sendall(answer)
 
     assert proxy.message(TAG) == (502, f"{registry.address} breaks off its answer")

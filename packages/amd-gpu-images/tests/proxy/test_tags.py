@@ -111,7 +111,7 @@ def test_a_tag_is_never_asked_for_in_parts_or_compressed(registry, proxy):
     assert "Accept-Encoding" not in registry.requests[0]
 
 
-def test_what_the_registry_refuses_is_the_answer(registry, proxy):
+def test_the_registrys_refusal_is_the_answer(registry, proxy):
     challenge = 'Bearer realm="https://login.example/token",service="x"'
     refusal = b'{"errors":[{"code":"UNAUTHORIZED"}]}'
     registry.put_content(TAG, refusal, f"WWW-Authenticate: {challenge}", status="401 Unauthorized")

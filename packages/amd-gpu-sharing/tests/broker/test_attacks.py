@@ -98,7 +98,7 @@ def send(path, content):
         json.dumps({**HONEST, "reservation": "../1/debug"}).encode() + b"\n",
     ],
 )
-def test_what_is_no_request_is_refused_and_the_broker_goes_on(host, broker, person, content):
+def test_bytes_that_are_no_request_are_refused_and_the_service_goes_on(host, broker, person, content):
     answer = in_process_of(BOB, lambda: send(broker.socket, content))
 
     assert answer["kind"] == "refused"
@@ -168,7 +168,7 @@ def test_half_a_line_and_silence_delay_nobody(broker, person):
         each.close()
 
 
-def test_who_has_too_many_connections_is_told_so(broker, monkeypatch):
+def test_a_client_with_too_many_connections_is_refused(broker, monkeypatch):
     broker.kill()
     monkeypatch.setattr(server, "MOST_USER_CONNECTIONS", 2)
     broker.start()
@@ -207,7 +207,7 @@ def test_a_flood_of_connections_of_one_user_keeps_no_other_out(broker, person):
         os.waitpid(flooding, 0)
 
 
-def test_who_finds_no_descriptor_left_is_told_and_the_others_are_served(broker, person):
+def test_a_client_for_which_no_descriptor_is_left_is_refused_and_others_are_served(broker, person):
     alice = person(ALICE, run("a", "all"))
     assert alice.line() == "got (0, 1, 2, 3, 4, 5, 6, 7)"
     waiting = person(ALICE, run("b", "0"))
@@ -238,7 +238,7 @@ def test_a_broker_takes_as_many_descriptors_as_it_may_have(broker):
     assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)[0] in (65_536, hard)
 
 
-def test_who_sends_on_and_on_loses_its_connection(host, broker, person):
+def test_a_client_that_sends_without_end_loses_its_connection(host, broker, person):
     person(ALICE, run("a", "0")).line()
     noisy = connect(broker.socket)
     noisy.sendall(format_request(run("noisy", "0")))
@@ -251,7 +251,7 @@ def test_who_sends_on_and_on_loses_its_connection(host, broker, person):
     assert person(BOB, run("b", "1")).line() == "got (1,)"
 
 
-def test_who_never_reads_loses_its_connection_and_delays_nobody(broker, person):
+def test_a_client_that_never_reads_loses_its_connection_and_delays_nobody(broker, person):
     person(ALICE, run("a", "free:8")).line()
     deaf = connect(broker.socket)
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -262,7 +262,7 @@ def test_who_never_reads_loses_its_connection_and_delays_nobody(broker, person):
     deaf.close()
 
 
-def test_nobody_can_say_to_be_another(host, broker):
+def test_a_client_cannot_claim_to_be_another_user(host, broker):
     forged = {**HONEST, "owner": ALICE, "behind": ALICE}
 
     answer = in_process_of(BOB, lambda: send(broker.socket, json.dumps(forged).encode() + b"\n"))
@@ -282,7 +282,7 @@ def test_a_reservation_of_another_cannot_be_shadowed_or_used(host, person):
     assert users(host) == {0: ["40001/debug"]}
 
 
-def test_who_asks_and_is_dead_before_the_answer_has_nothing(host, broker, person):
+def test_a_client_that_dies_before_the_answer_has_nothing(host, broker, person):
     def ask_and_end():
         become(BOB)
         connect(broker.socket).sendall(format_request(run("b", "0")))
@@ -369,7 +369,7 @@ def test_a_broker_that_only_listens_does_not_serve(broker):
 
 
 @pytest.mark.parametrize("verb", [RUN, RESERVE])
-def test_nobody_has_the_name_of_what_holds_the_gpus_of_a_job_that_is_ended(host, person, verb):
+def test_names_of_ending_jobs_are_refused(host, person, verb):
     asked = Request(verb=verb, name="train.ending", gpus="0", seconds=60)
 
     assert person(ALICE, asked).line() == (

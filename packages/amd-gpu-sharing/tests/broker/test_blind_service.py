@@ -53,7 +53,7 @@ def test_it_says_at_its_start_what_it_cannot_do(broker):
         )
 
 
-def test_who_is_refused_because_of_it_is_told_the_reason(broker, person):
+def test_a_user_refused_because_of_a_blind_service_reads_the_reason(broker, person):
     broker.set_terms("fifo", f"@lab={LAB}:gpus=1", "everyone:gpus=8")
 
     assert person(ALICE, run("a", "free:1")).line() == (

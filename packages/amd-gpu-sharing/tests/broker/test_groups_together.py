@@ -36,7 +36,7 @@ def test_members_of_a_group_have_so_many_gpus_together(broker, person):
     )
 
 
-def test_who_waits_for_the_own_group_holds_up_nobody_of_another(broker, person):
+def test_a_waiter_at_the_limit_of_its_group_holds_up_no_other_group(broker, person):
     broker.set_terms("fifo", A, B)
     alice = person(ALICE, run("a", "free:4"), groups=[LAB_A])
     alice.line()
@@ -71,7 +71,7 @@ def test_jobs_by_a_rule_for_each_member_count_once_it_is_one_for_all(broker, per
     assert person(BOB, run("b", "free:2", wait=False), groups=[LAB_A]).line().startswith("1: @lab-a has 3 of 4 GPUs")
 
 
-def test_who_waits_has_the_new_limit_of_the_group(broker, person):
+def test_a_waiter_has_the_new_limit_of_its_group(broker, person):
     broker.set_terms("fifo", A)
     person(ALICE, run("a", "free:4"), groups=[LAB_A]).line()
     bob = person(BOB, run("b", "free:2"), groups=[LAB_A])
@@ -84,7 +84,7 @@ def test_who_waits_has_the_new_limit_of_the_group(broker, person):
     assert bob.answer() == "got (4, 5)"
 
 
-def test_what_a_group_has_is_known_to_a_service_that_starts_again(broker, person):
+def test_a_restarted_service_knows_what_a_group_has(broker, person):
     broker.set_terms("fifo", A)
     person(ALICE, run("a", "free:2"), groups=[LAB_A]).line()
     person(BOB, Request(verb=RESERVE, name="debug", gpus="free:1", seconds=3600), groups=[LAB_A]).line()

@@ -30,7 +30,7 @@ def waiter(person):
     [run("other", "free:1"), run("other", "free:1", wait=False), reserve("other", "free:1")],
     ids=["a job that can wait", "a job that does not wait", "a reservation"],
 )
-def test_who_waits_for_one_gpu_does_not_hold_up_those_who_can_take_another(waiter, person, uid, request_of_another):
+def test_a_waiter_for_one_gpu_does_not_hold_up_those_who_can_take_another(waiter, person, uid, request_of_another):
     assert person(uid, request_of_another).line() == "got (6,)"
     assert waiter.is_silent()
 
@@ -52,7 +52,7 @@ def test_a_job_that_does_not_wait_is_refused_if_too_few_gpus_are_left(waiter, pe
     [run("other", "free:1"), run("other", "free:1", wait=False), reserve("other", "free:1")],
     ids=["a job that can wait", "a job that does not wait", "a reservation"],
 )
-def test_who_waits_at_the_own_limit_holds_up_nobody(broker, person, request_of_another):
+def test_a_waiter_at_its_own_limit_holds_up_nobody(broker, person, request_of_another):
     broker.set_terms("fifo", "alice=40001:gpus=2", "everyone")
     assert person(ALICE, run("first", "free:2")).line() == "got (0, 1)"
     waiting = person(ALICE, run("second", "free:1"))
@@ -62,7 +62,7 @@ def test_who_waits_at_the_own_limit_holds_up_nobody(broker, person, request_of_a
     assert waiting.is_silent()
 
 
-def test_who_waits_for_more_gpus_than_a_lowered_limit_allows_is_refused(broker, person):
+def test_a_waiter_for_more_gpus_than_a_lowered_limit_allows_is_refused(broker, person):
     assert person(BOB, run("first", "free:7")).line() == "got (0, 1, 2, 3, 4, 5, 6)"
     waiting = person(ALICE, run("wide", "free:4"))
     assert waiting.line().startswith("waiting for 4 GPUs")

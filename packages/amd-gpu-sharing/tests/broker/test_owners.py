@@ -123,7 +123,7 @@ NOT_HERS = [
 
 
 @pytest.mark.parametrize(("asked", "told"), NOT_HERS)
-def test_nobody_is_told_whether_another_user_has_a_reservation_of_a_name(person, asked, told):
+def test_a_reservations_name_is_hidden_from_other_users(person, asked, told):
     assert person(BOB, asked).line() == told
 
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
@@ -259,7 +259,7 @@ def test_a_reservation_ends_by_itself_and_the_next_is_served(host, person):
     assert users(host)[0] == ["40002/next"]
 
 
-def test_who_had_a_reservation_is_told_that_a_restart_of_the_machine_ended_it(host, broker, person):
+def test_the_owner_of_a_reservation_reads_that_a_restart_of_the_machine_ended_it(host, broker, person):
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="free:2", seconds=3600)).line()
     person(BOB, Request(verb=RESERVE, name="debug", gpus="free:2", seconds=3600)).line()
     broker.kill()

@@ -74,7 +74,7 @@ def test_suspect_gpus_are_named_and_not_counted_as_free(host, person, gpus):
     assert person(ALICE, asked).line() == "waiting for 8 GPUs: 7 free of 8, GPU 5 suspect"
 
 
-def test_who_waits_is_told_whose_jobs_are_before(person):
+def test_a_waiter_reads_whose_jobs_are_before_it(person):
     alice = person(ALICE, run("eval", "free:8"))
     alice.line()
     person(BOB, run("sweep-3", "free:8")).line()
@@ -87,7 +87,7 @@ def test_who_waits_is_told_whose_jobs_are_before(person):
     )
 
 
-def test_who_names_a_gpu_for_which_others_wait_is_told_who_has_it(person):
+def test_a_request_for_a_gpu_for_which_others_wait_names_its_holder(person):
     person(ALICE, run("train", "3")).line()
     person(BOB, run("next", "3")).line()
 
@@ -97,7 +97,7 @@ def test_who_names_a_gpu_for_which_others_wait_is_told_who_has_it(person):
     )
 
 
-def test_who_waits_for_gpus_of_one_hive_is_told_that_the_free_ones_are_apart(host, person):
+def test_a_waiter_for_one_hive_reads_that_the_free_gpus_are_apart(host, person):
     person(ALICE, run("train", "0-1,4-5")).line()
 
     waiting = person(BOB, run("wide", "auto:3+xgmi"))
@@ -105,7 +105,7 @@ def test_who_waits_for_gpus_of_one_hive_is_told_that_the_free_ones_are_apart(hos
     assert waiting.line() == "waiting for 3 GPUs: 4 free of 8; 2 of them in one XGMI hive"
 
 
-def test_who_waits_is_told_the_same_once_however_often_the_service_starts_again(broker, person):
+def test_a_waiter_reads_its_place_once_however_often_the_service_restarts(broker, person):
     person(ALICE, run("train", "free:8")).line()
     bob = person(BOB, run("next", "free:1"))
     assert bob.line() == "waiting for 1 GPU: 0 free of 8; GPUs 0-7: 40001's train since 12:00"
@@ -118,7 +118,7 @@ def test_who_waits_is_told_the_same_once_however_often_the_service_starts_again(
     assert bob.is_silent()
 
 
-def test_who_is_limited_to_groups_of_gpus_is_told_so(broker, person):
+def test_a_user_limited_to_groups_of_gpus_reads_so(broker, person):
     broker.set_terms("fifo", "everyone:groups=notebooks")
 
     assert person(ALICE, run("train", "5")).line() == (
@@ -157,7 +157,7 @@ def test_one_user_is_excluded_while_everyone_is_allowed(broker, person):
     assert person(BOB, run("b", "free:1")).line() == NO_GPUS
 
 
-def test_who_is_excluded_leaves_the_line(broker, person):
+def test_an_excluded_user_leaves_the_line(broker, person):
     person(ALICE, run("a", "free:8")).line()
     bob = person(BOB, run("b", "free:1"))
     bob.line()
@@ -204,7 +204,7 @@ def test_a_permission_may_be_for_some_gpus_only(broker, person):
     assert person(BOB, run("b", "5")).line().startswith("4: ")
 
 
-def test_nobody_is_overtaken_by_one_who_wants_less(person):
+def test_a_smaller_request_does_not_overtake(person):
     alice = person(ALICE, run("a", "free:7"))
     alice.line()
     wide = person(BOB, run("wide", "free:8"))
@@ -235,7 +235,7 @@ def test_a_program_of_root_that_does_not_wait_overtakes_nobody(host, person):
     )
 
 
-def test_who_was_stopped_holds_up_nobody(person):
+def test_a_stopped_waiter_holds_up_nobody(person):
     alice = person(ALICE, run("a", "0"))
     alice.line()
     stopped = person(BOB, run("stopped", "0"))
@@ -252,7 +252,7 @@ def test_who_was_stopped_holds_up_nobody(person):
     assert stopped.answer() == "got (0,)"
 
 
-def test_who_is_killed_while_waiting_or_running_keeps_nobody(host, person):
+def test_a_job_killed_while_waiting_or_running_keeps_nobody(host, person):
     alice = person(ALICE, run("a", "0"))
     alice.line()
     second = person(BOB, run("b", "0"))
@@ -288,7 +288,7 @@ def test_disabling_the_tracker_ends_every_wait(host, person):
         assert each.line().startswith("11: ")
 
 
-def test_who_is_denied_while_waiting_is_told_so(host, broker, person):
+def test_a_user_denied_while_waiting_is_refused(host, broker, person):
     alice = person(ALICE, run("a", "0"))
     alice.line()
     bob = person(BOB, run("b", "0"))
@@ -336,7 +336,7 @@ def test_a_refusal_names_the_person_who_has_the_gpu(person):
         ),
     ],
 )
-def test_who_asks_is_told_a_name(person, request_text, message):
+def test_a_refusal_names_the_holder(person, request_text, message):
     person(1, run("train", "0")).line()
 
     refused = person(BOB, run("b", request_text, wait=False))
@@ -367,7 +367,7 @@ def test_a_container_with_the_token_is_the_persons_and_counts_once(host, broker,
     assert person(ALICE, run("third", "free:1", wait=False)).line().startswith("1: you have 2 of 2 GPUs")
 
 
-def test_what_happened_is_on_record(broker, person):
+def test_grants_and_ends_are_in_the_journal(broker, person):
     alice = person(ALICE, run("a", "0"))
     alice.line()
     pid = alice.pid
@@ -385,7 +385,7 @@ def test_a_waiter_is_root_behind_sudo_and_keeps_the_own_limit(broker, person):
 
 
 @pytest.mark.parametrize("request_text", ["free:9", "9", "", "none", "free:1+group:nobody"])
-def test_what_can_never_be_met_is_refused_at_once(person, request_text):
+def test_a_request_that_can_never_be_met_is_refused_at_once(person, request_text):
     assert person(ALICE, run("a", request_text)).line().startswith("4: ")
 
 

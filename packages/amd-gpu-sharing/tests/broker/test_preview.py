@@ -33,7 +33,7 @@ SCENES = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_what_is_said_of_a_job_is_what_it_then_is_told(host, broker, person, scene):
+def test_a_preview_says_what_the_job_then_reads(host, broker, person, scene):
     broker.set_terms("fifo", "everyone:gpus=6:time=2h")
     gpus, options = SCENES[scene]
     asked = {"name": "train", "gpus": gpus, **options}

@@ -58,7 +58,7 @@ def who_opens(host, number):
     return tuple([name for name, uid in (("alice", ALICE), ("bob", BOB)) if opens(host, uid, node)] for node in nodes)
 
 
-def test_who_has_a_gpu_opens_it_and_nobody_else_does(host, person):
+def test_only_the_holder_of_a_gpu_opens_its_node(host, person):
     assert who_opens(host, 0) == ([], [])
     alice = person(ALICE, run("train", "0"))
     assert alice.line() == "got (0,)"
@@ -70,7 +70,7 @@ def test_who_has_a_gpu_opens_it_and_nobody_else_does(host, person):
     wait_until(lambda: who_opens(host, 0) == ([], []))
 
 
-def test_what_a_process_has_open_it_can_use_also_after_the_end(host, person):
+def test_an_open_descriptor_works_after_the_end(host, person):
     alice = person(ALICE, run("train", "0"))
     alice.line()
     ended, end = os.pipe()
@@ -105,7 +105,7 @@ def test_kfd_stays_open_as_long_as_a_user_has_any_gpu(host, person):
     assert who_opens(host, 1) == (["alice"], ["alice"])
 
 
-def test_who_waited_opens_what_the_one_before_cannot_any_more(host, person):
+def test_a_waiter_opens_the_nodes_that_the_holder_before_cannot_open_any_more(host, person):
     alice = person(ALICE, run("train", "free:8"))
     alice.line()
     bob = person(BOB, run("eval", "free:8"))
@@ -135,7 +135,7 @@ def test_root_needs_no_entry(host, person):
     assert read_users(host.path(KFD)) == frozenset()
 
 
-def test_what_others_change_is_set_again_from_the_leases(host, person):
+def test_access_that_others_change_is_set_again_from_the_leases(host, person):
     person(ALICE, run("train", "0")).line()
     node = host.path(locate_gpus(host)[0].render_path)
 
@@ -203,7 +203,7 @@ def test_nodes_are_closed_by_a_rule_and_given_back_with_their_usual_mode(host, p
     assert give_back(host) is False
 
 
-def test_who_has_a_gpu_goes_on_opening_it_when_the_nodes_are_closed_again(host):
+def test_a_holder_opens_its_gpu_after_nodes_are_closed_again(host):
     render = locate_gpus(host)[0].render_path
 
     close_nodes(host, {KFD: {ALICE}, render: {ALICE}})

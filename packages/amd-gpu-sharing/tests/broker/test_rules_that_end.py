@@ -37,7 +37,7 @@ def test_a_shorter_time_limit_counts_before_the_end_of_a_rule(broker, person):
     assert alice.ended_by() == signal.SIGTERM
 
 
-def test_nobody_starts_after_the_end_of_a_rule(broker, person):
+def test_a_start_after_the_end_of_a_rule_is_refused(broker, person):
     broker.set_terms("fifo", rule(time.time() - 60))
 
     answer = person(ALICE, run("a", "0")).line()

@@ -97,7 +97,7 @@ def test_a_process_of_no_session_has_a_scope_of_its_own(tmp_path, monkeypatch):
     assert (tmp_path / "said").read_text().endswith("/dev/kfd rw 0 ")
 
 
-def test_what_systemd_refuses_is_said(tmp_path, monkeypatch):
+def test_systemds_refusal_is_printed(tmp_path, monkeypatch):
     make_systemd(tmp_path, "/system.slice/cron.service", "echo Call failed: Access denied >&2; exit 1", monkeypatch)
 
     assert start(tmp_path) == "Call failed: Access denied"

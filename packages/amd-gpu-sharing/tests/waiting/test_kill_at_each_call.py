@@ -107,7 +107,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_who_is_killed_at_a_system_call_keeps_nobody(host, job, life):
+def test_a_client_killed_at_a_system_call_keeps_nobody(host, job, life):
     operation, is_held = LIVES[life]
     # What is imported here, no victim has to import.
     require_nothing_left(host)

@@ -86,7 +86,7 @@ def test_a_waiter_is_told_what_it_waits_for_and_gets_it(host, job):
     assert files_of(host) == []
 
 
-def test_nobody_is_overtaken_by_one_who_wants_less(host, job):
+def test_a_smaller_request_does_not_overtake(host, job):
     first = job("first", "0")
     assert first.line() == "got (0,)"
     second = job("second", "0-1")
@@ -102,7 +102,7 @@ def test_nobody_is_overtaken_by_one_who_wants_less(host, job):
     assert third.answer() == "got (1,)"
 
 
-def test_who_wants_none_of_the_same_gpus_holds_up_nobody(host, job):
+def test_a_waiter_for_other_gpus_holds_up_nobody(host, job):
     job("first", "0").line()
     job("second", "0-1").line()
 
@@ -156,7 +156,7 @@ def test_a_shared_gpu_has_no_queue(host, job):
         assert reservation.numbers == (3,)
 
 
-def test_who_does_not_wait_does_not_overtake_either(host, job):
+def test_a_request_without_waiting_does_not_overtake_either(host, job):
     job("first", "0").line()
     job("second", "0-3").line()
 
@@ -166,7 +166,7 @@ def test_who_does_not_wait_does_not_overtake_either(host, job):
     assert str(refusal.value) == "1 job waits for GPUs before this one ('amd-ctk run --wait' waits in line)"
 
 
-def test_who_does_not_wait_gets_gpus_for_which_nobody_waits(host, job):
+def test_a_request_without_waiting_gets_gpus_for_which_nobody_waits(host, job):
     job("first", "0").line()
     job("second", "0-2").line()
 
@@ -258,7 +258,7 @@ def test_those_who_went_on_after_a_stop_are_before_one_who_comes_later(job):
     assert said == f"waiting for 1 GPU: 0 free of 1 that fits, {before}; GPU 0: first since 12:00"
 
 
-def test_who_waits_behind_a_stopped_one_is_given_shared_gpus_though_nothing_else_happens(host, job):
+def test_a_waiter_behind_a_stopped_one_is_given_shared_gpus(host, job):
     Tracker(host).set_accessibility("0", exclusive=False)
     job("first", "all").line()
     second = job("second", "free:1")
@@ -340,7 +340,7 @@ def test_a_queue_whose_process_is_killed_keeps_its_order(host, job):
 
 
 @pytest.mark.needs("root")
-def test_who_waits_goes_to_the_service_once_there_is_one(host, job):
+def test_waiters_go_to_the_service_once_there_is_one(host, job):
     first = job("first", "0")
     first.line()
     second = job("second", "0")
@@ -412,7 +412,7 @@ def test_a_released_reservation_ends_the_wait(host, job):
     assert second.answer() == "got (0,)"
 
 
-def test_what_can_never_be_served_is_refused_at_once(host):
+def test_a_request_that_can_never_be_served_is_refused_at_once(host):
     with pytest.raises(RequestError):
         Tracker(host).wait("4", name="a")
     with pytest.raises(RequestError, match=r"^the request names no GPU to wait for"):

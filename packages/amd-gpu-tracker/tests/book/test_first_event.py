@@ -119,7 +119,7 @@ def test_a_disabled_tracker_of_version_1_keeps_nobody_back(untracked):
     assert may_be_tracking(untracked.host) is False
 
 
-def test_who_only_looks_sees_it_too(untracked):
+def test_a_command_that_only_looks_sees_the_first_event_too(untracked):
     leave(untracked.host, WHOLE)
 
     status = read_status(untracked.state, untracked.processes)

@@ -108,7 +108,7 @@ def test_why_it_cannot_be_made_is_noted_until_it_is_made(state):
     assert state.records_history
 
 
-def test_what_is_turned_off_does_not_fail(state):
+def test_a_history_that_is_turned_off_does_not_fail(state):
     obstruct(state)
     with pytest.raises(FileError):
         begin_history(state)

@@ -130,7 +130,7 @@ def test_only_jobs_and_reservations_of_people_may_be_idle():
     assert not kind_of(JOB.replace(is_preempted=True)).may_be_idle
 
 
-def test_what_runs_in_a_reservation_ends_with_it():
+def test_leases_in_a_reservation_end_with_it():
     job = lease("1000/train", ways=("api",), reservation="1000/night", limit=13600.0, token_digest="d1")
     of_job = lease("c1", ways=("env",), reservation="1000/night", reservation_digest="d1")
     of_reservation = lease("c2", ways=("env",), reservation="1000/night", reservation_digest="d0")

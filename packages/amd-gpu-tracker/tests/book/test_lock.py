@@ -88,7 +88,7 @@ def test_both_ways_exclude_each_other_and_name_the_holder(path, hold, held_by, l
 
 
 @pytest.mark.parametrize("lock", WAYS)
-def test_who_waits_gets_the_lock_when_it_is_free(path, hold, lock):
+def test_a_waiting_command_gets_the_lock_when_it_is_free(path, hold, lock):
     holder = hold("kernel")
     holder.stdin.close()
 
@@ -138,7 +138,7 @@ def test_no_alarm_is_left_for_the_program_that_we_become(path, hold):
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
-def test_who_had_to_wait_leaves_no_alarm_for_the_program_that_it_becomes(path, monkeypatch):
+def test_a_command_that_waited_leaves_no_alarm_for_the_program_that_it_becomes(path, monkeypatch):
     def flock(descriptor, operation):
         if operation & fcntl.LOCK_NB:
             raise BlockingIOError

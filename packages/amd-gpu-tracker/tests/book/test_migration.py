@@ -73,7 +73,7 @@ def recorded(tracker):
     return sorted(used.container_id for used in tracker.history(since=0, until=1e11))
 
 
-def test_what_was_exclusive_stays_so_and_containers_are_not_believed(formerly, untracked):
+def test_exclusive_gpus_stay_so_and_earlier_containers_are_not_believed(formerly, untracked):
     tracker = formerly(1, 3)
 
     tracker.initialize()
@@ -265,7 +265,7 @@ GPU_0 = '"0":{"uuid":"0xEA35F57CC80DEB35","accessibility":1}'
         '{"enabled":true,"gpusStatus":{"1":null,"2":{"uuid":null,"accessibility":null},' + GPU_0 + "}}",
     ],
 )
-def test_what_the_original_reads_is_taken_over(untracked, content):
+def test_state_that_the_original_reads_is_taken_over(untracked, content):
     leave_text(untracked.host, content)
 
     untracked.tracker.initialize()
@@ -274,7 +274,7 @@ def test_what_the_original_reads_is_taken_over(untracked, content):
 
 
 @pytest.mark.parametrize("content", ["{}", "null", '{"enabled":false}', '{"gpusStatus":{"0":{"accessibility":7}}}'])
-def test_what_the_original_reads_as_disabled_is_disabled(untracked, content):
+def test_state_that_the_original_reads_as_disabled_is_disabled(untracked, content):
     leave_text(untracked.host, content)
 
     untracked.tracker.initialize()
@@ -309,7 +309,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("content", "why"), REFUSED)
-def test_what_the_original_refuses_is_refused_until_reset(untracked, content, why):
+def test_state_that_the_original_refuses_is_refused_until_reset(untracked, content, why):
     leave_text(untracked.host, content)
 
     with pytest.raises(StateError) as refused:

@@ -84,7 +84,7 @@ def test_a_uid_map_tells_who_one_is_outside(uid, outer):
         (SYSTEM_CONTAINER, 1000, 0, 1000),
     ],
 )
-def test_who_somebody_is_for_the_tracker(become, uid_map, uid, owner, user):
+def test_the_user_of_a_namespace_is_found_for_the_tracker(become, uid_map, uid, owner, user):
     become(uid_map, uid=uid, owner_of_root_directory=owner)
 
     assert rootless.find_user() == user

@@ -144,7 +144,7 @@ def test_a_privileged_container_is_shown_and_claims_nothing(untracked):
     assert untracked.users() == {0: [], 1: [], 2: [], 3: []}
 
 
-def test_what_is_over_is_not_found(untracked):
+def test_an_ended_container_is_not_adopted(untracked):
     untracked.kill(untracked.run_untracked("c1", 0))
     zombie = untracked.run_untracked("c2", 0)
     untracked.start_process(zombie, state="Z")
@@ -243,7 +243,7 @@ class TestEnginesThatSayWhereTheirContainersAre:
         assert use.root == f"{untracked.directory}/link/moby"
 
     @pytest.mark.parametrize("uids", ["40001\t40001\t40001\t40001", "40001\t{me}\t{me}\t{me}"])
-    def test_nobody_else_is_believed(self, untracked, shim_bundle, uids):
+    def test_a_process_that_is_no_engine_is_not_believed(self, untracked, shim_bundle, uids):
         untracked.start_program(*self.SHIM, cwd=shim_bundle, uids=uids.format(me=os.geteuid()))
 
         assert enabled(untracked) == [
@@ -255,7 +255,7 @@ class TestEnginesThatSayWhereTheirContainersAre:
 
         assert enabled(untracked) == []
 
-    def test_who_sees_other_files_is_not_believed_and_told(self, untracked, shim_bundle):
+    def test_an_engine_that_sees_other_files_is_not_believed_and_named(self, untracked, shim_bundle):
         untracked.start_program(*self.SHIM, cwd=shim_bundle, mounts="mnt:[2]")
 
         assert enabled(untracked) == [

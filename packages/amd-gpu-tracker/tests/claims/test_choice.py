@@ -74,7 +74,7 @@ def test_a_batch_job_has_its_own_gpus_only(in_job, request_text, given):
         ),
     ],
 )
-def test_what_a_batch_job_does_not_have_is_refused(in_job, request_text, sentence):
+def test_gpus_outside_of_a_batch_job_are_refused(in_job, request_text, sentence):
     with pytest.raises(RequestError) as refusal:
         in_job.reserve(request_text, name="mine")
 
@@ -104,7 +104,7 @@ def test_neighbours_are_chosen(eight):
     )
 
 
-def test_what_the_host_never_has_is_no_refusal_of_the_moment(eight):
+def test_a_request_beyond_the_host_is_no_refusal_of_the_moment(eight):
     with pytest.raises(RequestError) as refusal:
         eight.tracker.reserve("auto:9", name="first")
 
@@ -148,7 +148,7 @@ def test_nothing_is_chosen_while_a_lease_cannot_be_read(machine):
         machine.tracker.reserve("auto:1", name="first")
 
 
-def test_what_is_over_is_free_again(machine):
+def test_the_gpu_of_an_ended_container_is_free_again(machine):
     init = machine.create("first", [0])
     machine.kill(init)
 

@@ -118,7 +118,7 @@ def test_without_a_free_gpu_a_suspect_one_comes_before_one_that_a_program_uses()
     assert chosen("auto:2", (1, 0, "#"), (1, 0, "?"), (1, 0, "web db")) == [1, 2]
 
 
-def test_what_users_wrote_of_their_containers_keeps_auto_from_no_gpu():
+def test_leases_that_users_wrote_keep_auto_from_no_gpu():
     assert chosen("auto:2", (1, 0, ""), (1, 0, "~c1")) == [0, 1]
     assert chosen("free:2", (1, 0, ""), (1, 0, "~c1")) is None
 

@@ -75,7 +75,7 @@ def test_the_refusal_lists_gpus_in_the_order_in_which_they_were_asked_for():
     )
 
 
-def test_what_is_handed_on_is_given_with_the_person_and_the_end_of_the_job():
+def test_a_handed_on_claim_has_the_person_and_the_end_of_its_job():
     job = lease("train", 1, ways=("api",), token_digest="d", person=1000, limit=50.0)
 
     assert decide(situation(handed_on=job), claim(1)) == claim(

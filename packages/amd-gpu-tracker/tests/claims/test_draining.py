@@ -33,7 +33,7 @@ def test_a_drained_gpu_is_refused_with_the_reason(machine, tracker):
 
 
 @pytest.mark.needs("root")
-def test_who_has_a_drained_gpu_keeps_it_and_nobody_gets_it_after(machine, tracker):
+def test_the_holder_of_a_drained_gpu_keeps_it_and_nobody_gets_it_after(machine, tracker):
     tracker.reserve("1", name="a")
     tracker.drain("1")
 
@@ -81,7 +81,7 @@ def test_all_of_gpus_that_are_all_drained_is_refused(tracker):
 
 
 @pytest.mark.needs("root")
-def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
+def test_the_person_who_drained_a_gpu_is_named_behind_sudo(tracker, monkeypatch):
     monkeypatch.setenv("SUDO_UID", "4242")
     tracker.drain("1", reason="fan swap")
 
@@ -92,7 +92,7 @@ def test_who_drained_it_is_named_also_behind_sudo(tracker, monkeypatch):
 
 
 @pytest.mark.needs("root")
-def test_who_drained_it_is_named_also_where_root_logged_in_as_somebody(machine, tracker):
+def test_the_person_who_drained_a_gpu_is_named_where_root_logged_in_as_somebody(machine, tracker):
     (machine.proc / "self" / "loginuid").write_text("4343")
     tracker.drain("1")
 

@@ -92,14 +92,14 @@ def test_it_is_the_namespace_and_not_the_words_for_it(host):
 
 
 @pytest.mark.parametrize("path", ["", "/proc/self/ns/ipc", "/proc/999999999/ns/ipc", "/etc"])
-def test_what_is_no_namespace_of_a_pod_shares_nothing(host, path):
+def test_a_path_that_is_no_namespace_of_a_pod_shares_nothing(host, path):
     assert start(host, "server", path, 0)
 
     with pytest.raises(GpusRefused, match="GPU 0 is in use by container server"):
         start(host, "helper", path, 0)
 
 
-def test_what_an_image_can_write_makes_no_pod(host):
+def test_annotations_and_variables_of_an_image_make_no_pod(host):
     environment = {"env": [f"{name}={value}" for name, value in LABELS.items()]}
     with sandbox() as path:
         assert start(host, "server", path, 0, annotations=LABELS, process=environment)

@@ -106,7 +106,7 @@ def test_nothing_is_written_after_the_tracker_was_disabled(machine):
     assert (os.stat(machine.state.lock_path).st_mtime_ns, machine.lease_files()) == before
 
 
-def test_who_asks_for_no_gpu_is_not_tracked(machine):
+def test_a_container_without_gpus_is_not_tracked(machine):
     assert machine.claim("c1", [], creator=os.getpid()) is True
 
     assert machine.lease_files() == []

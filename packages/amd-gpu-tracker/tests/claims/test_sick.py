@@ -81,7 +81,7 @@ def test_a_choice_passes_over_what_was_seen_sick_although_it_answers_again(track
         tracker.reserve("free:4", name="a")
 
 
-def test_what_root_sees_well_again_is_given_out(machine, tracker, sicken):
+def test_a_gpu_that_root_sees_well_again_is_given_out(machine, tracker, sicken):
     sicken(1)
     tracker.states()
     sicken(1)

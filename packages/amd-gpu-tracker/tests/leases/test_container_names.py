@@ -50,7 +50,7 @@ def test_containerds_names_are_annotations(use, tmp_path, annotation):
 
 
 @pytest.mark.parametrize("spec", [None, [], {"annotations": []}, {"mounts": [1, {}]}, {"mounts": None}])
-def test_what_nobody_tells_is_left_out(use, tmp_path, spec):
+def test_a_container_whose_name_is_unknown_is_left_out(use, tmp_path, spec):
     write(tmp_path / "containers/c1/userdata/config.json", spec)
 
     assert find_container_names([use, use.replace(container_id="c2", bundle="")]) == {}
@@ -119,7 +119,7 @@ def test_whatever_stands_where_engines_keep_names_is_a_name_or_nothing(use, tmp_
 
 
 @pytest.mark.parametrize("content", [b"[" * 200_000, b"\xff", b"", b"5", b'{"mounts":[{"source":"/\\u0000/c1/x"}]}'])
-def test_what_is_no_spec_has_no_name(use, tmp_path, content):
+def test_a_file_that_is_no_spec_has_no_name(use, tmp_path, content):
     (tmp_path / "containers/c1/userdata/config.json").write_bytes(content)
 
     assert find_container_names([use]) == {}

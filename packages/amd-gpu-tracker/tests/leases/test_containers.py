@@ -145,7 +145,7 @@ def test_another_process_with_the_id_of_a_job_has_no_lease_of_it(machine, holder
     assert holders(job) == {}
 
 
-def test_what_makes_containers_makes_others_too(machine, holders):
+def test_an_engine_of_tracked_containers_may_have_others(machine, holders):
     engine = machine.start_process()
     machine.claim("web", [2], creator=engine, bundle="/run/bundle")
     untracked = machine.start_process(parent=engine)

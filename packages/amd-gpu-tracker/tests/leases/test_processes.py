@@ -46,7 +46,7 @@ def start():
 
 
 @pytest.mark.timeout(20)
-def test_what_a_process_says_of_itself_without_end_is_not_read(start):
+def test_an_endless_command_line_of_a_process_is_not_read(start):
     pid, answer = start(ENDLESS)
     if answer != b"0\n":
         pytest.skip("this kernel has no PR_SET_MM_MAP")

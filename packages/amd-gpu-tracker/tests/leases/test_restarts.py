@@ -97,7 +97,7 @@ def test_a_container_with_a_restart_policy_keeps_its_gpus(ended, policy):
     assert ended.kept() == (kept,)
 
 
-def test_what_a_claim_would_find_kept_is_foreseen_and_not_written(ended):
+def test_a_preview_foresees_what_is_kept_and_writes_nothing(ended):
     ended.of_docker("always")
     files = {path: Path(path).read_bytes() for path in ended.state.lease_paths()}
 
@@ -121,7 +121,7 @@ def test_a_container_that_never_ran_keeps_nothing(ended):
     assert ended.kept() == ()
 
 
-def test_what_is_kept_ends_after_a_moment(ended):
+def test_a_kept_lease_ends_after_a_moment(ended):
     ended.of_docker()
     (kept,) = ended.kept()
     assert kept.until - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(15, abs=5)
@@ -160,7 +160,7 @@ def test_a_container_that_was_stopped_because_its_time_is_over_keeps_nothing(end
     assert ended.state.lease_paths() == []
 
 
-def test_what_is_kept_ends_with_the_time_of_its_container(ended):
+def test_a_kept_lease_ends_with_the_time_of_its_container(ended):
     limit = time.clock_gettime(time.CLOCK_BOOTTIME) + 600
     ended.state.write_policy(Policy(enabled=True, restart_grace=3600))
     ended.of_docker(limit=limit)
@@ -170,7 +170,7 @@ def test_what_is_kept_ends_with_the_time_of_its_container(ended):
     assert kept.until == limit
 
 
-def test_what_is_kept_ends_when_the_engine_removes_the_container(ended):
+def test_a_kept_lease_ends_when_the_engine_removes_the_container(ended):
     ended.of_docker()
     ended.kept()
 
@@ -198,7 +198,7 @@ def test_the_hook_of_the_end_keeps_too_and_is_never_too_late(ended, first):
     assert ended.state.read_lease(ended.state.lease_path(lease.key)).will_restart
 
 
-def test_who_releases_it_by_hand_gets_it_released(ended):
+def test_a_kept_lease_is_released_by_hand(ended):
     ended.of_docker()
     ended.kept()
 

@@ -117,7 +117,7 @@ def test_a_rootless_claim_that_root_sees_only_at_its_second_look_keeps_the_gpu_s
     assert exclusive_gpus(machine) == [1]
 
 
-def test_what_cannot_be_read_at_the_second_look_keeps_the_gpus_as_they_were(machine, rootless, monkeypatch):
+def test_an_unreadable_second_look_keeps_the_gpus_as_they_were(machine, rootless, monkeypatch):
     def write_policy_late(state, policy):
         written(state, policy)
         monkeypatch.undo()
@@ -151,7 +151,7 @@ def test_the_lock_is_free_while_root_reads_what_users_wrote(machine, rootless, m
     assert len(looks) == 2
 
 
-def test_what_a_user_writes_keeps_no_exclusive_gpu_from_root(machine, rootless):
+def test_a_lease_that_a_user_wrote_keeps_no_exclusive_gpu_from_root(machine, rootless):
     rootless.create("enemy", [0, 1, 2, 3])
     lease = rootless.state.lease_path(("/run/runc", "enemy"))
     content = Path(lease).read_bytes()
@@ -270,7 +270,7 @@ TRAPS = [
 
 
 @pytest.mark.parametrize(("kind", "reason"), TRAPS)
-def test_what_a_user_puts_in_place_of_a_lease_is_no_trap_for_root(machine, rootless, kind, reason):
+def test_a_trap_in_place_of_a_users_lease_does_not_catch_root(machine, rootless, kind, reason):
     rootless.create("rootless", [1])
     path = rootless.state.lease_path(("/run/runc", "rootless"))
     os.unlink(path)
@@ -280,7 +280,7 @@ def test_what_a_user_puts_in_place_of_a_lease_is_no_trap_for_root(machine, rootl
 
 
 @pytest.mark.parametrize(("kind", "reason"), TRAPS)
-def test_what_a_users_lease_names_is_no_trap_for_root(machine, rootless, tmp_path, kind, reason):
+def test_a_trap_that_a_users_lease_names_does_not_catch_root(machine, rootless, tmp_path, kind, reason):
     put_trap(str(tmp_path / "trap"), kind)
     creator = machine.start_process()
     rootless.claim("rootless", [1], creator=creator, pid_file=str(tmp_path / "trap"))

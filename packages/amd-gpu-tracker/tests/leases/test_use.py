@@ -26,5 +26,5 @@ def test_a_gpu_is_used_beyond_a_hundredth_of_its_memory_and_256_mib(total, used,
 
 
 @pytest.mark.parametrize(("of_kfd", "is_used"), [(256 * MEBIBYTE, False), (256 * MEBIBYTE + 1, True)])
-def test_what_kfd_says_of_memory_counts_from_256_mib_on(of_kfd, is_used):
+def test_memory_that_kfd_counts_is_use_from_256_mib_on(of_kfd, is_used):
     assert GpuLoad(totals=GpuTotals(), kfd_vram=of_kfd).is_used is is_used

@@ -85,7 +85,7 @@ def test_conditions_are_met_by_what_the_driver_says(gpus_of, profile, request_te
         ("auto:3+group:notebooks", "auto:3+group:notebooks: 2 of 8 GPUs fit"),
     ],
 )
-def test_what_this_host_can_never_meet_is_refused(gpus_of, request_text, sentence):
+def test_a_choice_that_this_host_can_never_meet_is_refused(gpus_of, request_text, sentence):
     with pytest.raises(RequestError) as refusal:
         numbers(gpus_of("mi210-8"), request_text, GROUPS)
 

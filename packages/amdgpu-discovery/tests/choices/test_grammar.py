@@ -79,7 +79,7 @@ def test_plus_and_ampersand_mean_the_same(request_text):
         *("amd.com/gpu=all", "autos", "freedom", "automatic:2", "all:2", "gfx942", "1+2"),
     ],
 )
-def test_what_names_gpus_is_no_choice(request_text):
+def test_a_word_that_names_gpus_is_no_choice(request_text):
     assert parse_choice(request_text) is None
 
 

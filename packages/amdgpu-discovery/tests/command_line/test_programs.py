@@ -35,7 +35,7 @@ def test_no_more_is_read_than_an_answer_may_have(stream):
 
 
 @pytest.mark.parametrize(("ending", "seconds", "is_late"), [("wait", 2, True), ("exec yes", 60, False)])
-def test_what_a_program_started_ends_with_it(tmp_path, ending, seconds, is_late):
+def test_processes_that_a_program_started_end_with_it(tmp_path, ending, seconds, is_late):
     answer = ask(["sh", "-c", f"sleep 600 & echo $! >{tmp_path}/pid; {ending}"], seconds=seconds)
 
     assert answer.is_late == is_late

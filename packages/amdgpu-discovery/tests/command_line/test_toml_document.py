@@ -69,7 +69,7 @@ def test_an_inline_table_is_edited_in_place() -> None:
     ("text", "beginning"),
     [("a = ", "Unexpected character"), ("a = 1\na = 2\n", 'Key "a" already exists'), ("{}", "Empty key at line 1")],
 )
-def test_what_is_not_toml_is_refused(text: str, beginning: str) -> None:
+def test_a_text_that_is_not_toml_is_refused(text: str, beginning: str) -> None:
     with pytest.raises(DocumentError) as refused:
         TomlDocument(text)
 

@@ -59,7 +59,7 @@ def read_all(host):
     return health
 
 
-def test_what_a_driver_says_is_measured(host_with):
+def test_values_of_the_driver_are_measured(host_with):
     host = host_with(ILL)
 
     health = read_health(host, ADDRESSES)

@@ -38,7 +38,7 @@ def test_a_recorded_host_is_the_same_to_the_last_file(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_what_is_written_down_is_what_was_recorded(simulated, name):
+def test_a_written_profile_reads_as_it_was_recorded(simulated, name):
     recorded = record_profile(simulated(name), name)
 
     assert parse_profile(plain_json.loads(format_profile(recorded)), name=name, models={}) == recorded
@@ -102,7 +102,7 @@ def test_a_property_of_kernels_to_come_is_recorded(simulated):
     assert record_profile(host, "new").gpus[0].model.properties["warp_drives"] == 2
 
 
-def test_what_tells_boards_of_a_kind_apart_is_not_recorded(simulated):
+def test_values_that_tell_boards_of_a_kind_apart_are_not_recorded(simulated):
     host = simulated("one-gpu")
     told = {"serial_number": "PCB0123", "product_name": "Radeon AI PRO R9700", "vbios_version": "113-A"}
     for name, text in told.items():

@@ -56,7 +56,7 @@ def refusal(value: str, facts: ContainerFacts = FACTS) -> str:
         "rocm!=5.7",
     ],
 )
-def test_what_holds_says_nothing(value):
+def test_a_requirement_that_holds_says_nothing(value):
     assert check_requirements({"AMD_REQUIRE_X": value}, FACTS) == []
 
 
@@ -76,7 +76,7 @@ def test_what_holds_says_nothing(value):
         ("rocm!=6.3", "the amdgpu driver 6.12.12 is tested with ROCm 6.2 to 6.4"),
     ],
 )
-def test_what_fails_is_one_clause_about_the_thing(value, words):
+def test_a_requirement_that_fails_is_one_clause_about_the_thing(value, words):
     assert refusal(value) == words
 
 
@@ -119,7 +119,7 @@ def test_of_gpus_that_are_alike_the_first_is_named():
     assert refusal("gfx=gfx942", FACTS.replace(gpus=(ONE, ONE.replace(number=5)))) == "GPU 2 is gfx90a"
 
 
-def test_what_the_driver_does_not_tell_of_a_gpu_fits_nothing():
+def test_a_value_that_the_driver_does_not_report_fits_nothing():
     unknown = FACTS.replace(gpus=(JudgedGpu(number=0),))
 
     assert refusal("gfx!=gfx942", unknown) == "the driver does not report the target of GPU 0"
@@ -178,7 +178,7 @@ def test_the_last_value_of_a_variable_counts_and_true_switches_all_of_them_off()
         assert find_requirements([*twice, f"AMD_DISABLE_REQUIRE={word}"]) == {}
 
 
-def test_what_an_image_can_make_a_start_do_is_bounded():
+def test_the_cost_of_an_images_requirements_is_bounded():
     many = {f"AMD_REQUIRE_{number}": "gfx=gfx90a " * 10 for number in range(100)}
 
     with pytest.raises(RequirementError) as caught:

@@ -88,7 +88,7 @@ def test_processes_that_are_refused_are_counted_and_threads_of_the_kernel_are_no
     assert scan_drm_clients(str(proc.directory)).refused == (700, 701)
 
 
-def test_what_one_process_can_cost_is_bounded(proc, monkeypatch):
+def test_the_cost_of_one_process_is_bounded(proc, monkeypatch):
     monkeypatch.setattr(drm_clients, "MOST_OPEN_NODES", 3)
     monkeypatch.setattr(drm_clients, "MOST_PROCESS_DESCRIPTORS", 20)
     for descriptor in range(10):
@@ -126,7 +126,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"links": 25}, {"readings": 25}, {"most_bytes": 25 * len(FDINFO)}])
-def test_what_all_processes_of_a_user_cost_is_bounded(proc, monkeypatch, limits):
+def test_the_cost_of_all_processes_of_a_user_is_bounded(proc, monkeypatch, limits):
     limit(monkeypatch, **limits)
     for pid in range(11, 15):
         for descriptor in range(10):
@@ -194,7 +194,7 @@ def test_a_container_that_has_slices_of_users_inside_is_charged_as_one(proc, mon
     assert found_of_each(proc) == {11: 5, 12: 2}
 
 
-def test_what_computes_and_what_is_in_containers_is_looked_at_first(proc, monkeypatch):
+def test_computing_processes_and_those_in_containers_are_looked_at_first(proc, monkeypatch):
     limit(monkeypatch, links=10)
     open_five(proc, 11, 12, 13, 14)
     owned(proc, 13, cgroup=f"/system.slice/docker-{'9f' * 32}.scope")

@@ -46,5 +46,5 @@ def test_a_container_is_what_the_pattern_finds(lines):
         (b"", None),
     ],
 )
-def test_what_a_user_starts_is_below_the_slice_of_that_user(line, user):
+def test_processes_of_a_user_are_below_the_slice_of_that_user(line, user):
     assert user_of_slice(line) == user

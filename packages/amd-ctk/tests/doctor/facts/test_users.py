@@ -32,7 +32,7 @@ def test_root_has_no_rootless_containers(called_by):
 
 
 @pytest.mark.parametrize("told", ["0", "x", "-1", "4294967296", "9" * 5000, "123456789"])
-def test_what_is_no_user_behind_sudo_is_root(called_by, told):
+def test_an_invalid_user_behind_sudo_counts_as_root(called_by, told):
     assert called_by(0, SUDO_UID=told) is None
 
 

@@ -23,7 +23,7 @@ def container(tmp_path):
     return read
 
 
-def test_what_the_container_says_of_its_job_counts(container):
+def test_the_containers_own_job_counts_before_the_one_above(container):
     own, above = ["SLURM_STEP_GPUS=0", "HOME=/root"], ["SLURM_JOB_GPUS=0,1"]
 
     assert container(own, above) == {"SLURM_STEP_GPUS": "0", "HOME": "/root"}

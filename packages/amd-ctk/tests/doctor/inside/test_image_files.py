@@ -78,7 +78,7 @@ def make_cache(home, name, made):
     os.utime(directory, (made, made))
 
 
-def test_what_is_newer_than_the_container_was_compiled_in_it(tmp_path):
+def test_caches_newer_than_the_container_were_compiled_in_it(tmp_path):
     make_cache(tmp_path, ".cache/miopen", START + 60)
     make_cache(tmp_path, ".triton/cache", START - 60)
     (tmp_path / ".cache/comgr").mkdir()

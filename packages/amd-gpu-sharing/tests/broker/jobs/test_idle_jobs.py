@@ -97,7 +97,7 @@ def test_an_idle_reservation_is_released_with_what_runs_in_it(host, broker, pers
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.needs("users' processes")
-def test_what_is_used_is_never_idle(host, broker, person):
+def test_a_used_gpu_is_never_idle(host, broker, person):
     use(host, 0)
     alice, carol = (person(ALICE, run(name, gpu), command=SLEEP) for name, gpu in (("train", "0"), ("train-2", "1")))
     assert [alice.line(), carol.line()] == ["got (0,)", "got (1,)"]
@@ -129,7 +129,7 @@ def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broke
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.needs("users' processes")
-def test_who_says_to_be_there_is_warned_again_before_anything_ends(host, broker, person):
+def test_a_job_that_answers_its_warning_is_warned_again_before_its_end(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
     pass_a_minute(host, broker)
@@ -205,7 +205,7 @@ def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
 
 
 @pytest.mark.needs("users' processes")
-def test_what_holds_the_gpus_of_a_job_that_is_ended_is_never_idle(host, broker, person):
+def test_the_remains_of_an_ended_job_are_never_idle(host, broker, person):
     broker.kill()
     broker.grace = 60.0
     broker.start()

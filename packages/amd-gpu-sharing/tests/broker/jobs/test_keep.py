@@ -44,7 +44,7 @@ def test_a_reservation_lasts_longer_and_is_not_taken_at_its_former_end(host, bro
     assert any(re.fullmatch(r"kept: 40001/debug by user 40001: ends in 2 h 0 min", line) for line in broker.lines())
 
 
-def test_what_runs_in_a_reservation_lasts_as_long(host, person):
+def test_a_job_in_a_reservation_lasts_as_long_as_it(host, person):
     person(ALICE, reserve("debug", 3600)).line()
     person(ALICE, run("train", "", reservation="debug"), command=SLEEP).line()
 
@@ -75,7 +75,7 @@ def test_only_its_owner_keeps_and_ends_a_container_whose_job_has_ended(host, bro
     assert users(host) == {0: ["c1"]}
 
 
-def test_what_a_container_adds_counts_from_the_beginning_of_its_job(host, broker, person):
+def test_the_time_that_a_container_adds_counts_from_the_beginning_of_its_job(host, broker, person):
     broker.set_terms("fifo", "everyone:time=4h")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
     alice.line()
@@ -149,14 +149,14 @@ def test_the_time_that_somebody_may_have_gpus_counts_from_the_first_moment(host,
         (0, keep("debug", 60, owner=ALICE), "got ()"),
     ],
 )
-def test_everybody_keeps_the_own_and_root_what_it_names(person, uid, asked, said):
+def test_users_keep_their_own_reservations_and_root_the_one_it_names(person, uid, asked, said):
     person(ALICE, reserve("debug", 3600)).line()
     person(CAROL, reserve("debug", 3600).replace(gpus="1")).line()
 
     assert person(uid, asked).line() == said
 
 
-def test_who_may_not_reserve_any_more_keeps_nothing(broker, person):
+def test_a_user_who_may_no_longer_reserve_keeps_nothing(broker, person):
     person(ALICE, reserve("debug", 3600)).line()
     broker.set_terms("fifo", "bob=40002")
 

@@ -120,7 +120,7 @@ def test_the_owner_ends_a_job_that_runs(host, broker, person):
     assert "to be ended: 40001/train, as user 40001 requested" in broker.lines()
 
 
-def test_what_holds_the_gpus_of_a_job_that_ends_cannot_be_ended(person):
+def test_the_remains_of_an_ending_job_cannot_be_ended(person):
     assert person(ALICE, Request(verb=END, name="train.ending")).line() == (
         "2: names that end in .ending belong to jobs that are ending (choose another)"
     )
@@ -176,7 +176,7 @@ def test_a_job_that_ignores_term_is_killed(broker, person):
 
 
 @pytest.mark.needs("users' processes")
-def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, person):
+def test_processes_left_by_a_job_are_killed_before_another_has_its_gpu(broker, person):
     give_grace(broker, 0.1)
     broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
     # A daemon: it has a session of its own, and its parent is gone.
@@ -194,7 +194,7 @@ def test_what_a_job_left_behind_is_killed_before_another_has_its_gpu(broker, per
 
 
 @pytest.mark.needs("users' processes")
-def test_what_ignores_term_is_killed_though_the_broker_is_killed_in_between(host, broker, person):
+def test_a_process_that_ignores_term_is_killed_although_the_service_was_killed_in_between(host, broker, person):
     give_grace(broker, 4.0)
     broker.set_terms("fifo", "alice=40001:time=60s", "everyone")
     daemon = f'setsid sh -c "{STUBBORN.replace("$", chr(92) + "$")}" & sleep 600'
@@ -380,7 +380,7 @@ def test_a_program_that_only_has_the_name_of_an_engines_is_ended_with_the_job(ho
     wait_until(lambda: not is_there(left))
 
 
-def test_nobody_reserves_for_longer_than_allowed(broker, person):
+def test_a_reservation_longer_than_allowed_is_refused(broker, person):
     broker.set_terms("fifo", "everyone:time=1h")
 
     asked = Request(verb=RESERVE, name="debug", gpus="0", seconds=3601)
@@ -389,7 +389,7 @@ def test_nobody_reserves_for_longer_than_allowed(broker, person):
     assert person(ALICE, asked.replace(seconds=3600)).line() == "got (0,)"
 
 
-def test_everybody_sees_when_a_job_ends(host, broker, person):
+def test_the_end_of_a_job_is_visible_to_all(host, broker, person):
     broker.set_terms("fifo", "alice=40001:time=1h", "everyone")
     before = time.time()
     person(ALICE, run("a", "0")).line()

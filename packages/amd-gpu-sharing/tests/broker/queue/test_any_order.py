@@ -129,11 +129,11 @@ def test_one_person_is_served_in_the_order_of_the_jobs():
     assert [waiter.number for waiter in sort_waiters(waiters, {7: 1e9}, FAIR)] == [3, 5, 9]
 
 
-def test_what_was_used_counts_half_after_six_hours():
+def test_use_counts_half_after_six_hours():
     assert decayed({1: 100.0, 2: 0.001}, 6 * 3600) == {1: 50.0}
 
 
-def test_what_is_used_while_it_decays_adds_up_as_if_it_was_counted_often():
+def test_use_while_it_decays_adds_up_as_if_counted_often():
     at_once = with_use({1: 100.0}, {1: 2}, 7200)
     often = {1: 100.0}
     for _ in range(7200):

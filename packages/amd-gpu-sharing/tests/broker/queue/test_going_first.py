@@ -112,7 +112,7 @@ def test_while_a_gpu_may_be_free_at_any_moment_nobody_goes_first():
     assert serve_at([job(1, 0b11, 2), job(2, 0b11, 1, 1.0)], free=0b01, ends={}) == []
 
 
-def test_who_goes_first_is_over_before_each_whom_it_overtakes():
+def test_a_job_that_goes_first_ends_before_each_job_that_it_overtakes_starts():
     # The second job would take GPU 0 instead of GPU 2, which is free for it after 20 seconds.
     before = [job(1, 0b011, 2), job(2, 0b101, 1)]
 

@@ -138,7 +138,7 @@ def test_nothing_is_said_where_a_job_may_run_for_ever(host, broker, person):
     assert [ticket.latest for ticket in Tracker(host).waiting()] == [None]
 
 
-def test_who_waits_for_a_spare_job_is_told_when_that_is_ended(broker, person):
+def test_a_job_that_waits_for_a_spare_one_reads_when_that_is_ended(broker, person):
     stubborn = ("sh", "-c", "trap '' TERM; echo begun; while :; do sleep 0.1; done")
     worker = person(ALICE, run("worker", "0", spare=True), command=stubborn)
     assert [worker.line(), worker.line()] == ["got (0,)", "begun"]
@@ -148,7 +148,7 @@ def test_who_waits_for_a_spare_job_is_told_when_that_is_ended(broker, person):
     assert re.fullmatch(r"waiting for 1 GPU: 0 free of 1 that fits; at the latest in (29|30) s", previewed)
 
 
-def test_who_waits_for_gpus_without_a_known_end_is_told_who_has_them(broker, person):
+def test_a_job_that_waits_for_gpus_without_a_known_end_reads_who_has_them(broker, person):
     broker.set_terms("fifo", "everyone")
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0-1", seconds=3600)).line()
     inside = person(ALICE, run("notebook", "", reservation="debug"))

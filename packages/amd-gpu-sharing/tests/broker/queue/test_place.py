@@ -55,13 +55,13 @@ def test_only_gpus_that_fit_are_counted(fitting, said):
     assert format_waiting(1, free=0, fitting=fitting, host_total=8, before=[]) == said
 
 
-def test_who_is_next_is_told_what_can_be_done():
+def test_the_first_job_of_the_line_reads_what_can_be_done():
     said = format_waiting(1, free=0, fitting=8, host_total=8, before=[], hint="to leave out user 1000, ignore it")
 
     assert said == "waiting for 1 GPU: 0 free of 8; to leave out user 1000, ignore it"
 
 
-def test_who_waits_is_told_which_jobs_have_the_gpus_since_when(time_zone):
+def test_a_waiting_job_reads_which_jobs_have_the_gpus_and_since_when(time_zone):
     time_zone("UTC")
     holders = [("ann's train", [2], 0.0), ("bob's sweep", [3, 4], 3600.0), ("c", [5], 7200.0), ("d", [6], 1.0)]
 

@@ -55,7 +55,7 @@ def test_a_user_has_as_much_in_a_turn_as_fits_into_it():
     assert done == ["u1-0", "u1-1", "u1-2", "u2-0"]
 
 
-def test_what_comes_first_is_done_first():
+def test_requests_are_served_in_the_order_in_which_they_came():
     turns = filled(Clock(), u1=3)
 
     assert list(turns.take()) == ["u1-0", "u1-1", "u1-2"]

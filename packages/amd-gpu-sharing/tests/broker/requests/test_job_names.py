@@ -56,7 +56,7 @@ def test_no_file_and_no_message_has_the_name(host, private, person):
     assert not re.search("thesis|secret-plan|hidden-too|mine", files_of(host))
 
 
-def test_who_gave_the_name_uses_it(private, person):
+def test_the_owner_of_a_name_uses_it(private, person):
     assert person(ALICE, reserve("debug", "1")).line() == "got (1,)"
     job = person(ALICE, run("inside", "", reservation="debug"))
     assert job.line() == "got (1,)"
@@ -88,7 +88,7 @@ def test_root_and_its_owner_take_a_job_out_by_the_word_of_the_list(host, private
     assert [each.line()[:4] for each in bobs] == ["12: ", "12: "]
 
 
-def test_what_began_before_keeps_its_name(host, broker, person):
+def test_a_job_that_began_before_private_names_keeps_its_name(host, broker, person):
     person(ALICE, reserve("debug", "1")).line()
     broker.has_private_names = True
     broker.set_terms("fifo", "everyone")
@@ -98,7 +98,7 @@ def test_what_began_before_keeps_its_name(host, broker, person):
     assert users(host) == {}
 
 
-def test_what_began_with_a_private_name_is_found_where_names_are_public_again(host, private, person):
+def test_a_job_with_a_private_name_is_found_when_names_are_public_again(host, private, person):
     person(ALICE, reserve("debug", "1")).line()
     waiting = person(ALICE, run("train", "1"))
     waiting.line()
@@ -137,7 +137,7 @@ def test_a_job_that_was_begun_with_sudo_is_found_by_its_name(host, private, pers
 
 
 @pytest.mark.parametrize("verb", [KEEP, RELEASE, END])
-def test_nobody_is_told_whether_another_user_made_a_reservation_with_sudo(private, person, verb):
+def test_a_reservation_made_with_sudo_is_hidden_from_other_users(private, person, verb):
     asked = Request(verb=verb, name="debug", seconds=60)
     told = person(BOB, asked).line()
 

@@ -104,7 +104,7 @@ def test_a_container_that_gets_more_gpus_has_them_in_its_line(state):
     assert [each.gpu_seconds for each in used(state)] == [20.0]
 
 
-def test_what_a_look_added_stays_when_the_lease_is_written_again(state):
+def test_the_addition_of_a_look_stays_when_the_lease_is_written_again(state):
     state.write_lease(a_lease())
     path = open_path(state.history_directory, state.lease_path(("", "c1")))
     with open(path, "r+", encoding="utf-8") as file:
@@ -182,7 +182,7 @@ def test_a_reservation_that_is_found_over_ended_when_it_was_last_seen_alive(stat
     assert (each.how, each.seconds, each.is_certain) == ("found", 60.0, False)
 
 
-def test_who_is_killed_between_the_line_and_the_removal_leaves_one_line(state):
+def test_a_kill_between_the_line_and_the_removal_leaves_one_line(state):
     state.write_lease(a_lease())
     path = open_path(state.history_directory, state.lease_path(("", "c1")))
     begun = Path(path).read_text(encoding="utf-8")

@@ -42,14 +42,14 @@ def test_columns_are_left_out_in_the_order_in_which_they_yield():
     assert fit_columns(COLUMNS, WIDTHS, 40) == {0: 6, 1: 32}
 
 
-def test_what_would_lose_something_gets_room_before_what_goes_on_in_the_next_line():
+def test_columns_that_would_lose_something_get_room_before_those_that_wrap():
     columns = (Column(header="Who", least=16), Column(header="Processes", least=18, wraps=True))
 
     assert fit_columns(columns, (21, 34), 41) == {0: 21, 1: 18}
     assert fit_columns(columns, (21, 34), 46) == {0: 21, 1: 23}
 
 
-def test_what_never_yields_is_shown_where_even_that_does_not_fit():
+def test_a_column_that_never_yields_is_shown_where_even_that_does_not_fit():
     assert fit_columns(COLUMNS, WIDTHS, 10) == {0: 6, 1: 12}
 
 
@@ -143,7 +143,7 @@ def test_wide_characters_are_cut_by_their_cells():
 
 
 @given(st.text(), st.integers(3, 100), st.sampled_from(["…", ".."]))
-def test_what_is_shortened_fits(text, width, mark):
+def test_a_shortened_text_fits(text, width, mark):
     shortened = shorten(text, width, mark)
 
     assert count_cells(shortened) <= width

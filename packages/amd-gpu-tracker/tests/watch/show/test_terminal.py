@@ -248,7 +248,7 @@ def test_a_small_screen_is_used_for_rows(tracked, environment):
     assert page[1:] == ["GPU Id  UUID", "0       0xEA35…DEB35", "1       0x89CA…F5A43", "... 2 more lines"]
 
 
-def test_what_is_to_be_said_of_the_list_is_below_it_on_the_screen(tracked, environment):
+def test_notes_about_the_list_are_below_it_on_the_screen(tracked, environment):
     Path(f"{tracked.state.leases_directory}/broken.json").write_text("{")
 
     page = page_of([*STATUS, "--watch"], environment, columns=100, rows=24, last="reset")

@@ -149,7 +149,7 @@ def test_temperature_and_power_are_those_of_the_driver(host_of):
     assert (seventh.temperature, seventh.watts, seventh.state) == (94.0, 700.0, "free")
 
 
-def test_what_drivers_keep_and_a_glance_are_no_use(host_of):
+def test_the_drivers_own_memory_and_a_glance_are_no_use(host_of):
     assert states(host_of(vram={0: 200 << 20, 1: 0}, busy={0: 4, 1: 9}))[:2] == ["free", "free"]
 
 

@@ -370,7 +370,7 @@ def test_a_host_without_a_driver_gets_no_screen(tmp_path):
     assert "\x1b[?1049h" not in shown
 
 
-def test_what_goes_wrong_meanwhile_is_told_until_it_is_mended(busy_host):
+def test_a_passing_problem_is_shown_until_it_is_mended(busy_host):
     policy = Path(State(busy_host).policy_path)
     sound = policy.read_bytes()
 

@@ -78,7 +78,7 @@ def test_a_peak_that_no_look_wrote_is_left_out(tmp_path, fields):
     assert list(read_peaks(state).values()) == [peak("b")]
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_peaks_read_as_the_same(tmp_path):
     state = State(Host(tmp_path))
     state.prepare()
     peaks = update_peaks({}, [peak("a"), peak("b", name='"\n\x1b')])

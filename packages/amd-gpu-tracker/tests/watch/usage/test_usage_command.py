@@ -162,7 +162,7 @@ def on_gpu_0(gib, pid, cgroup, **fields):
 
 
 @pytest.mark.needs("root")
-def test_what_a_user_names_after_containers_and_jobs_of_others_is_shown_as_that_users(used_host):
+def test_a_name_after_containers_and_jobs_of_others_is_shown_as_that_users(used_host):
     host = used_host(
         WEB_SERVER,
         on_gpu_0(9, 4000, f"{SERVICE}/docker-{WEB}.scope", name="forger"),
@@ -408,7 +408,7 @@ def test_a_terminal_of_80_columns_is_fitted(used_host):
     assert shown == IN_80_COLUMNS
 
 
-def test_what_does_not_fit_behind_the_names_goes_on_in_the_next_line(used_host):
+def test_names_that_do_not_fit_go_on_in_the_next_line(used_host):
     host = used_host()
     tracker = Tracker(host)
     tracker.enable()
@@ -470,7 +470,7 @@ def test_a_narrow_screen_shows_numbers_whole(used_host):
     ]
 
 
-def test_what_could_not_be_read_is_told_below_the_screen_and_beside_the_metrics(used_host):
+def test_unread_processes_are_named_below_the_screen_and_beside_the_metrics(used_host):
     host = used_host(SimulatedProcess(pid=100))
     directory = Path(host.path("/proc/100"))
     (directory / "fd").mkdir(exist_ok=True)

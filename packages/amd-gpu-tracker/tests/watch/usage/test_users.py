@@ -47,7 +47,7 @@ def test_of_one_user_32_containers_are_told_apart_and_the_rest_is_summed():
     assert (gpu.users[-1].title, gpu.users[-1].vram_bytes) == ("68 more containers of user 1000", 2346)
 
 
-def test_what_a_user_uses_on_all_gpus_decides():
+def test_the_sum_over_all_gpus_decides_which_users_are_shown():
     on_first = [using(str(number), 1000, 100) for number in range(32)]
     large = using("large", 1000, 1)
 
@@ -87,7 +87,7 @@ def test_ids_that_look_the_same_for_prometheus_are_one_sample():
     ]
 
 
-def test_what_is_summed_has_no_id_for_prometheus():
+def test_summed_use_has_no_id_for_prometheus():
     theirs = [using(str(number), 1000, number) for number in range(1, 35)]
     usage = Usage(enabled=True, gpus=with_few_users([GPU.replace(users=tuple(theirs))]), not_shown=0)
 
