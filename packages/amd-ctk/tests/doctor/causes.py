@@ -47,7 +47,7 @@ CAUSES = {
     38: ("inside-nodes", "test_inside_causes.py", "test_a_render_node_under_another_number_is_not_found_by_rocm"),
     39: ("docker", "test_docker_engines.py", "test_the_file_that_the_unit_names_is_judged_and_not_the_default_one"),
     40: ("docker-cdi", "test_cdi_specs.py", "test_a_spec_that_docker_does_not_read_is_bad"),
-    41: ("podman-nodes", "test_causes.py", "test_what_a_user_of_rootless_podman_lacks_is_said"),
+    41: ("podman-nodes", "test_causes.py", "test_a_lack_of_rootless_podman_is_named"),
 }
 # What no host shows, and why; the check that notes it where there is something to see.
 WITHOUT_CHECK = {
