@@ -181,11 +181,13 @@ def test_its_owner_ends_it_by_its_name_and_another_does_not(host, broker, person
     assert users(host) == {0: ["40002/train"]}
 
 
-def test_nobody_without_a_rule_gets_one_when_its_time_comes(host, broker, person):
+def test_a_user_whose_rule_is_gone_gets_none_when_its_time_comes(host, broker, person):
     broker.set_terms("fifo", f"alice={ALICE}", f"bob={BOB}")
     person(ALICE, later()).line()
 
     broker.set_terms("fifo", f"bob={BOB}")
+    # Once it refuses, the broker has read the new rules; then the time may come.
+    assert person(ALICE, run("train", "1", wait=False)).line().startswith("3: ")
     broker.pass_time(10 * HOUR + 60)
 
     wait_until(lambda: "missed: demo of user 40001, planned before: GPUs []" in broker.lines())
