@@ -29,7 +29,7 @@ SECONDS = {
     "docs": 85,
     "e2e": 870,
     "privileged": 120,
-    "fresh-container": 1700,
+    "fresh-container": 1200,
 }
 # Tests and the engines that they start leave these outside this directory, whatever their options.
 OUTSIDE = (
