@@ -14,6 +14,7 @@ from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
 from amdgpu_discovery.completion import complete_gpus
+from amdgpu_discovery.standard_output import is_terminal
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
@@ -48,7 +49,9 @@ def _set_accessibility(tracker: Tracker, request: str, operation: str, *, dry_ru
     """Make GPUs exclusive or shared, or print what would change."""
     if not tracker.is_enabled():
         print(DISABLED)
-        print_note("enable it with 'sudo amd-ctk gpu-tracker enable'")
+        # Programs read the guide's words alone.
+        if is_terminal():
+            print_note("enable it with 'sudo amd-ctk gpu-tracker enable'")
         raise typer.Exit(NotDone.exit_code)
     if operation not in (EXCLUSIVE, SHARED):
         raise UsageError(f"Error: Invalid operation. Must be '{EXCLUSIVE}' or '{SHARED}'")

@@ -164,6 +164,18 @@ def test_a_disabled_tracker_says_so(untracked, environment):
     assert shown_on_terminal(STATUS, environment, columns=80) == (0, "GPU Tracker is disabled\n")
 
 
+def test_a_person_reads_how_a_disabled_tracker_is_enabled(untracked, environment):
+    command = [*STATUS[:-1], "0", "exclusive"]
+
+    code, shown = shown_on_terminal(command, environment, columns=80)
+
+    # The first line says that the host is a simulated one.
+    assert (code, shown.partition("\n")[2]) == (
+        11,
+        "GPU Tracker is disabled\nenable it with 'sudo amd-ctk gpu-tracker enable'\n",
+    )
+
+
 def test_colours_say_nothing_that_words_do_not(tracked, environment):
     styled = shown_on_terminal(STATUS, environment, columns=80, styled=True)[1]
     uncoloured = shown_on_terminal(STATUS, {**environment, "NO_COLOR": "1"}, columns=80, styled=True)[1]
