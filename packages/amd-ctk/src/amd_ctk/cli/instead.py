@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-ENGINES = ("docker", "podman", "containerd", "crio", "slurm")
+from amd_ctk.engines.known import ENGINES
+
 GPUS = "amd-ctk gpu list"
 JOBS = "amd-ctk queue"
 STATE = "amd-ctk status"
