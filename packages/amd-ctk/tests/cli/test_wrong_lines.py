@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.cli.instead import INSTEAD
+from amd_ctk.cli.tree import Commands
+
 KEPT = Path(__file__).with_name("wrong_lines.json")
 LINES: dict[str, list[object]] = json.loads(KEPT.read_bytes())
 
@@ -40,3 +43,16 @@ def test_a_wrong_line_has_its_answer(host, amd_ctk, line):
         KEPT.write_text(json.dumps({**json.loads(KEPT.read_bytes()), line: answer}, indent=1) + "\n", encoding="utf-8")
     else:
         assert answer == LINES[line]
+
+
+@pytest.mark.parametrize("line", sorted({each for each in INSTEAD.values() if "amd-ctk " in each}))
+def test_a_line_that_is_advised_has_commands_and_options_that_exist(line):
+    words = line.removeprefix("sudo ").partition(" -- ")[0].split()[1:]
+    if words == ["--version"]:
+        return
+    command = Commands()[words.pop(0)]
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+
+    known = {name for parameter in command.params for name in parameter.opts}
+    assert [word for word in words if word.startswith("-") and word.partition("=")[0] not in known] == []
