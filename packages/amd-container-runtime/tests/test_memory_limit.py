@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,12 @@ GIB = 2**30
 # The regions of GPUs 0 and 1 of four MI210, as amdgpu names them.
 FIRST, SECOND = "drm/0000:03:00.0/vram", "drm/0000:26:00.0/vram"
 NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
+# It notes each question, and the call that creates the container as every other fake does.
+VERSIONED_RUNC = """#!/bin/sh
+if [ "$*" = --version ]; then echo asked >>"$RUNC_CALLS.versions"; echo "runc version {version}"; exit; fi
+printf '%s\\n' "$0" "$@" > "$RUNC_CALLS"
+"""
+AT_ONCE = "sets the limits of several GPUs in one write, which Linux 7.3 and later refuse; install runc 1.2 or later"
 
 
 def give_cgroup(runtime, controllers="cpuset cpu io memory pids dmem", regions=(FIRST, SECOND)):
@@ -30,6 +37,20 @@ def limited(runtime):
     give_cgroup(runtime)
     runtime.settings = {}
     return runtime
+
+
+def give_runc(runtime, version, kernel="7.3.4-amd64"):
+    """Give the simulated host a runc of this version, and a kernel."""
+    runtime.runc.write_text(VERSIONED_RUNC.format(version=version))
+    release = Path(runtime.host.path("/proc/sys/kernel/osrelease"))
+    release.parent.mkdir(parents=True)
+    release.write_text(f"{kernel}\n")
+
+
+def times_asked(runtime):
+    """Return how often runc was asked for its version."""
+    versions = Path(f"{runtime.calls}.versions")
+    return len(versions.read_text().splitlines()) if versions.exists() else 0
 
 
 def limit_in(runtime):
@@ -220,6 +241,63 @@ def test_where_limits_are_required_one_that_cannot_be_enforced_is_refused(limite
     assert answer.returncode == 4
     assert f"AMD_VRAM=8GiB cannot be enforced: {obstacle}" in limited.reported[-1]["msg"]
     assert limited.runc_words is None
+
+
+@pytest.mark.parametrize("version", ["1.0.0-rc93", "1.1.5+ds1", "1.1.15"])
+def test_limits_of_two_gpus_that_an_old_runc_would_write_at_once_are_not_set_and_logged(limited, version):
+    give_runc(limited, version)
+    limited.write_config("AMD_VISIBLE_DEVICES=0,1", "AMD_VRAM=8GiB")
+
+    answer = limited.create()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert limit_in(limited) is None
+    assert limited.runc_words[-1] == "c1"
+    number = version.partition("-")[0].partition("+")[0]
+    said = f"AMD_VRAM=8GiB is not enforced: runc {number} {AT_ONCE}"
+    assert limited.own_log[0] == f'level=WARN msg="amd-container-runtime {said}" container=c1'
+
+
+def test_where_limits_are_required_two_gpus_need_a_runc_that_sets_their_limits_one_by_one(limited):
+    give_runc(limited, "1.1.15")
+    limited.configure(vram_limit="required")
+    limited.write_config("AMD_VISIBLE_DEVICES=0,1", "AMD_VRAM=8GiB")
+
+    answer = limited.create()
+
+    assert answer.returncode == 4
+    assert limited.reported[-1]["msg"].endswith(
+        f"AMD_VRAM=8GiB cannot be enforced: runc 1.1.15 {AT_ONCE}"
+        " ('sudo amd-ctk config set vram-limit asked' lets such containers start without a limit)"
+    )
+    assert limited.runc_words is None
+
+
+@pytest.mark.parametrize(
+    ("version", "kernel"),
+    [("1.2.0", "7.3.4-amd64"), ("1.3.6", "8.0.0"), ("1.1.15", "7.2.13+deb14-amd64"), ("1.1.12", "6.14.0-37-generic")],
+)
+def test_limits_of_two_gpus_are_set_where_runc_or_the_kernel_can(limited, version, kernel):
+    give_runc(limited, version, kernel)
+    limited.write_config("AMD_VISIBLE_DEVICES=0,1", "AMD_VRAM=8GiB")
+
+    limited.create()
+
+    assert limit_in(limited)["dmem.max"].splitlines() == [f"{FIRST} 8589934592", f"{SECOND} 8589934592"]
+
+
+@pytest.mark.parametrize("variables", [("AMD_VISIBLE_DEVICES=0", "AMD_VRAM=8GiB"), ("AMD_VISIBLE_DEVICES=0,1",)])
+def test_runc_is_asked_for_its_version_only_if_several_gpus_have_a_limit(limited, variables):
+    give_runc(limited, "1.1.15")
+    limited.write_config(*variables)
+
+    answer = limited.create()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert times_asked(limited) == 0
+    limited.write_config("AMD_VISIBLE_DEVICES=0,1", "AMD_VRAM=8GiB")
+    limited.create()
+    assert times_asked(limited) == 1
 
 
 def test_an_integrated_gpu_has_no_limit_of_its_own(runtime_on):

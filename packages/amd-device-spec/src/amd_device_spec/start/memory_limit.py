@@ -34,6 +34,10 @@ CAPACITY = "/sys/fs/cgroup/dmem.capacity"
 LIMIT_FILE = "dmem.max"
 # runc enables the controller for the container's cgroup; crun enables only those that it knows.
 RUNC = "runc"
+# Since this release, a write with lines for two regions is refused, and this version of runc writes each line alone.
+KERNEL_RELEASE = "/proc/sys/kernel/osrelease"
+ONE_REGION_SINCE = (7, 3)
+LINE_BY_LINE_SINCE = (1, 2)
 MIB_BY_UNIT = {"mib": 1, "gib": 1024}
 MOST_LIMIT_DIGITS = 9
 REQUIRED = "required"
@@ -119,6 +123,8 @@ def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str
         else:
             # Partitions of a board share its region.
             limits[region] = limits.get(region, 0) + limit.mib * MEBIBYTE
+    if len(limits) > 1 and (obstacle := _find_obstacle_to_several(host, runtime)):
+        return Enforced(bytes_by_region={}, obstacle=obstacle)
     obstacle = f"the kernel has no memory region of {_named(without)}" if without else ""
     if any(gpu.is_apu for gpu in gpus):
         obstacle = "an integrated GPU uses the memory of the host, which has no such limit"
@@ -172,6 +178,31 @@ def _put_limit(spec: dict[str, Any], limit: MemoryLimit, enforced: Enforced, gpu
         is_enforced=bool(enforced.bytes_by_region),
         notes=(f"{limit.source} is not enforced: {enforced.obstacle}",) if enforced.obstacle else (),
     )
+
+
+def _find_obstacle_to_several(host: Host, runc: str) -> str:
+    """Return why several regions cannot have limits of one container, "" if they can; this runs runc.
+
+    A kernel whose release is not known is taken for a new one, and a runc that does not tell its version, too.
+    """
+    # Few containers have limits on several GPUs.
+    from amdgpu_discovery.command_line.programs import VERSION, ask
+
+    release = VERSION.match(host.read_attribute(KERNEL_RELEASE))
+    if release and _numbers(release[0]) < ONE_REGION_SINCE:
+        return ""
+    version = VERSION.search(ask([runc, "--version"]).output)
+    if not version or _numbers(version[0]) >= LINE_BY_LINE_SINCE:
+        return ""
+    kernel, needed = (".".join(map(str, numbers)) for numbers in (ONE_REGION_SINCE, LINE_BY_LINE_SINCE))
+    return (
+        f"runc {version[0]} sets the limits of several GPUs in one write, which Linux {kernel} and later refuse;"
+        f" install runc {needed} or later"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split(".")[:2])
 
 
 def _needs_limit(gpus: Sequence[Gpu]) -> RequestError:
