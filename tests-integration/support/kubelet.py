@@ -80,5 +80,6 @@ class Kubelet:
                     pass
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
+import tempfile
 import time
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
+from amd_ctk.gpus.clean import print_reset
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.book.drains import Drain, this_boot, write_drains
+from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_simulator import build_host
 from amdgpu_simulator.runs.breaking import break_gpu
 from support.enabled_tracker import enable
+from support.kubelet import Kubelet
+from support.other_user import become
 
 pytestmark = pytest.mark.needs("root")
 ALL_CLEAN = "GPU 0 is clean\nGPU 1 is clean\nGPU 2 is clean\nGPU 3 is clean\n"
@@ -117,3 +128,78 @@ def test_a_gpu_of_the_processor_is_not_reset(host, amd_ctk):
     answer = amd_ctk("gpu", "clean", "0", "--reset")
 
     assert (answer.returncode, answer.stderr) == (1, "GPU 0 is a part of the processor (reboot instead)\n")
+
+
+@pytest.fixture
+def node(run_amd_ctk):
+    """Return eight MI300X of one hive, drained, with a kubelet and a function that runs amd-ctk there."""
+    # The path of a socket has at most 107 bytes.
+    directory = tempfile.mkdtemp(prefix="amd-")
+    made = build_host(f"{directory}/h", "mi300x-8", with_links=False)
+    enable(made)
+    Tracker(made).drain("all")
+    kubelet = Kubelet(made)
+
+    def said(*words):
+        answer = run_amd_ctk(*words, AMD_CTK_HOST_ROOT=made.root)
+        return answer.returncode, answer.stdout or answer.stderr.splitlines()[-1]
+
+    yield SimpleNamespace(host=made, kubelet=kubelet, said=said)
+    kubelet.close()
+    shutil.rmtree(directory)
+
+
+def test_a_reset_takes_no_gpu_from_a_pod_that_has_not_started(node):
+    node.kubelet.devices = (str(locate_gpus(node.host)[5].pci_address),)
+
+    refused = node.said("gpu", "clean", "1", "--reset")
+
+    hint = "(drain these GPUs, and wait until nothing uses them)"
+    assert refused == (1, f"a reset of GPU 1 reaches GPU 5, which kubelet has given to pod team-a/train-0 {hint}")
+    node.kubelet.devices = ()
+    assert node.said("gpu", "clean", "1", "--reset") == (
+        0,
+        f"sudo amd-smi reset --gpureset --gpu {locate_gpus(node.host)[1].pci_address}\n",
+    )
+
+
+def test_a_device_that_is_none_of_this_host_may_be_a_gpu_that_a_reset_reaches(node):
+    node.kubelet.devices = ("0000:ff:00.0",)
+
+    what = "pod team-a/train-0 has 0000:ff:00.0, which is none of this host's GPUs"
+    hint = "(drain this node in Kubernetes first)"
+    assert node.said("gpu", "clean", "1", "--reset") == (1, f"a pod may have a GPU that a reset reaches: {what} {hint}")
+
+
+def test_there_is_no_reset_where_kubelet_does_not_say_which_pods_have_gpus(node):
+    node.kubelet.close()
+
+    code, text = node.said("gpu", "clean", "1", "--reset")
+
+    assert code == 1
+    assert re.fullmatch(
+        r"a pod may have a GPU that a reset reaches: kubelet does not tell which pods have GPUs: \S+kubelet.sock:"
+        r" Connection refused \(see 'systemctl status kubelet'\) \(drain this node in Kubernetes first\)",
+        text,
+    )
+
+
+def test_a_gpu_of_a_pod_that_has_not_started_is_reserved_for_the_check(node):
+    Tracker(node.host).undrain("all")
+    node.kubelet.devices = (str(locate_gpus(node.host)[1].pci_address),)
+
+    is_reserved = "GPU 1 is reserved, so what is on it belongs to its holder\n"
+    assert node.said("gpu", "check", "0-1") == (0, f"GPU 0 is clean\n{is_reserved}")
+
+
+def test_a_user_does_not_see_who_has_gpus_and_gets_no_command_that_resets_one(made):
+    Tracker(made).drain("all")
+    child = os.fork()
+    if not child:
+        become(40001)
+        with suppress(NotPermitted):
+            print_reset(made, "1")
+            os._exit(0)
+        os._exit(3)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3

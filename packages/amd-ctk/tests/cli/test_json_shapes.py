@@ -12,6 +12,7 @@ from amd_gpu_tracker import GpusRefused, Tracker
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_simulator import load_profile
+from amdgpu_simulator.runs.breaking import break_gpu
 from support.shared_host import put_ticket
 
 SCHEMAS = Path(__file__).parents[4] / "docs/reference/schemas"
@@ -20,6 +21,7 @@ COMMANDS = {
     "cdi-list": "cdi list",
     "cdi-list-specs": "cdi list --specs",
     "config-show": "config show",
+    "gpu-check": "gpu check",
     "gpu-list": "gpu list",
     "image-check": "image check",
     "image-pick": "image pick",
@@ -50,9 +52,9 @@ def closed(schema):
     return {**parts, "additionalProperties": False} if "required" in schema else parts
 
 
-def check(amd_ctk, name, *words):
+def check(amd_ctk, name, *words, code=0):
     answer = amd_ctk(*COMMANDS[name].split(), *words, "--json")
-    assert answer.returncode == 0, answer.stderr
+    assert answer.returncode == code, answer.stderr
     printed = json.loads(answer.stdout)
     jsonschema.validate(printed, closed(read_schema(name)), cls=jsonschema.Draft202012Validator)
     return printed
@@ -170,6 +172,17 @@ def test_usage_has_its_shape(host, amd_ctk):
     assert [user["container_id"] for user in printed["gpus"][2]["users"]] == ["nightly-job"]
     assert len(printed["peaks"]) == 1
     assert [process["pid"] for process in states[0]["processes"]] == [3121, 811]
+
+
+def test_gpus_that_are_not_clean_have_their_shape(host, amd_ctk):
+    made = host()
+    break_gpu(made, 1, "orphan")
+    break_gpu(made, 2, "hang")
+
+    printed = check(amd_ctk, "gpu-check", code=1)
+
+    assert [gpu["is_clean"] for gpu in printed["gpus"]] == [True, False, False, True]
+    assert [len(gpu["processes"]) for gpu in printed["gpus"]] == [0, 1, 0, 0]
 
 
 def test_jobs_that_wait_have_their_shape(host, amd_ctk):

@@ -95,6 +95,16 @@ def test_json_and_csv_have_the_same_numbers():
     )
 
 
+def test_a_pod_stands_in_the_place_of_the_person():
+    in_pod = [each.replace(person=None, pod="team-a/train-0") for each in USED[:1]]
+    report = report_of(*in_pod, USED[1])
+
+    titles = {total.title: total.gpu_seconds / HOUR for total in report.totals}
+    assert titles == {"team-a/train-0": 20.0, "bob": 2.0}
+    page = format_page(report, timeline_of(*in_pod, USED[1]), NAMES, host="h1")
+    assert "<title>team-a/train-0: c1, " in page
+
+
 def test_notes_say_what_is_not_known():
     uncertain = USED[1].replace(how="power")
 

@@ -57,6 +57,19 @@ def test_a_gpu_of_a_pod_that_has_not_started_is_taken(host, kubelet):
     assert Tracker(host).reserve("free:3", name="train").numbers == (0, 1, 3)
 
 
+def test_an_exclusive_gpu_of_a_pod_is_refused_by_its_number_and_a_shared_one_is_not(host, kubelet):
+    kubelet.devices = (str(locate_gpus(host)[2].pci_address),)
+    tracker = Tracker(host)
+
+    assert tracker.reserve("2", name="shared").numbers == (2,)
+    tracker.release("shared")
+    tracker.set_accessibility("2", exclusive=True)
+    with pytest.raises(GpusRefused) as refused:
+        tracker.reserve("1,2", name="train")
+
+    assert refused.value.message == "GPU 2 is exclusive and given to pod team-a/train-0 by kubelet"
+
+
 def test_a_device_that_is_none_of_this_host_takes_no_gpu_away_and_is_shown(host, kubelet):
     kubelet.devices = ("0000:ff:00.0", "\x1b[31mred")
     tracker = Tracker(host)

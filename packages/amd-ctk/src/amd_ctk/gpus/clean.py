@@ -5,10 +5,12 @@ Nothing here resets a GPU: amdgpu resets all GPUs of an XGMI hive together, and 
 
 from __future__ import annotations
 
+import os
 import time
 
 from amd_ctk.gpus.listing import find_listed_gpus, tracker_with_rules
 from amd_device_spec.requested import select_requested
+from amd_gpu_tracker.errors import NotPermitted
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import PCI_DEVICES
 
@@ -27,6 +29,7 @@ USUAL = ("free", "reserved", "draining", "drained", "suspect")
 XGMI_TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
 # MI210, MI300X, MI325X, MI350X and MI355X, V520 and V620, as virtual functions inside a virtual machine.
 VIRTUAL_IDS = (0x7410, 0x74B5, 0x74B9, 0x74BD, 0x75B0, 0x75B3, 0x7362, 0x73AE)
+NO_POD = "drain this node in Kubernetes first"
 NOT_WITHOUT = "drain these GPUs, and wait until nothing uses them"
 
 
@@ -62,9 +65,13 @@ def clean_gpus(host: Host, request: str) -> bool:
 
 
 def print_reset(host: Host, request: str) -> None:
-    """Print the command that resets the GPUs of a request, which root can type. Raises NotResettable."""
+    """Print the command that resets the GPUs of a request, which root can type. NotResettable; NotPermitted."""
+    if os.geteuid():
+        raise NotPermitted("only root sees the processes and pods of others", hint="run the command with sudo")
     gpus, tracker = find_listed_gpus(host), tracker_with_rules(host)
     states = {gpu.number: gpu for gpu in tracker.states() if not gpu.is_lost}
+    if notes := tracker.pod_notes():
+        raise NotResettable(f"a pod may have a GPU that a reset reaches: {notes[0]}", hint=NO_POD)
     for gpu in select_requested(host, gpus, request):
         _require_alone(host, gpu, _reset_with(gpu, gpus), states, tracker)
         print(f"sudo amd-smi reset --gpureset --gpu {gpu.pci_address}")
@@ -98,6 +105,8 @@ def _require_alone(host: Host, gpu: Gpu, reached: Sequence[Gpu], states: dict[in
 def _use_of(gpu: GpuState) -> str:
     if gpu.containers:
         return "is reserved"
+    if gpu.pod:
+        return f"kubelet has given to pod {gpu.pod}"
     if gpu.processes:
         return f"process {gpu.processes[0].pid} uses"
     return "" if gpu.drained is not None else "is not drained"
@@ -113,7 +122,7 @@ def _problem(gpu: GpuState) -> str:
 def _sentence(gpu: GpuState) -> str:
     if problem := _problem(gpu):
         return f"GPU {gpu.number} is {gpu.state}: {problem}"
-    if gpu.containers:
+    if gpu.containers or gpu.pod:
         return f"GPU {gpu.number} is reserved, so what is on it belongs to its holder"
     return f"GPU {gpu.number} is clean"
 

@@ -35,7 +35,8 @@ class Timeline:
         self.bars: list[tuple[Used, str]] = []
         self.count = 0
         self.gpus: set[str] = set()
-        self.seconds: defaultdict[int | None, float] = defaultdict(float)
+        # Of each pod and person.
+        self.seconds: defaultdict[tuple[str, int | None], float] = defaultdict(float)
 
     def watch(self, history: Iterable[Used | None]) -> Iterator[Used | None]:
         """Yield the history unchanged, and record its bars."""
@@ -47,7 +48,7 @@ class Timeline:
     def _note(self, used: Used) -> None:
         self.count += len(used.gpus)
         self.gpus.update(used.gpus)
-        self.seconds[used.person] += used.gpu_seconds
+        self.seconds[used.pod, used.person] += used.gpu_seconds
         if len(self.bars) < MOST_BARS:
             self.bars += [(used, gpu) for gpu in used.gpus]
 
@@ -101,7 +102,7 @@ def _draw(report: Report, timeline: Timeline, names: Names, colours: dict[str, s
 
 def _bar(report: Report, used: Used, row: int, names: Names, colours: dict[str, str]) -> str:
     begin, end = _place(report, used.since), _place(report, used.since + used.seconds)
-    person = names.person(used.person)
+    person = names.holder(used)
     title = used.name or used.container_id[:12]
     tooltip = f"{person}: {title}, {moment(used.since)}, {used.seconds / 3600:.2f} h, at work {share(used.busy)}"
     return (
@@ -122,8 +123,8 @@ def _table(report: Report) -> Iterator[str]:
 
 def _colours(timeline: Timeline, names: Names) -> dict[str, str]:
     seconds: defaultdict[str, float] = defaultdict(float)
-    for uid, more in timeline.seconds.items():
-        seconds[names.person(uid)] += more
+    for (pod, uid), more in timeline.seconds.items():
+        seconds[pod or names.person(uid)] += more
     order = sorted(seconds, key=lambda person: (-seconds[person], person))
     return {person: COLOURS[position % len(COLOURS)] for position, person in enumerate(order)}
 

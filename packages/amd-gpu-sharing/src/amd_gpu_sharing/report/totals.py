@@ -75,6 +75,10 @@ class Names:
         self.person = person
         self.gpu = gpu
 
+    def holder(self, used: Used) -> str:
+        """Return who had the GPUs: a pod, as namespace/name, or else a person."""
+        return used.pod or self.person(used.person)
+
 
 def make_report(history: Iterable[Used | None], names: Names, *, by: str, since: float, until: float) -> Report:
     """Sum up reservations. Each counts with the part that lies within the period."""
@@ -113,7 +117,7 @@ def _parts(used: Used, names: Names, by: str, begin: float, end: float, *, days:
         return [(names.gpu(gpu), end - begin, is_start) for gpu in used.gpus]
     if by == "day":
         return [(day, (last - first) * gpus, used.since >= first) for day, first, last in split_days(begin, end, days)]
-    title = names.person(used.person) if by == "person" else used.image or NOT_KNOWN
+    title = names.holder(used) if by == "person" else used.image or NOT_KNOWN
     return [(title, (end - begin) * gpus, is_start)]
 
 

@@ -183,8 +183,13 @@ def _find_claim(
     find_wants: FindWants,
     among: Collection[int] | None,
 ) -> tuple[Choice | None, Sequence[Any], Claim]:
-    """Return the choice and GPUs of `find_wanted`, and the claim; GpusRefused if jobs wait before it."""
+    """Return the choice and GPUs of `find_wanted`, and the claim.
+
+    GpusRefused if jobs wait before it, or if kubelet has given a pod one of the exclusive GPUs that it names.
+    """
     choice, wanted = find_wanted(book.state.host, request, rules)
+    if choice is None:
+        _require_no_pod(book, wanted)
     if choice and among is not None:
         wanted = [gpu for gpu in wanted if gpu.number in among]
     if find_wants is not nobody_waits and is_contested(book.state.read_policy(), choice, wanted):
@@ -222,6 +227,15 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
     from amd_gpu_tracker.claims.draining import skip_drained
 
     return skip_drained(host, request, gpus)
+
+
+def _require_no_pod(book: Book, wanted: Sequence[GpuLocation]) -> None:
+    exclusive = book.state.read_policy().exclusive_among(wanted)
+    pods = book.pods() if exclusive else {}
+    for gpu in exclusive:
+        if gpu.key in pods:
+            pod = pods[gpu.key].title
+            raise GpusRefused(f"GPU {gpu.number} is exclusive and given to pod {pod} by kubelet")
 
 
 def _left_by_queue(

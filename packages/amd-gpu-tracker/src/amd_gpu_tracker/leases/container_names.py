@@ -67,15 +67,17 @@ def find_container_names(uses: Iterable[Container]) -> dict[str, str]:
 
 def find_pod_titles(uses: Iterable[Container]) -> dict[str, str]:
     """Return namespace and name of the pods of root's containers, by the container's id; safe for a sentence."""
-    found = {}
-    for use in uses:
-        # What a user's engine writes about pods proves nothing.
-        is_roots = use.user is None and use.bundle and OF_DOCKER not in use.bundle
-        spec = read_of_root(f"{use.bundle}/config.json") if is_roots else None
-        annotations = as_object(as_object(spec).get("annotations"))
-        titles = ([_name(annotations.get(name)) for name in names] for names in POD_ANNOTATIONS)
-        found[use.container_id] = next((printable("/".join(title)) for title in titles if all(title)), "")
+    # What a user's engine writes about pods proves nothing.
+    found = {use.container_id: find_pod_title(use) for use in uses if use.user is None}
     return {container_id: title for container_id, title in found.items() if title}
+
+
+def find_pod_title(use: Container | Lease) -> str:
+    """Return namespace and name of the pod of a container of root, "" if it has none."""
+    spec = read_of_root(f"{use.bundle}/config.json") if use.bundle and OF_DOCKER not in use.bundle else None
+    annotations = as_object(as_object(spec).get("annotations"))
+    titles = ([_name(annotations.get(name)) for name in names] for names in POD_ANNOTATIONS)
+    return next((printable("/".join(title)) for title in titles if all(title)), "")
 
 
 def find_container_name(use: Container | Lease) -> str:

@@ -14,7 +14,7 @@ import struct
 import time
 from contextlib import suppress
 
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import ToolkitError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def call(path: str, method: str, *, seconds: float = CALL_SECONDS, owner: int = 
             server.sendall(_request(method))
             return _message(_read_answer(server, end))
     except OSError as error:
-        raise CallFailed(f"{path}: {error}", hint="see 'systemctl status kubelet'") from error
+        raise CallFailed(f"{path}: {reason(error)}", hint="see 'systemctl status kubelet'") from error
 
 
 def _request(method: str) -> bytes:

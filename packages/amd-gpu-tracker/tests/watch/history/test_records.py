@@ -315,6 +315,8 @@ def is_refused(content):
 
 ENDED = {**json.loads(format_begun(a_lease()) + "}"), "end": 1010.0, "how": "hook"}
 LOOKED = {"last": 1000.5, "looks": 2, "busy_sum": 0.5, "peak_bytes": 1 << 30, "name": "job", "image": "rocm/x"}
+# Lines of versions before this field lack it.
+IN_POD = {"pod": "team-a/train-0"}
 NEARLY = st.one_of(
     st.sampled_from(["", "a", 'b"c', "é", "\x1b", "power", "hook", None, True, [], [""], ["env", "api"], ['","'], "9"]),
     st.integers(-1, 1 << 70),
@@ -325,8 +327,8 @@ NEARLY = st.one_of(
 
 @settings(deadline=None, max_examples=500)
 @given(
-    fields=st.sampled_from([ENDED, {**ENDED, **LOOKED}]),
-    changes=st.dictionaries(st.sampled_from([*ENDED, *LOOKED]), NEARLY),
+    fields=st.sampled_from([ENDED, {**ENDED, **LOOKED}, {**ENDED, **LOOKED, **IN_POD}]),
+    changes=st.dictionaries(st.sampled_from([*ENDED, *LOOKED, *IN_POD]), NEARLY),
     data=st.data(),
 )
 def test_a_line_says_the_same_read_with_others_and_alone(fields, changes, data):
@@ -337,6 +339,21 @@ def test_a_line_says_the_same_read_with_others_and_alone(fields, changes, data):
     line = data.draw(st.sampled_from([text, text[:at] + text[at + 1 :], text[:at] + "0" + text[at:]])).encode()
 
     assert [*parse_lines(b"\n" + line + b"\n\n")] == [None if is_refused(line) else parse_line(line)]
+
+
+def test_a_look_notes_the_pod_of_a_container_by_what_its_engine_wrote(state, tmp_path):
+    annotations = {"io.kubernetes.cri.sandbox-namespace": "team-a", "io.kubernetes.cri.sandbox-name": "train-0"}
+    Path(tmp_path / "config.json").write_text(json.dumps({"annotations": annotations}), encoding="utf-8")
+    state.write_lease(a_lease(bundle=str(tmp_path)))
+    add_sample(book_of(state), SimpleNamespace(gpus=[]))
+    # The engine removes the bundle with the container.
+    os.unlink(tmp_path / "config.json")
+    add_sample(book_of(state), SimpleNamespace(gpus=[]))
+
+    finish(state.history_directory, state.lease_path(("", "c1")), "hook", end=1010.0)
+
+    line = Path(month(state)).read_bytes().strip()
+    assert [each.pod for each in (*used(state), parse_line(line))] == ["team-a/train-0"] * 2
 
 
 def test_a_line_without_end_is_read_in_pieces_that_fit(state):

@@ -8,7 +8,7 @@ from amd_gpu_tracker.book.history import open_path, read_begun, write_begun
 from amd_gpu_tracker.book.lease import Lease, since_boot
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.leases.container_names import find_container_image
+from amd_gpu_tracker.leases.container_names import find_container_image, find_pod_title
 from amd_gpu_tracker.watch.history.used import SampleSums, parse_sums
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage
 from amdgpu_discovery.plain_json import loads
@@ -47,9 +47,14 @@ def _parse(before: str) -> SampleSums | None:
 def _next_sample(before: SampleSums | None, lease: Lease, users: list[GpuUser]) -> SampleSums:
     busy = sum(min(100, sum(process.busy_percent or 0 for process in user.processes)) for user in users)
     name = next((user.name for user in users if user.name), "")
-    # The image stays the same as long as the container is alive.
+    # The image and the pod stay the same as long as the container is alive.
     sums = before or SampleSums(
-        last=0.0, looks=0, busy_sum=0.0, peak_bytes=0, image=find_container_image(lease)[:LONGEST_SAMPLED_TEXT]
+        last=0.0,
+        looks=0,
+        busy_sum=0.0,
+        peak_bytes=0,
+        image=find_container_image(lease)[:LONGEST_SAMPLED_TEXT],
+        pod=find_pod_title(lease)[:LONGEST_SAMPLED_TEXT],
     )
     return sums.replace(
         last=round(since_boot(), 2),

@@ -39,6 +39,7 @@ class Used(Value):
         peak_bytes: The most memory that it was seen to use; None if that was never read.
         name: Name of the container; "" if unknown.
         image: Image of the container; "" if unknown.
+        pod: Namespace and name of the pod of the container; "" if it has none, or if that is unknown.
     """
 
     container_id: str
@@ -52,6 +53,7 @@ class Used(Value):
     peak_bytes: int | None = None
     name: str = ""
     image: str = ""
+    pod: str = ""
 
     @property
     def gpu_seconds(self) -> float:
@@ -75,6 +77,7 @@ class SampleSums(Value):
     peak_bytes: int
     name: str = ""
     image: str = ""
+    pod: str = ""
 
     def as_text(self) -> str:
         """Return the text to append to the line that `book.history` began."""
@@ -143,14 +146,16 @@ def _pattern() -> re.Pattern[str]:
     )
     sampled = (
         rf'"last":{_SECONDS},"looks":({_WHOLE}),"busy_sum":({_SECONDS}),"peak_bytes":({_WHOLE}),"name":"({_TEXT})",'
-        rf'"image":"({_TEXT})"'
+        rf'"image":"({_TEXT})"(?:,"pod":"({_TEXT})")?'
     )
     ended = rf'"end":({_SECONDS}),"how":"(hook|program|found|forgotten)"'
     return re.compile(rf"^(?:{{{begun}(?:,{sampled})?,{ended}}}|(.+))$", re.MULTILINE)
 
 
 def _from_groups(groups: tuple[str, ...]) -> Used:
-    start, container_id, since, person, part_of, gpus, looks, busy_sum, peak_bytes, name, image, end, how, _ = groups
+    start, container_id, since, person, part_of, gpus, looks, busy_sum, peak_bytes, name, image, pod, end, how, _ = (
+        groups
+    )
     seconds, seen = round(float(end) - float(start), 2), int(looks or 0)
     return Used(
         container_id=container_id,
@@ -164,6 +169,7 @@ def _from_groups(groups: tuple[str, ...]) -> Used:
         peak_bytes=int(peak_bytes) if seen else None,
         name=name,
         image=image,
+        pod=pod,
     )
 
 
@@ -193,6 +199,7 @@ def _parse(fields: dict[str, Any]) -> Used:
         peak_bytes=sums.peak_bytes if sums.looks else None,
         name=sums.name,
         image=sums.image,
+        pod=sums.pod,
     )
 
 

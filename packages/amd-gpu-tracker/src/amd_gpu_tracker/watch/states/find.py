@@ -126,6 +126,7 @@ class _States:
             busy_percent=use.totals.busy_percent,
             health=health,
             has_leaked=state == GpuState.IN_USE and gpu.key in self._leaked,
+            pod=self._pods[gpu.key].title if gpu.key in self._pods else "",
         )
 
     def _find_leaked(self, state: State, now: float) -> frozenset[str]:

@@ -40,6 +40,7 @@ class GpuState(GpuUse):
         busy_percent: How busy it was in the last moments, in percent.
         health: What the driver reports about it, with temperature, power and errors.
         has_leaked: Whether it has memory in use that no process holds; only root can know that.
+        pod: Namespace and name of the pod to which kubelet has given it; "" if there is none, and for users.
     """
 
     FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
@@ -58,6 +59,7 @@ class GpuState(GpuUse):
     busy_percent: int | None = None
     health: Health = Health()
     has_leaked: bool = False
+    pod: str = ""
 
     @property
     def is_lost(self) -> bool:
