@@ -163,4 +163,6 @@ def test_gpus_of_other_drivers_are_named_in_a_note(host, amd_ctk, driver, said):
     if driver:
         link.symlink_to(f"../../../bus/pci/drivers/{driver}")
 
-    assert f"Not listed: the GPU at {address} {said}\n" in amd_ctk("gpu", "list").stderr
+    note = f"Not listed: the GPU at {address} {said}\n"
+    assert note in amd_ctk("gpu", "list").stderr
+    assert amd_ctk("status").stdout.endswith(f"\n{note}")

@@ -28,6 +28,8 @@ class _Reading:
 
     strict = True
     object_hook = None
+    # Since Python 3.15.
+    array_hook = None
     parse_float = float
     parse_int = int
 

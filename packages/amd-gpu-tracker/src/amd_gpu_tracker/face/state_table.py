@@ -16,6 +16,7 @@ from amd_gpu_tracker.watch.states.text import (
     notes_of,
 )
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.other_drivers import find_foreign_gpus
 from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
@@ -68,7 +69,8 @@ def find_page(tracker: Tracker, *, now: float) -> Page:
 
 def _notes_of(tracker: Tracker, states: Sequence[GpuState], *, now: float) -> tuple[str, ...]:
     notes = notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now)
-    return tuple(filter(None, (tracker.service_problem(), *notes, *tracker.pod_notes())))
+    foreign = [f"Not listed: {gpu.words}" for gpu in find_foreign_gpus(tracker.book.state.host)]
+    return tuple(filter(None, (tracker.service_problem(), *notes, *tracker.pod_notes(), *foreign)))
 
 
 def state_column(*, yields: int) -> Column:
