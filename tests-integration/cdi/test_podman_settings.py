@@ -10,13 +10,18 @@ import pytest
 
 from cdi.test_image_lines import compare
 from support.kept_answers import answer_of
-from support.podman_settings import FILES, LINES, file_text
+from support.kube_files import PAUSE, containers_conf
+from support.podman_settings import FILES, LINES, OTHER_LINES, ask_podman, file_text
 from support.recorded import ENGINES
+from support.recorder import POD_RECORDER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("name", [name for name, (_, engine) in ENGINES.items() if engine == "podman"])
+PODMANS = [name for name, (_, engine) in ENGINES.items() if engine == "podman"]
+
+
+@pytest.mark.parametrize("name", PODMANS)
 def test_podman_adds_what_its_files_say_as_it_did(recorded, name):
     here = recorded(name)
     answers = []
@@ -30,3 +35,19 @@ def test_podman_adds_what_its_files_say_as_it_did(recorded, name):
     here.box("rm", "-f", *FILES)
 
     compare(f"settings-{name}", answers, here)
+
+
+@pytest.mark.parametrize("name", PODMANS)
+def test_podman_adds_it_for_dockers_client_and_for_pods(recorded, name):
+    here = recorded(name)
+    pause = '--change=CMD ["sh", "-c", "exec sleep 600", "pause-of-pod"]'
+    here.box(*here.words, "import", pause, "/box/image.tar", PAUSE)
+    here.box.write("/box/pod-recorder", POD_RECORDER.encode())
+    here.box("chmod", "755", "/box/pod-recorder")
+    here.box.write("/etc/containers/containers.conf", containers_conf(with_runtime=False).encode())
+    words = [*here.words, "--runtime=/box/pod-recorder"]
+
+    answers = [answer_of(line, *ask_podman(here.box, words, line)) for line in OTHER_LINES]
+    here.box("rm", "-f", *FILES)
+
+    compare(f"made-{name}", answers, here)

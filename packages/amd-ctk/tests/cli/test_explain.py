@@ -677,8 +677,14 @@ def test_json_is_what_the_shipped_schema_says(host, amd_ctk, profile, words):
 @pytest.mark.parametrize(
     ("said", "note"),
     [
-        ({"ras/umc_err_count": "ue: 3"}, "note: GPU 2 is suspect: 3 uncorrectable errors since the driver was loaded"),
-        ({"gpu_busy_percent": "[EIO]"}, "note: GPU 2 is sick: reading gpu_busy_percent ends with an I/O error"),
+        (
+            {"ras/umc_err_count": "ue: 3"},
+            "note: GPU 2 at 0000:43:00.0 is suspect: 3 uncorrectable errors since the driver was loaded",
+        ),
+        (
+            {"gpu_busy_percent": "[EIO]"},
+            "note: GPU 2 at 0000:43:00.0 is sick: reading gpu_busy_percent ends with an I/O error",
+        ),
     ],
 )
 def test_a_gpu_that_is_not_well_is_noted_for_who_gets_it(host, amd_ctk, said, note):

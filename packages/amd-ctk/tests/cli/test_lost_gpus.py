@@ -243,3 +243,33 @@ def test_sentences_about_a_gpu_with_another_number_name_its_address_and_advice_w
     assert words in examined
     assert "sudo amd-ctk gpu-tracker undrain 0000:43:00.0" in examined
     assert amd_ctk("gpu-tracker", "undrain", "0000:43:00.0").returncode == 0
+
+
+@pytest.mark.parametrize("words", [("check",), ("clean",), ("clean", "--reset")])
+def test_a_gpu_is_not_cleaned_or_reset_by_a_number_that_was_another_ones(lose, amd_ctk, words):
+    lose(1)
+
+    answer = amd_ctk("gpu", words[0], "2", *words[1:])
+
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr.startswith("GPU 2 now has number 1 (name GPUs by UUID")
+
+
+def test_check_names_the_address_of_a_gpu_with_another_number(lose, amd_ctk):
+    lose(1)
+
+    answer = amd_ctk("gpu", "check")
+
+    assert answer.stdout == "GPU 0 is clean\nGPU 1 at 0000:43:00.0 is clean\nGPU 2 at 0000:63:00.0 is clean\n"
+    assert amd_ctk("gpu", "check", "0000:43:00.0").stdout == "GPU 1 at 0000:43:00.0 is clean\n"
+
+
+def test_explain_names_the_address_of_a_sick_gpu(made, lose, amd_ctk):
+    lose(1)
+    ras = Path(made.path("/sys/bus/pci/devices/0000:63:00.0/ras"))
+    ras.mkdir(exist_ok=True)
+    (ras / "umc_err_count").write_text("ue: 3\nce: 0\n")
+
+    explained = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=all").stdout
+
+    assert "note: GPU 2 at 0000:63:00.0 is suspect: 3 uncorrectable errors" in explained

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from amd_ctk.engines.engine_answers import EngineInfo
 from amd_ctk.explain import engine_spec, engine_view
+from amd_ctk.explain import explanation as explanation_module
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import build_spec
 from amd_ctk.explain.engine_view import translate_gpus
@@ -158,6 +160,8 @@ DROPS = (
         ("--runtime=nosuch", [DROPS.format("--runtime=nosuch")]),
         ("--gpus all", [DROPS.format("--gpus all")]),
         ("--gpus driver=amd,count=1", [DROPS.format("--gpus driver=amd,count=1")]),
+        ("--gpus driver=cdi,count=1", [DROPS.format("--gpus driver=cdi,count=1")]),
+        ("--gpus driver=cdi", [DROPS.format("--gpus driver=cdi")]),
         (
             "-e AMD_VISIBLE_DEVICES=0",
             [f"AMD_VISIBLE_DEVICES is not read: {DROPS.format('').replace('drops :', 'takes no runtime:')}"],
@@ -179,6 +183,34 @@ def test_podman_behind_the_client_of_docker_takes_cdi_devices(sleeping_host, amd
     explanation = explain_container(parse_run(words, {"DOCKER_HOST": "unix:///run/podman/podman.sock"}), sleeping_host)
 
     assert (explanation.problems, len(explanation.usable)) == ((), 1)
+
+
+# Podman 5.4.2 and 5.8.6 answer `docker info` with their version, take CDI devices and read their own files; Podman
+# 4.3.1 makes the container without the device.
+@pytest.mark.parametrize(
+    ("words", "version", "used", "problems"),
+    [
+        ("--device=amd.com/gpu=0", (5, 4, 2), 1, []),
+        ("--gpus driver=cdi,device=amd.com/gpu=0", (5, 8, 6), 1, []),
+        (
+            "--gpus driver=cdi,device=amd.com/gpu=0",
+            (4, 3, 1),
+            0,
+            [DROPS.format("--gpus driver=cdi,device=amd.com/gpu=0")],
+        ),
+    ],
+)
+def test_the_version_of_podman_behind_the_client_is_not_dockers(
+    sleeping_host, amd_ctk, monkeypatch, words, version, used, problems
+):
+    amd_ctk("cdi", "generate")
+    info = EngineInfo(version=version, is_podman=True)
+    monkeypatch.setattr(explanation_module, "add_info", lambda one, _: one.replace(info=info, is_podman_api=True))
+
+    explanation = explain_container(parse_run(["docker", "run", *words.split(), "img"], {}), sleeping_host)
+
+    assert (len(explanation.usable), list(explanation.problems)) == (used, problems)
+    assert explanation.starts
 
 
 @pytest.mark.parametrize(

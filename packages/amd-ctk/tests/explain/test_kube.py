@@ -68,6 +68,7 @@ def with_container(**fields):
 def test_a_container_of_a_pod_says_what_podman_run_says(pod):
     assert pod(POD) == Container(
         engine="podman",
+        settings=("devices", "env"),
         environment=("AMD_VISIBLE_DEVICES=1", "LABEL=map", "A=b", "EMPTY="),
         devices=("amd.com/gpu=0", "/dev/kfd:/dev/kfd"),
         capabilities=("SYS_ADMIN",),
@@ -103,7 +104,9 @@ def test_podman_before_5_4_gives_no_gpu_for_a_name_in_limits(pod, monkeypatch):
 
 @pytest.mark.needs("root")
 def test_an_init_container_has_what_the_pod_says(pod):
-    assert pod(POD, "first") == Container(engine="podman", user="7", groups=("110",), image="i")
+    assert pod(POD, "first") == Container(
+        engine="podman", user="7", groups=("110",), image="i", settings=("devices", "env")
+    )
 
 
 def test_a_container_that_is_not_there_is_named_with_those_that_are(pod, tmp_path):

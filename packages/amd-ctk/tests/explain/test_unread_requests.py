@@ -91,3 +91,40 @@ def test_nothing_is_named_where_nobody_asked_in_vain(ask, words):
     explanation = ask(words)
 
     assert (explanation.problems, explanation.lacks_gpus) == ((), False)
+
+
+GPU_NODES = "--device=/dev/kfd --device=/dev/dri"
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("img --rm", ["--rm"]),
+        ("img --shm-size 8g --ipc=host bash", ["--shm-size 8g", "--ipc=host"]),
+        (f"{GPU_NODES} img --privileged", ["--privileged"]),
+        (f"{GPU_NODES} img --gpus all --name x", ["--gpus all", "--name x"]),
+        (f"{GPU_NODES} img -it bash", ["-it"]),
+        (f"{GPU_NODES} img -v /data:/data -p 80:80 -e A=B", ["-v /data:/data", "-p 80:80", "-e A=B"]),
+        (f"{GPU_NODES} -- img --cap-add SYS_PTRACE", ["--cap-add SYS_PTRACE"]),
+        # A value may be missing there, and a program may have options of its own beside.
+        (f"{GPU_NODES} img --rm --model x --network", ["--rm"]),
+        (f"{GPU_NODES} img --shm-size", []),
+        (f"{GPU_NODES} img --model x --port 80", []),
+        (f"{GPU_NODES} img -m model.gguf -c 4096 -t 8 -v -d", []),
+        (f"{GPU_NODES} img --help", []),
+        (f"{GPU_NODES} img docker run --privileged other", []),
+    ],
+)
+def test_an_option_behind_the_image_is_said_to_be_its_programs(ask, words, options):
+    notes = [note for note in ask(words).notes if "behind the image" in note]
+
+    assert notes == [f"{option} stands behind the image: its program gets it, and not docker" for option in options]
+
+
+def test_an_option_behind_the_image_is_named_once(ask):
+    explanation = ask("img --privileged --rm")
+
+    assert list(explanation.problems) == [f"--privileged {BEHIND}"]
+    assert [note for note in explanation.notes if "behind the image" in note] == [
+        "--rm stands behind the image: its program gets it, and not docker"
+    ]

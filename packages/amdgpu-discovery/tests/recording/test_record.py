@@ -203,6 +203,29 @@ def test_a_gpu_that_came_later_keeps_its_node_behind_a_hole(simulated, tmp_path)
     assert find_gpus(again) == find_gpus(host)
 
 
+@pytest.mark.parametrize("node", [3, 40])
+def test_processors_keep_their_node_behind_a_hole(simulated, tmp_path, node):
+    host = simulated("rx7900xtx-raphael")
+    nodes = Path(host.path("/sys/devices/virtual/kfd/kfd/topology/nodes"))
+    (nodes / "0").rename(nodes / str(node))
+
+    again = build_host(tmp_path / "again", record_profile(host, "mine", with_serials=True), with_links=False)
+
+    assert again.names("/sys/class/kfd/kfd/topology/nodes") == host.names("/sys/class/kfd/kfd/topology/nodes")
+    assert find_gpus(again) == find_gpus(host)
+
+
+@pytest.mark.parametrize("field", ["type", "weight", "node_to"])
+def test_a_link_without_a_field_is_not_recorded(tmp_path, field):
+    host = build_host(tmp_path / "host", "rx7900xtx-raphael")
+    assert record_profile(host, "mine").gpus[0].model.pcie_bandwidth != (0, 0)
+    for number in (1, 2):
+        links = Path(host.path(f"/sys/devices/virtual/kfd/kfd/topology/nodes/{number}/io_links/0/properties"))
+        links.write_text(links.read_text().replace(f"{field} ", f"{field}_of_later_kernels "))
+
+    assert [gpu.model.pcie_bandwidth for gpu in record_profile(host, "mine").gpus] == [(0, 0), (0, 0)]
+
+
 @pytest.mark.parametrize("nodes", [(-1,), (4096,)])
 def test_a_number_that_kfd_cannot_have_is_refused(simulated, nodes):
     with pytest.raises(ProfileError, match="GPUs cannot be KFD nodes"):

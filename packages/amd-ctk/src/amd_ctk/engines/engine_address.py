@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 THIS_MACHINE = ("", "localhost", "127.0.0.1", "[::1]")
 # Docker's context for this machine; DOCKER_HOST overrides it.
 USUAL_CONTEXT = "default"
-# The socket of rootless Docker, as dockerd-rootless.sh sets it.
-ROOTLESS_SOCKET = re.compile(r"unix://(/var)?/run/user/[0-9]+/docker\.sock")
+# The sockets of rootless Docker, as dockerd-rootless.sh sets it, and of rootless Podman.
+ROOTLESS_SOCKET = re.compile(r"unix://(/var)?/run/user/[0-9]+/(docker|podman/podman)\.sock")
 PODMAN_ROOT_SOCKET = re.compile(r"unix://(/var)?/run/podman/")
 # Where Podman listens for Docker's API, of root and of a user.
 PODMAN_SOCKET = re.compile(r"unix://(/.*)?/podman/podman\.sock")

@@ -7,6 +7,9 @@ from amd_ctk.engines.engine_words import PODMAN
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value
 
+# Lists in the section `containers` of Podman's files.
+SETTINGS = ("devices", "env")
+
 
 class Container(Value):
     """The parts of a `docker run`, a Compose service or a list of variables that decide about GPUs."""
@@ -35,8 +38,8 @@ class Container(Value):
     gpus: tuple[str, ...] = ()
     # "" for the engine's default.
     runtime: str = ""
-    # Whether Podman adds devices and variables of its configuration files.
-    has_settings: bool = False
+    # What Podman adds of its configuration files: "devices" and "env".
+    settings: tuple[str, ...] = ()
     # The directory of the caller's own settings, which rootless engines read; "" for an engine of root.
     own_settings: str = ""
     privileged: bool = False
@@ -63,8 +66,9 @@ class Container(Value):
     is_image_known: bool = False
     # Options that are not read, but can change what the container gets.
     unread: tuple[str, ...] = ()
-    # Options behind the image, which its program gets.
+    # Options for GPUs behind the image, and all options of the engine right behind it: its program gets them.
     misplaced: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
     # Why the engine or its caller refuses the container, and what Compose leaves out.
     refusals: tuple[ToolkitError, ...] = ()
     problems: tuple[str, ...] = ()
@@ -79,7 +83,12 @@ class Container(Value):
     @property
     def variables(self) -> list[str]:
         """Return the environment that the engine makes of all these variables, NAME=VALUE."""
-        return _join_as_podman(self) if self.engine == PODMAN else _join_as_docker(self)
+        return _join_as_podman(self) if self.maker == PODMAN else _join_as_docker(self)
+
+    @property
+    def maker(self) -> str:
+        """Return the engine that makes the container: Podman may do so for Docker's client."""
+        return PODMAN if self.is_podman_api else self.engine
 
 
 def _join_as_docker(container: Container) -> list[str]:

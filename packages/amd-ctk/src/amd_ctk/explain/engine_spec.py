@@ -88,7 +88,7 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
             "namespaces": [{"type": "user"}] if namespace else [],
         },
     }
-    if container.engine == PODMAN and KEEP_GROUPS in container.groups:
+    if container.maker == PODMAN and KEEP_GROUPS in container.groups:
         spec["annotations"] = {KEEPS_GROUPS: "1"}
     return EngineSpec(
         spec=spec,
@@ -124,7 +124,7 @@ def number_of_id(word: str) -> int | None:
 
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:
     """Return the nodes of the host and the rules that a container gets without CDI."""
-    engine, asked = container.engine, [device for device in container.devices if not is_cdi_name(device)]
+    engine, asked = container.maker, [device for device in container.devices if not is_cdi_name(device)]
     if container.is_rootless:
         # Without root, engines bind nodes too, and there is no device cgroup.
         asked += [f"{source}:{target}" for source, target in container.mounts if source.startswith((KFD_PATH, DRI))]
@@ -154,7 +154,7 @@ def _find_every_node(asked: Iterable[str], container: Container, host: Host) -> 
     The nodes that the runtime made for user namespaces are in /dev too. Podman 4 gives a privileged container no node
     under another name.
     """
-    engine = container.engine
+    engine = container.maker
     nodes = [node for path in (KFD_PATH, DRI, PRIVATE_NODES) for node in find_nodes(path, host)]
     mappings = (parse_mapping(device, engine) for device in asked)
     moved = [mapping for mapping in mappings if mapping.source != mapping.target]
@@ -199,7 +199,7 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
     if refusal := find_cdi_refusal(container, version, host):
         refusals.append(refusal)
         return []
-    latest = latest_version(container.engine.capitalize(), version) if version else ""
+    latest = latest_version(container.maker.capitalize(), version) if version else ""
     directories = find_cdi_directories(container, host)
     return list(_collect(lambda name: _find_edits(name, host, latest, directories), names, refusals))
 

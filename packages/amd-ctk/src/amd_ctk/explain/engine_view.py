@@ -32,6 +32,8 @@ AMD = "amd"
 RUNTIMES_OF_PODMAN = frozenset(
     ("crun", "crun-wasm", "crun-vm", "kata", "krun", "ocijail", "runc", "runj", "runsc", "youki")
 )
+# Podman 4.3 drops such requests, 5.4 heeds them.
+FIRST_PODMAN_API_WITH_CDI = (5,)
 PODMAN_API_FIX = "start it with 'podman --runtime amd system service', or request driver=cdi,device=amd.com/gpu=0"
 CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
@@ -70,7 +72,8 @@ def without_dropped(container: Container) -> Container:
     """Return a container without what Podman drops of a request to Docker's API, which it does not say."""
     if not container.is_podman_api:
         return container
-    kept = tuple(asked for asked in container.gpus if _is_cdi(asked))
+    has_cdi = not () < container.info.version < FIRST_PODMAN_API_WITH_CDI
+    kept = tuple(asked for asked in container.gpus if has_cdi and _is_cdi(asked))
     options = [f"--runtime={container.runtime}"] if container.runtime else []
     options += [f"--gpus {asked}" for asked in container.gpus if asked not in kept]
     return container.replace(
@@ -85,7 +88,9 @@ def without_dropped(container: Container) -> Container:
 
 def _is_cdi(asked: str) -> bool:
     try:
-        return parse_gpus(asked).driver == CDI_DRIVER
+        request = parse_gpus(asked)
+        # A count of CDI devices is dropped too.
+        return request.driver == CDI_DRIVER and bool(request.devices)
     except ToolkitError:
         # The client refuses it.
         return True
@@ -138,7 +143,7 @@ def read_files(container: Container, host: Host) -> EngineFiles:
     from amd_ctk.configuration.engine_files import LARGEST_OF_DOCKER, EngineFiles
 
     own = container.own_settings
-    if container.engine == PODMAN or container.is_podman_api:
+    if container.maker == PODMAN:
         # The library for Podman's configuration takes as long to load as everything else here.
         from amd_ctk.engines import podman
 
@@ -150,7 +155,7 @@ def _daemon_options(container: Container, host: Host) -> CommandLine:
     """Return the command line of root's dockerd, which says the same as daemon.json; an empty one of other engines."""
     from amd_ctk.configuration.unit_files import CommandLine, read_command_line
 
-    is_of_root = not (container.engine == PODMAN or container.is_podman_api or container.is_rootless)
+    is_of_root = not (container.maker == PODMAN or container.is_rootless)
     return read_command_line(host, f"{docker.DOCKER.service}.service") if is_of_root else CommandLine()
 
 
@@ -174,7 +179,7 @@ def _read_runtimes(container: Container, host: Host) -> tuple[list[str], list[st
 
 def find_cdi_refusal(container: Container, version: tuple[int, ...], host: Host) -> ToolkitError | None:
     """Return why an engine of this version refuses every CDI device, None if it takes them, as Podman always does."""
-    if container.engine != DOCKER:
+    if container.maker != DOCKER:
         return None
     own = container.own_settings
     # An unknown engine counts as a new one.
@@ -204,11 +209,11 @@ def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:
     # Only CDI devices need what reads these settings.
     from amd_ctk.cdi.engine_directories import find_directories, normalized
 
-    if container.engine == DOCKER:
+    if container.maker == DOCKER:
         told = normalized(container.info.cdi_directories or ())
         return told or find_directories(host, docker.DOCKER, [_docker_file(container.own_settings, host)])
     version = find_version(container, host)
-    if container.engine != PODMAN or () < version < FIRST_WITH_SPEC_DIRECTORIES:
+    if container.maker != PODMAN or () < version < FIRST_WITH_SPEC_DIRECTORIES:
         return SPEC_DIRECTORIES
     # The library for Podman's configuration takes as long to load as everything else here.
     from amd_ctk.engines import podman

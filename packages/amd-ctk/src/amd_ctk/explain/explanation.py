@@ -65,8 +65,8 @@ class Explanation(Value):
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError if the host cannot be read."""
     container = translate_gpus(without_dropped(add_info(container, host)), host)
-    if container.has_settings:
-        # Only Podman's commands need it.
+    if container.settings or container.is_podman_api:
+        # Only what Podman starts needs it.
         from amd_ctk.explain.podman_settings import add_settings
 
         container = add_settings(container, host)
@@ -189,8 +189,13 @@ def _notes_of_health(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
         return []
     limits = read_settings(host).choice_rules().limits
     health = read_health(host, [str(gpu.pci_address) for gpu in gpus], limits=limits)
-    found = [(gpu.number, health[str(gpu.pci_address)]) for gpu in gpus]
-    return [f"GPU {number} is {of.verdict}: {'; '.join(of.reasons)}" for number, of in found if of.verdict]
+    found = [(gpu, health[str(gpu.pci_address)]) for gpu in gpus]
+    # A number may be another GPU's since one was lost.
+    return [
+        f"GPU {gpu.number} at {gpu.pci_address} is {of.verdict}: {'; '.join(of.reasons)}"
+        for gpu, of in found
+        if of.verdict
+    ]
 
 
 def _notes_of(container: Container, explanation: Explanation, listed: Sequence[GpuLocation]) -> list[str]:
@@ -201,6 +206,9 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]
+    reported = () if explanation.usable else container.misplaced
+    behind = [option for option in container.behind if option not in reported]
+    notes += [f"{option} stands behind the image: its program gets it, and not {container.engine}" for option in behind]
     # In a user namespace of its own, no number from inside is that of the host's group.
     advice = "it opens no node of the host" if container.is_rootless else "use its number"
     notes += [f"{name} is a name in the image, which is not read here: {advice}" for name in names_of_image(container)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from amd_ctk.engines.engine_address import find_own_settings
 from amd_ctk.engines.engine_words import PODMAN
-from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.container import SETTINGS, Container, ExplainError
 from amd_ctk.explain.engine_view import find_version
 from amd_ctk.explain.host_nodes import find_nodes, is_cdi_name
 from amd_device_spec.cdi.text import BrokenText, parse_spec
@@ -71,6 +71,7 @@ def read_pod(path: str, name: str, host: Host) -> Container:
         groups=tuple(map(str, list_at(shared, "supplementalGroups"))),
         image=str(container.get("image") or ""),
         is_engine_silent=host.is_this_machine and not version,
+        settings=SETTINGS[:1] if () < version < (5,) else SETTINGS,
         unread=tuple(_find_unread(container, pod)),
         problems=tuple(_find_ignored(container, version)),
     )

@@ -1,8 +1,11 @@
-"""What Podman's configuration files add to each container of `podman run`: devices and variables."""
+"""What Podman's configuration files add to each container: devices and variables.
+
+They are added by `podman run`, for Docker's API, and by `podman kube play`, in Podman 4 without the variables.
+"""
 
 from __future__ import annotations
 
-from amd_ctk.explain.container import Container
+from amd_ctk.explain.container import SETTINGS, Container
 from amd_ctk.explain.engine_view import find_version, read_files
 from amd_ctk.explain.host_nodes import is_cdi_name
 from amdgpu_discovery.errors import ToolkitError
@@ -14,20 +17,21 @@ if TYPE_CHECKING:
     from amd_ctk.configuration.engine_files import EngineFiles
     from amdgpu_discovery.command_line.document import KeyPath
 
-DEVICES = ("containers", "devices")
-VARIABLES = ("containers", "env")
+DEVICES, VARIABLES = (("containers", name) for name in SETTINGS)
 
 
 def add_settings(container: Container, host: Host) -> Container:
     """Return a container with the devices and variables of Podman's files; the variables of its image override them."""
     files = read_files(container, host)
     devices = _texts(files, DEVICES)
+    wanted = SETTINGS if container.is_podman_api else container.settings
+    variables = _texts(files, VARIABLES) if VARIABLES[-1] in wanted else []
     refused = _refused_by_podman_4(files, devices)
     if refused and not () < find_version(container, host) < (5,):
         refused = []
     return container.replace(
         devices=(*devices, *container.devices),
-        image_environment=(*_texts(files, VARIABLES), *container.image_environment),
+        image_environment=(*variables, *container.image_environment),
         refusals=(*container.refusals, *refused),
     )
 

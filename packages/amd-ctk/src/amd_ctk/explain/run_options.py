@@ -73,6 +73,8 @@ BY_ENGINE = {
 LONG_BY_SHORT = {letter: name for *_, name, letter in ROWS if letter}
 # A value that brings nodes of GPUs.
 GPU_NODE = re.compile(r"(^|=|:)/dev(/dri|/kfd|/?(:|,|$))")
+# What is likely to be meant for the engine. Programs have --help and single letters, too.
+OPTION_BEHIND = re.compile(r"--(?!help|quiet)[a-z]|-[dit]{2,3}( |$)|-[vp] ?[^ ]+:|-e ?\w+=")
 # What Go's strconv.ParseBool accepts.
 BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -113,6 +115,18 @@ def read_run_options(engine: str, args: Sequence[str]) -> tuple[dict[str, list[s
         for name, value in _read_arg(engine, arg, rest):
             options.setdefault(name, []).append(value)
     raise ExplainError("the command names no image", hint="put the image after the options")
+
+
+def options_behind(engine: str, args: Sequence[str]) -> Iterator[str]:
+    """Yield the options of an engine with which the arguments of a container's program begin, with their values."""
+    rest = list(args)
+    while rest and OPTION_BEHIND.match(" ".join(rest[:2])):
+        left = len(rest)
+        try:
+            list(_read_arg(engine, rest.pop(0), rest))
+        except ExplainError:
+            return
+        yield " ".join(args[len(args) - left : len(args) - len(rest)])
 
 
 def is_on(options: Mapping[str, list[str]], name: str) -> bool:

@@ -22,7 +22,7 @@ from amd_ctk.engines.engine_words import (
     without_group,
 )
 from amd_ctk.engines.podman_files import FIRST_WITH_SPEC_DIRECTORIES, SPEC_DIRECTORY_OPTION
-from amd_ctk.explain.container import Container, ExplainError
+from amd_ctk.explain.container import SETTINGS, Container, ExplainError
 from amd_ctk.explain.env_files import every_variable, podman_variables, read_env_file
 from amd_ctk.explain.host_nodes import DRI, is_access, is_cdi_name
 from amd_ctk.explain.run_options import (
@@ -31,6 +31,7 @@ from amd_ctk.explain.run_options import (
     NODE_OPTIONS,
     READ,
     is_on,
+    options_behind,
     read_run_options,
     split_values,
 )
@@ -131,7 +132,8 @@ def parse_run(
         # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
         misplaced=tuple(find_misplaced(args)),
-        has_settings=is_podman and not perhaps_elsewhere,
+        behind=tuple(options_behind(engine, args)),
+        settings=SETTINGS if is_podman and not perhaps_elsewhere else (),
         # Files that are read on top of all others.
         unread=(*container.unread, *(f"--module {name}" for name in own_values(before, "--module"))),
         notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),

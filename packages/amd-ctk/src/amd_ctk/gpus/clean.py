@@ -10,6 +10,7 @@ import time
 
 from amd_ctk.gpus.listing import find_listed_gpus, tracker_with_rules
 from amd_device_spec.requested import select_requested
+from amd_gpu_tracker import refuse_old_numbers
 from amd_gpu_tracker.errors import NotPermitted
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.models import PCI_DEVICES
@@ -39,7 +40,7 @@ class NotResettable(ToolkitError):
 
 def check_gpus(host: Host, request: str, *, seconds: float, as_json: bool) -> bool:
     """Print whether each GPU of a request is clean, for up to some `seconds` until all are; return whether they are."""
-    numbers = [gpu.number for gpu in select_requested(host, find_listed_gpus(host), request)]
+    numbers = [gpu.number for gpu in _select(host, find_listed_gpus(host), request)]
     tracker, end = tracker_with_rules(host), time.monotonic() + seconds
     while True:
         states = [gpu for gpu in tracker.states() if gpu.number in numbers and not gpu.is_lost]
@@ -53,7 +54,7 @@ def check_gpus(host: Host, request: str, *, seconds: float, as_json: bool) -> bo
 
 def clean_gpus(host: Host, request: str) -> bool:
     """End what ended jobs have left on the GPUs of a request, and check them; NotPermitted without root."""
-    gpus = select_requested(host, find_listed_gpus(host), request)
+    gpus = _select(host, find_listed_gpus(host), request)
     for each in tracker_with_rules(host).gpus.end_left(gpus):
         for pid in each.ended:
             print(f"GPU {each.number}: process {pid} of the ended job {each.job} has ended")
@@ -72,9 +73,15 @@ def print_reset(host: Host, request: str) -> None:
     states = {gpu.number: gpu for gpu in tracker.states() if not gpu.is_lost}
     if notes := tracker.pod_notes():
         raise NotResettable(f"a pod may have a GPU that a reset reaches: {notes[0]}", hint=NO_POD)
-    for gpu in select_requested(host, gpus, request):
+    for gpu in _select(host, gpus, request):
         _require_alone(host, gpu, _reset_with(gpu, gpus), states, tracker)
         print(f"sudo amd-smi reset --gpureset --gpu {gpu.pci_address}")
+
+
+def _select(host: Host, gpus: Sequence[Gpu], request: str) -> list[Gpu]:
+    """Return the GPUs of a request; NumbersChanged if its numbers were other GPUs' before one was lost."""
+    refuse_old_numbers(host, [request])
+    return select_requested(host, gpus, request)
 
 
 def _reset_with(gpu: Gpu, gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -121,10 +128,10 @@ def _problem(gpu: GpuState) -> str:
 
 def _sentence(gpu: GpuState) -> str:
     if problem := _problem(gpu):
-        return f"GPU {gpu.number} is {gpu.state}: {problem}"
+        return f"{gpu.name} is {gpu.state}: {problem}"
     if gpu.containers or gpu.pod:
-        return f"GPU {gpu.number} is reserved, so what is on it belongs to its holder"
-    return f"GPU {gpu.number} is clean"
+        return f"{gpu.name} is reserved, so what is on it belongs to its holder"
+    return f"{gpu.name} is clean"
 
 
 def _as_json(states: Sequence[GpuState]) -> str:

@@ -28,6 +28,8 @@ ATTRIBUTES = (
 XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in MODES_BY_XCC_COUNT.items()}
 # drivers/gpu/drm/amd/amdgpu/amdgpu_xcp.c: beside each function, one for each possible partition but the first.
 XCP_DEVICES = 7
+# Of a link of KFD. A link without one of these is not recorded.
+LINK_FIELDS = frozenset(("node_to", "type", "weight"))
 AMD = "0x1002"
 # Display controllers and accelerators.
 GPU_CLASSES = ("0x03", "0x12")
@@ -100,7 +102,7 @@ def _record_links(host: Host, node: KfdNode) -> dict[str, Any]:
     directory = f"{node.path}/io_links"
     read = [read_numbers(host, f"{directory}/{name}/properties") for name in host.names(directory)]
     # The kernel refuses to read a link to a GPU outside this process's device cgroup.
-    links = [link for link in read if "node_to" in link]
+    links = [link for link in read if link.keys() >= LINK_FIELDS]
     if not links:
         return {}
     # Processors have the lowest numbers, and a GPU has a direct link to only one of them.

@@ -157,8 +157,8 @@ def _number_nodes(profile: Profile, gpu_nodes: int) -> tuple[tuple[int, ...], It
     """Return the numbers of KFD's nodes, those of CPUs and those of GPUs; ProfileError if two would get the same."""
     given = [cpu.node for cpu in profile.cpus if cpu.node is not None]
     total = len(profile.cpus) + gpu_nodes
-    if len(set(given)) != len(given) or not all(0 <= number < total for number in given):
-        raise ProfileError(f"processors cannot be nodes {given} of {total}", hint="leave `node` out")
+    if len(set(given)) != len(given) or not all(0 <= number < MOST_KFD_NODES for number in given):
+        raise ProfileError(f"processors cannot be nodes {given}", hint="leave `node` out")
     of_gpus = [number for gpu in profile.gpus for number in gpu.kfd_nodes]
     if len({*given, *of_gpus}) != len(given) + len(of_gpus) or not all(
         0 <= number < MOST_KFD_NODES for number in of_gpus
