@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from amdgpu_discovery.choices.selection import select_gpus
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.selection import select_gpus
 from amdgpu_simulator import build_host
 from demo_bundle import BundleDemo
 from support.busybox import build_rootfs, pack

@@ -13,8 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from amdgpu_discovery.choices.selection import select_gpus
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.selection import select_gpus
 from amdgpu_simulator import build_host
 from support.installed import our_program
 from support.interrupts import Interrupts

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_tracker import Tracker
+from amdgpu_discovery.choices.selection import select_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import select_gpus
 from amdgpu_simulator import build_host
 
 PAGE = Path(__file__).parents[2] / "docs/reference/requests.md"

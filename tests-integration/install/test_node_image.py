@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver.device_nodes import find_device_nodes
 from amdgpu_simulator import build_host
 from support.busybox import build_rootfs
 from support.docker import Docker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_simulator import build_host, load_profile

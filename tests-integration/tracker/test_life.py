@@ -271,7 +271,7 @@ def wait_for(condition):
 
 
 def test_status_waits_for_no_stuck_holder_of_the_lock_and_the_holder_is_known(tracked):
-    from amdgpu_discovery.lock_holder import read_lock_holder
+    from amdgpu_discovery.usage.lock_holder import read_lock_holder
 
     lock = f"{tracked.environment['AMD_CTK_HOST_ROOT']}/run/amd-container-toolkit/gpu-tracker.lock"
     holder = subprocess.Popen(["flock", lock, "sleep", "60"], start_new_session=True)

@@ -97,7 +97,7 @@ def test_only_what_slurm_starts_loads_what_is_for_slurm(runtime, loaded):
     assert not modules & FORBIDDEN
     assert modules - without == {
         "amd_device_spec.slurm_job",
-        "amdgpu_discovery.unknown_gpus",
+        "amdgpu_discovery.choices.unknown_gpus",
     }
 
 

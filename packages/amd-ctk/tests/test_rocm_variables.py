@@ -6,7 +6,7 @@ import pytest
 
 from amd_ctk.rocm_variables import see_gpus
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.targets import parse_override
+from amdgpu_discovery.tables.targets import parse_override
 from amdgpu_simulator import build_host
 from support.rocm_sources import VERSIONS, hip_order, make_environments, reads_version
 

@@ -19,7 +19,7 @@ def test_every_name_of_the_front_page_is_there():
 def test_a_name_stays_the_same_when_the_module_behind_it_was_imported():
     before = amdgpu_discovery.find_device_nodes
 
-    from amdgpu_discovery import device_nodes
+    from amdgpu_discovery.driver import device_nodes
 
     assert amdgpu_discovery.find_device_nodes is before is device_nodes.find_device_nodes
 

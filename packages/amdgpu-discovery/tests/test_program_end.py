@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-BEGIN = "import atexit, sys; from amdgpu_discovery.standard_output import run_and_leave\n"
+BEGIN = "import atexit, sys; from amdgpu_discovery.command_line.standard_output import run_and_leave\n"
 
 
 def run_python(code, **streams):

@@ -6,9 +6,9 @@ import datetime
 
 import pytest
 
-from amdgpu_discovery.driver_versions import OWN_TABLE, is_tested, read_releases
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.tables import read_table
+from amdgpu_discovery.tables.driver_versions import OWN_TABLE, is_tested, read_releases
 
 
 @pytest.mark.parametrize("name", ["gpu-models", "gpu-targets", "rocm-drivers"])

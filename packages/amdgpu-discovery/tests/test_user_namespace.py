@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.device_nodes import closed_nodes, closed_nodes_note
+from amdgpu_discovery.driver.device_nodes import closed_nodes, closed_nodes_note
 from amdgpu_discovery.gpu import DeviceNode
 from amdgpu_discovery.host import is_user_namespace
 

@@ -10,7 +10,7 @@ import posix
 import time
 
 from amdgpu_discovery.files import append_to_file
-from amdgpu_discovery.plain_json import as_log_word, dumps
+from amdgpu_discovery.untrusted.plain_json import as_log_word, dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

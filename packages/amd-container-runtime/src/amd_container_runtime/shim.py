@@ -99,7 +99,7 @@ def _prepare_start(call: Call, environment: Mapping[str, str]) -> str:
     try:
         spec = add_requested_gpus(call, host, settings, log, program)
     except ToolkitError as error:
-        from amdgpu_discovery.people import read_user_names
+        from amdgpu_discovery.usage.people import read_user_names
 
         # Its user reads it in the engine's message.
         told = error.told(lambda uid: read_user_names(host).get(uid, f"user {uid}"))

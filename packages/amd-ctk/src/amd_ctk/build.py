@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import amd_ctk
-from amdgpu_discovery import plain_json
+from amdgpu_discovery.untrusted import plain_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

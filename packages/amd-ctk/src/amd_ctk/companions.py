@@ -79,7 +79,7 @@ def warn_of_rules(host: Host) -> None:
     if is_installed(SHARING):
         return
     from amd_ctk.shares_gpus import needs_sharing
-    from amdgpu_discovery.standard_output import print_error
+    from amdgpu_discovery.command_line.standard_output import print_error
 
     if needs_sharing(host):
         print_error(f"{SHARING} is not installed: rules for people are not applied ({how_to_install(SHARING)})")

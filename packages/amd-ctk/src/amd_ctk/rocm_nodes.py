@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.value import Value
 
 RESTART_HINT = "start it with --runtime=amd -e AMD_VISIBLE_DEVICES=all"

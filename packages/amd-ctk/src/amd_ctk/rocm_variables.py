@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.gpu import GpuLocation
-from amdgpu_discovery.targets import OVERRIDE, parse_override
-from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.tables.targets import OVERRIDE, parse_override
 from amdgpu_discovery.value import Value
 
 ROCR = "ROCR_VISIBLE_DEVICES"

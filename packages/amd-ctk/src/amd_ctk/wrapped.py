@@ -6,7 +6,7 @@ import re
 import shutil
 import textwrap
 
-from amdgpu_discovery.standard_output import is_terminal
+from amdgpu_discovery.command_line.standard_output import is_terminal
 
 # Matches a line up to its last column; columns are two blanks apart.
 COLUMNS = re.compile(r"(?:.*\S)?(?:  +)")

@@ -22,7 +22,7 @@ COMMAND_LINES = [*map(" ".join, PRINTER_BY_COMMAND), "--version"]
 DIRECTLY = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
 TYPER = """\
 from amd_ctk.cli.root import app
-from amdgpu_discovery.standard_output import run_and_leave
+from amdgpu_discovery.command_line.standard_output import run_and_leave
 run_and_leave(lambda: app(prog_name='amd-ctk'))
 """
 CLOSED = 'exec >&-; exec "$@"'

@@ -31,8 +31,8 @@ from amd_gpu_sharing.node_access.nodes import RULE_FILE, set_users
 from amd_gpu_sharing.rules.units import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver.other_drivers import ForeignGpu
 from amdgpu_discovery.gpu import NO_RENDER_NODE, PciAddress, UnnumberedGpu
-from amdgpu_discovery.other_drivers import ForeignGpu
 from amdgpu_simulator import build_host, load_profile
 from support.shared_host import put_ticket
 

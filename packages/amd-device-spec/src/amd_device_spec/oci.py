@@ -8,7 +8,7 @@ replaced and not repeated. Source: OCI runtime-spec, config-linux.md.
 from __future__ import annotations
 
 from amdgpu_discovery.errors import RequestError, SpecError
-from amdgpu_discovery.plain_json import dumps
+from amdgpu_discovery.untrusted.plain_json import dumps
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

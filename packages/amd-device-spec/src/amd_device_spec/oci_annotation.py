@@ -17,7 +17,7 @@ from amd_device_spec.oci import (
     summary_of,
 )
 from amdgpu_discovery.errors import SpecError
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

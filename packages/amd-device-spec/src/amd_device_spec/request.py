@@ -8,9 +8,9 @@ both, and a spec does not show who set them. So a resource is read only if this 
 
 from __future__ import annotations
 
+from amdgpu_discovery.choices.selection import asks_for_nothing, is_identity, names_numbers
 from amdgpu_discovery.errors import RequestError, SpecError
-from amdgpu_discovery.oci_spec import holds_sys_admin
-from amdgpu_discovery.selection import asks_for_nothing, is_identity, names_numbers
+from amdgpu_discovery.requirements.oci_spec import holds_sys_admin
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -165,7 +165,7 @@ def is_amount(value: str) -> bool:
 
 def with_variable(variable: str, value: str, error: RequestError) -> RequestError:
     """Return the error with the variable and its value in front of the message."""
-    from amdgpu_discovery.unknown_gpus import shown
+    from amdgpu_discovery.choices.unknown_gpus import shown
 
     named = RequestError(f"{variable}={shown(value)}: {error.message}", hint=error.hint)
     named.variable = variable

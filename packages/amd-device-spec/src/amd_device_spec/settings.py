@@ -310,7 +310,7 @@ def _problem_of_groups(key: str, row: Setting, value: object) -> tuple[str, str]
     if not isinstance(value, (list, tuple)) or not all(isinstance(group, str) for group in value):
         return f"{key} is not a list of groups", example
     # Most hosts have no groups.
-    from amdgpu_discovery.selection import is_group_name, may_be_choice
+    from amdgpu_discovery.choices.selection import is_group_name, may_be_choice
 
     for group in value:
         name, _, request = group.partition("=")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -13,8 +13,8 @@ from amd_device_spec.cdi import STRATEGIES
 from amd_device_spec.cdi.spec import CdiOptions, build_cdi_spec, check_options
 from amd_device_spec.cdi.validate import form_problems
 from amd_device_spec.cdi.validate_host import host_problems
-from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import SpecError
 from amdgpu_simulator import build_host, profile_names
 from amdgpu_simulator.random_profile import random_profile

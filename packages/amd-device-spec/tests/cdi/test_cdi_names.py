@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amd_device_spec.cdi import kind_problem, name_problem, names_of
+from amdgpu_discovery.choices.selection import select_gpus
 from amdgpu_discovery.gpu import DeviceNumber, Gpu, PciAddress
-from amdgpu_discovery.selection import select_gpus
 
 WHOLE = Gpu(
     number=0,

@@ -9,8 +9,8 @@ import pytest
 from amd_device_spec.cdi.spec import CdiOptions, build_cdi_hooks, build_cdi_spec
 from amd_device_spec.cdi.validate import format_location
 from amd_device_spec.cdi.validate_host import host_problems
-from amdgpu_discovery.device_nodes import find_device_nodes
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver.device_nodes import find_device_nodes
 from amdgpu_simulator import build_host
 
 HOOKS = build_cdi_hooks({"createRuntime": [{"path": "/usr/bin/python3"}]})

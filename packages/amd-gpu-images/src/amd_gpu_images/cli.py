@@ -9,8 +9,8 @@ import typer
 
 from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of
 from amdgpu_discovery.command_line.plain_help import examples
-from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.standard_output import print_notes
+from amdgpu_discovery.command_line.standard_output import print_notes
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, name_person, running_ro
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from amd_gpu_sharing.broker.requests import client, protocol
 from amd_gpu_sharing.failure import find_last_error, has_failed, require_not_failed
 from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
-from amdgpu_discovery.people import behind_sudo
+from amdgpu_discovery.usage.people import behind_sudo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from amd_gpu_tracker.book.state import State, make_directory
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import TEMPORARY, write_new_file
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

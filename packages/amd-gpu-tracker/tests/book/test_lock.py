@@ -14,7 +14,7 @@ import pytest
 
 from amd_gpu_tracker.book.lock import CommandLock, KernelLock, LibraryLock
 from amd_gpu_tracker.errors import LockTimeout
-from amdgpu_discovery.lock_holder import read_lock_holder
+from amdgpu_discovery.usage.lock_holder import read_lock_holder
 
 HOLD = """
 import sys

@@ -14,7 +14,7 @@ import pytest
 from amd_gpu_tracker.leases import cgroup, liveness
 from amd_gpu_tracker.leases.liveness import ALIVE, DEAD, UNKNOWN, Liveness, is_known_to_runtime, judge
 from amd_gpu_tracker.leases.processes import Processes
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 
 
 @pytest.fixture

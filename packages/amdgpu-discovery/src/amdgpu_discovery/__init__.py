@@ -17,9 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from amdgpu_discovery.device_nodes import find_device_nodes as find_device_nodes
+    from amdgpu_discovery.choices.selection import select_gpus as select_gpus
     from amdgpu_discovery.discover import find_gpus as find_gpus
     from amdgpu_discovery.discover import find_unnumbered_gpus as find_unnumbered_gpus
+    from amdgpu_discovery.driver.device_nodes import find_device_nodes as find_device_nodes
     from amdgpu_discovery.errors import DeviceNodeError as DeviceNodeError
     from amdgpu_discovery.errors import DriverUnavailable as DriverUnavailable
     from amdgpu_discovery.errors import FileError as FileError
@@ -34,15 +35,14 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import UnnumberedGpu as UnnumberedGpu
     from amdgpu_discovery.host import Host as Host
     from amdgpu_discovery.numbering import locate_gpus as locate_gpus
-    from amdgpu_discovery.selection import select_gpus as select_gpus
 
 _MODULE_BY_NAME = {
     "Host": "host",
     "find_gpus": "discover",
     "find_unnumbered_gpus": "discover",
     "locate_gpus": "numbering",
-    "select_gpus": "selection",
-    "find_device_nodes": "device_nodes",
+    "select_gpus": "choices.selection",
+    "find_device_nodes": "driver.device_nodes",
     "Gpu": "gpu",
     "GpuLocation": "gpu",
     "UnnumberedGpu": "gpu",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.device_nodes import drm_number
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.driver.device_nodes import drm_number
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.driver.hidden_gpus import find_hidden_functions
+from amdgpu_discovery.driver.kfd_topology import parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.gpu import NO_RENDER_NODE, NOT_IN_KFD, Gpu, GpuLocation, PciAddress, UnnumberedGpu
-from amdgpu_discovery.hidden_gpus import find_hidden_functions
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.numbering import join_gpus, number_gpus, parse_hexadecimal
 
 # LLVM's processors that exist only in APUs (AMDGPU back end, "Processors"); MI300A shares gfx942 with MI300X.

@@ -9,19 +9,25 @@ two virtual functions of one device look alike. A function gets its own minor be
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import AMDGPU_DRIVER, FoundGpu, find_drm_devices, find_unlinked_devices, read_drm_devices
+from amdgpu_discovery.driver.drm import (
+    AMDGPU_DRIVER,
+    FoundGpu,
+    find_drm_devices,
+    find_unlinked_devices,
+    read_drm_devices,
+)
+from amdgpu_discovery.driver.kfd_topology import read_topology
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden
 from amdgpu_discovery.gpu import GpuLocation, PciAddress
-from amdgpu_discovery.kfd_topology import read_topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from amdgpu_discovery.drm import DrmDevice
-    from amdgpu_discovery.hidden_gpus import Position
+    from amdgpu_discovery.driver.drm import DrmDevice
+    from amdgpu_discovery.driver.hidden_gpus import Position
+    from amdgpu_discovery.driver.kfd_topology import KfdNode, Topology
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.kfd_topology import KfdNode, Topology
 
     # A function's address, and its device if it has minors of its own.
     Parent = tuple[PciAddress, DrmDevice | None]
@@ -81,7 +87,7 @@ def number_gpus(host: Host, found: Sequence[FoundGpu], hidden: int, *, board_ids
         groups.setdefault(gpu.sort_key[0], []).append(gpu)
     # Siblings are adjacent, and dictionaries keep their order.
     if hidden:
-        from amdgpu_discovery.hidden_gpus import count_around_hidden
+        from amdgpu_discovery.driver.hidden_gpus import count_around_hidden
 
         positions = count_around_hidden(host, list(groups.values()), hidden)
     else:

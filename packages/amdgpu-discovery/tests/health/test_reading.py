@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_discovery.bounded_files import UNREAPED, FileAnswer, read_in_child
 from amdgpu_discovery.health.attributes import Measured
 from amdgpu_discovery.health.reading import Health, judge, read_health
-from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.recording import record_profile
 from amdgpu_discovery.recording.profile_json import format_profile, parse_profile
+from amdgpu_discovery.untrusted.bounded_files import UNREAPED, FileAnswer, read_in_child
+from amdgpu_discovery.untrusted.plain_json import loads
 from amdgpu_simulator import build_host, load_profile
 
 ADDRESSES = ("0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0")
@@ -159,7 +159,7 @@ def starved(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr("amdgpu_discovery.bounded_files._read", work)
+    monkeypatch.setattr("amdgpu_discovery.untrusted.bounded_files._read", work)
 
 
 @pytest.mark.usefixtures("starved")

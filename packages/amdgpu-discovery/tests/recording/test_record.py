@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amdgpu_discovery import plain_json
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording import record_profile
 from amdgpu_discovery.recording.profile import OtherDrm, ProfileError
 from amdgpu_discovery.recording.profile_json import format_profile, parse_profile
+from amdgpu_discovery.untrusted import plain_json
 from amdgpu_simulator import build_host, load_profile, profile_names
 from amdgpu_simulator.hosts.build import build_tree
 from amdgpu_simulator.random_profile import random_profile

@@ -6,10 +6,10 @@ import json
 import os
 from typing import Any
 
-from amdgpu_discovery import plain_json
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.recording.profile import GpuModel, Profile, ProfileError
 from amdgpu_discovery.recording.profile_json import parse_profile
+from amdgpu_discovery.untrusted import plain_json
 
 HERE = os.path.dirname(__file__)
 PROFILES = os.path.join(HERE, "profiles")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
+from amdgpu_discovery.driver.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.gpu import PciAddress
 from amdgpu_discovery.recording.profile import Driver, ForeignDrm, GpuModel, Minors, Profile, SimulatedGpu
 from amdgpu_simulator.profile_files import gpu_model, gpu_model_names

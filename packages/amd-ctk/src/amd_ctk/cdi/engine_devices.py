@@ -15,7 +15,7 @@ from amd_device_spec.cdi.validate import form_problems, format_location
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 SPEC_SUFFIXES = (".json", ".yaml", ".yml")

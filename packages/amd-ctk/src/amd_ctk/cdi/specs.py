@@ -25,14 +25,14 @@ from amd_device_spec.requested import select_requested
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
-from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.choices.selection import resolve
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.driver.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import FileError, RequestError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, remove_file, replace_file
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import require_all_gpus
-from amdgpu_discovery.selection import resolve
 from amdgpu_discovery.value import Value
 
 # Directories that are empty after a boot or private to a unit (PrivateTmp). A missing directory in them means nothing.

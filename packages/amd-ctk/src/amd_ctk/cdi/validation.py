@@ -14,11 +14,11 @@ from amd_device_spec.cdi.text import BrokenText, SpecText, parse_spec
 from amd_device_spec.cdi.validate import Problem, form_problems, format_location
 from amd_device_spec.cdi.validate_host import host_problems
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook
-from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.driver.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 
 # After GPUs were partitioned, every line of a spec may be wrong.
 SHOWN = 10

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.kfd_topology import read_generation
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import read_generation
 
 Wait = Callable[[float], None]
 

@@ -13,7 +13,7 @@ GC_THRESHOLD = 100_000
 def main() -> None:
     """Run amd-ctk as a process of its own, which ends with it."""
     gc.set_threshold(GC_THRESHOLD)
-    from amdgpu_discovery.standard_output import run_and_leave
+    from amdgpu_discovery.command_line.standard_output import run_and_leave
 
     run_and_leave(run_command_line)
 
@@ -21,7 +21,7 @@ def main() -> None:
 def run_command_line() -> None:
     """Run the command of `sys.argv`; it ends with SystemExit."""
     from amd_ctk.cli.front import find_answer
-    from amdgpu_discovery.standard_output import prepare_streams
+    from amdgpu_discovery.command_line.standard_output import prepare_streams
 
     prepare_streams()
     if answer := find_answer(sys.argv[1:]):

@@ -22,9 +22,9 @@ from amd_device_spec import cdi as cdi_names
 from amd_device_spec.cdi.spec import CdiOptions
 from amd_device_spec.cdi.text import format_spec, language_of
 from amd_device_spec.cdi.version import engines_without
+from amdgpu_discovery.command_line.completion import complete_gpus
 from amdgpu_discovery.command_line.context import PrintJson, announce, command_group, host_of, host_to_change, seconds
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, DryRun, examples
-from amdgpu_discovery.completion import complete_gpus
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 

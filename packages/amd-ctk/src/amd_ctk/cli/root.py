@@ -11,8 +11,8 @@ from amd_ctk.cli.words import respell
 from amdgpu_discovery.command_line.context import TRACKER_PROGRAM
 from amdgpu_discovery.command_line.failures import report_failures
 from amdgpu_discovery.command_line.plain_help import HostRoot, PlainTyper, RootCommand
+from amdgpu_discovery.command_line.standard_output import is_terminal
 from amdgpu_discovery.host import ROOT_VARIABLE, Host, host_from_environment
-from amdgpu_discovery.standard_output import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import typer
 
 from amd_ctk.swarm.resources import ResourcePlan, SwarmError, build_resources
 from amd_device_spec.request import VRAM_KIND
+from amdgpu_discovery.choices.selection import BY_PCI, BY_UUID
 from amdgpu_discovery.command_line.context import PrintJson, command_group, host_of, whole_number
 from amdgpu_discovery.command_line.plain_help import DryRun, PlainCommand, examples
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.selection import BY_PCI, BY_UUID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def submit(
 
     from amd_ctk.swarm import jobs
     from amdgpu_discovery.command_line.parameters import read_parameters
-    from amdgpu_discovery.plain_text import printable
+    from amdgpu_discovery.untrusted.plain_text import printable
 
     template = jobs.Template(
         resources=jobs.resources_of_job(host_of(context), vram_mib=vram, gpus=gpus),
@@ -264,7 +264,7 @@ def _find_gpus(host: Host) -> list[Gpu]:
 def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
     """Return the GPUs that tasks may get; SwarmError if there is none."""
     from amd_gpu_tracker import Tracker
-    from amdgpu_discovery.unknown_gpus import format_numbers
+    from amdgpu_discovery.choices.unknown_gpus import format_numbers
 
     left = Tracker(host).gpus.without_drained(gpus)
     if not left:
@@ -278,7 +278,7 @@ def _without_drained(host: Host, gpus: list[Gpu]) -> list[Gpu]:
 def _print_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> None:
     from amd_ctk.swarm.status import format_advertisement, format_pools, list_advertisement
     from amd_gpu_tracker.watch.show.screen import print_list
-    from amdgpu_discovery.standard_output import is_terminal
+    from amdgpu_discovery.command_line.standard_output import is_terminal
 
     if not is_terminal() and not no_trunc:
         print(format_advertisement(advertisement))

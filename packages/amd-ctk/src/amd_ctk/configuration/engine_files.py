@@ -10,7 +10,7 @@ from amd_ctk.configuration.engine import Engine
 from amdgpu_discovery.command_line.document import ABSENT, Document, DocumentError, KeyPath
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 
 # The longest files that come with an engine have 30 KiB, most of it comments.
 LARGEST_ENGINE_FILE = 128 * 1024

@@ -16,7 +16,7 @@ from amdgpu_discovery.command_line.document import ABSENT, Document, KeyPath
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import make_directories, replace_file
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.lock_holder import read_lock_holder
+from amdgpu_discovery.usage.lock_holder import read_lock_holder
 from amdgpu_discovery.value import Value
 
 DIRECTORY = "/var/lib/amd-container-toolkit"

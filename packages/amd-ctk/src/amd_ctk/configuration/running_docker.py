@@ -21,7 +21,7 @@ from amdgpu_discovery.command_line.json_parts import object_at
 from amdgpu_discovery.command_line.programs import LARGEST_OUTPUT, parse_object
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import remove_file, replace_file
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from amd_ctk.doctor.checks import cdi, docker, gpus, inside, inside_image, kerne
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.pages import find_page
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
 
 CHECKS = {

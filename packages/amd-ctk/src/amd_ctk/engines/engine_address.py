@@ -8,7 +8,7 @@ import re
 from amd_ctk.engines.engine_words import DOCKER, PODMAN, own_options
 from amdgpu_discovery.command_line.json_parts import texts_at
 from amdgpu_discovery.command_line.programs import parse_object
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

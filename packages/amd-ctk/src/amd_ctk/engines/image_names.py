@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from amd_ctk.engines.engine_words import KEEP_GROUPS, read_id
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

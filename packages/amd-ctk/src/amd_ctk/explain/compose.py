@@ -24,8 +24,8 @@ from amd_device_spec.cdi.text import BrokenText, parse_spec
 from amdgpu_discovery.command_line.json_parts import object_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 LARGEST_COMPOSE_FILE = 4 * 1024 * 1024
 # The YAML version of the Go library in Compose: a service may be called n or on.

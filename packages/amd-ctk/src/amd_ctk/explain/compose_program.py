@@ -17,7 +17,7 @@ from amdgpu_discovery.command_line.json_parts import object_at
 from amdgpu_discovery.command_line.programs import Answer, ask, parse_object, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 COMPOSE_SECONDS = 5.0

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from amd_ctk.explain.container import ExplainError
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_text import one_line
-from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 # $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}; $$ is a dollar. Words may contain variables, so the
 # innermost variable is replaced first.

@@ -21,10 +21,10 @@ from amd_device_spec.cdi.version import VERSIONS, latest_version
 from amd_device_spec.oci import KEEP_GROUPS as KEEPS_GROUPS
 from amd_device_spec.oci import PRIVATE_NODES
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
-from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 # JSON: a spec, a node or a rule.

@@ -26,15 +26,15 @@ from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amd_gpu_tracker import claim_nodes, may_be_tracking
+from amdgpu_discovery.choices.selection import asks_for_nothing
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import hidden_numbers
-from amdgpu_discovery.oci_spec import Grant
 from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.requirements.facts import RequirementError
-from amdgpu_discovery.selection import asks_for_nothing
+from amdgpu_discovery.requirements.oci_spec import Grant
 from amdgpu_discovery.value import Value
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amd_ctk.engines.engine_words import PODMAN
-from amdgpu_discovery.device_nodes import KFD_PATH, read_kfd_number
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.device_nodes import KFD_PATH, read_kfd_number
+from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

@@ -17,8 +17,8 @@ from amd_device_spec.cdi.text import BrokenText, parse_spec
 from amdgpu_discovery.command_line.json_parts import list_at, object_at, objects_at
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 Tree = dict[str, Any]
 

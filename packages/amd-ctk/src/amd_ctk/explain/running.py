@@ -14,8 +14,8 @@ from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.oci_spec import read_spec
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.requirements.oci_spec import read_spec
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 SHORTEST_ID = 3

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from amd_ctk.explain.container import Container
 from amd_ctk.rocm_variables import FILTERS
 from amd_device_spec.request import VISIBLE_DEVICES
-from amdgpu_discovery.selection import asks_for_nothing
-from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.choices.selection import asks_for_nothing
+from amdgpu_discovery.choices.unknown_gpus import shown
 
 OTHERS = ("NVIDIA_VISIBLE_DEVICES",)
 # AMD_VISIBLE_DEVICE and AMD_GPU_VISIBLE_DEVICES are as near; HIP_VISIBLE_DEVICES too, which is known.

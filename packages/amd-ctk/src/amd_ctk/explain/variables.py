@@ -9,10 +9,10 @@ from amd_ctk.explain.plan import Plan
 from amd_ctk.rocm_variables import Inside
 from amd_device_spec.request import SWARM_PREFIX, VISIBLE_DEVICES
 from amd_device_spec.slurm.job_gpus import FILTERS as SLURM_FILTERS
+from amdgpu_discovery.choices.selection import asks_for_nothing, may_be_choice, resolve
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
-from amdgpu_discovery.selection import asks_for_nothing, may_be_choice, resolve
-from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 

@@ -13,7 +13,7 @@ from amd_device_spec.requested import select_requested
 from amd_gpu_tracker import refuse_old_numbers
 from amd_gpu_tracker.errors import NotPermitted
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.models import PCI_DEVICES
+from amdgpu_discovery.tables.models import PCI_DEVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from amdgpu_discovery.choices.candidates import select_described
 from amdgpu_discovery.choices.rules import ChoiceRules
+from amdgpu_discovery.choices.selection import resolve
+from amdgpu_discovery.choices.unknown_gpus import NotAGpu
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.selection import resolve
-from amdgpu_discovery.unknown_gpus import NotAGpu
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

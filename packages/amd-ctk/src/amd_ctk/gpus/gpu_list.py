@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from amd_ctk.gpus.listing import count_gpus, find_gpu_states, find_listed_gpus
+from amdgpu_discovery.choices.unknown_gpus import format_numbers
 from amdgpu_discovery.command_line.listing import to_json
+from amdgpu_discovery.command_line.standard_output import is_terminal
 from amdgpu_discovery.discover import find_unnumbered_gpus
+from amdgpu_discovery.driver.other_drivers import find_foreign_gpus
 from amdgpu_discovery.errors import DriverUnavailable
-from amdgpu_discovery.models import model_of
 from amdgpu_discovery.numbering import hidden_numbers
-from amdgpu_discovery.other_drivers import find_foreign_gpus
-from amdgpu_discovery.standard_output import is_terminal
-from amdgpu_discovery.unknown_gpus import format_numbers
+from amdgpu_discovery.tables.models import model_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
         raise
     unnumbered = find_unnumbered_gpus(host)
     if as_json:
-        from amdgpu_discovery.models import find_product_names
+        from amdgpu_discovery.tables.models import find_product_names
 
         states, lost = find_gpu_states(host)
         print(format_json(gpus, unnumbered, find_product_names(host, gpus), states, lost), flush=True)

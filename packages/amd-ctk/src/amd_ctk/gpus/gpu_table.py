@@ -8,7 +8,7 @@ from amd_gpu_tracker.face.state_table import state_column
 from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing
 from amd_gpu_tracker.watch.show.screen import print_list
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.models import find_product_names, model_of, short_name
+from amdgpu_discovery.tables.models import find_product_names, model_of, short_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from amd_ctk.configuration.engine import RUNTIME_PROGRAM, Engine
 from amd_ctk.engines.known import ENGINES
 from amd_gpu_tracker import Tracker
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.models import find_product_names, model_of, short_name
+from amdgpu_discovery.tables.driver_versions import DRIVER_VERSION
+from amdgpu_discovery.tables.models import find_product_names, model_of, short_name
 
 CDI_SPECS = ("/etc/cdi/amd.json", "/etc/cdi/amd.yaml")
 EXAMPLE = "docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi"

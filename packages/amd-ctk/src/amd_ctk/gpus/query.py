@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from amd_ctk.swarm.resources import build_labels
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu
-from amdgpu_discovery.models import model_of
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu
-from amdgpu_discovery.targets import family_of
+from amdgpu_discovery.tables.models import model_of
+from amdgpu_discovery.tables.targets import family_of
 
 FIELD = re.compile(r"\{([^{}]*)\}")
 # Prefix of labels in ROCm/k8s-device-plugin, cmd/k8s-node-labeller.

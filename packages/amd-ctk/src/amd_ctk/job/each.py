@@ -13,11 +13,11 @@ from amd_ctk.job.run import plan_job, run_job
 from amd_ctk.job.start import require_command
 from amdgpu_discovery.command_line.parameters import PLACE, lines_from, parse_lines, read_parameters
 from amdgpu_discovery.command_line.process import end_by
+from amdgpu_discovery.command_line.standard_output import print_error
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.standard_output import print_error
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

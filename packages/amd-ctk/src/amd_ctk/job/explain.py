@@ -18,7 +18,7 @@ from amd_gpu_tracker.watch.show.jobs import describe_grant
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
 
 # The version of the format of `--json`.

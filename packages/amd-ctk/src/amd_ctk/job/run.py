@@ -26,10 +26,10 @@ from amd_gpu_tracker import NotPermitted, Reservation, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.times import format_seconds
 from amd_gpu_tracker.watch.show.jobs import describe_grant
+from amdgpu_discovery.choices.selection import asks_for_nothing
 from amdgpu_discovery.command_line.process import end_by, require_program
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import asks_for_nothing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

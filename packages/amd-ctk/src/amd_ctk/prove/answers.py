@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.value import Value
 

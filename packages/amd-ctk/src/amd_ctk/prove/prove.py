@@ -21,8 +21,8 @@ from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import write_new_file
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.people import behind_sudo
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
+from amdgpu_discovery.usage.people import behind_sudo
 
 LONGEST_PROOF_MESSAGE = 300
 # The number in a result that concerns the engine as a whole.

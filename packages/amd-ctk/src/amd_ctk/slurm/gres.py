@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amdgpu_discovery.driver.kfd_topology import TOPOLOGY, read_property
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY, read_property
-from amdgpu_discovery.models import model_of
+from amdgpu_discovery.tables.models import model_of
 from amdgpu_discovery.value import Value
 
 NODES = "/sys/devices/system/node"

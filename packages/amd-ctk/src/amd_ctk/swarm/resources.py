@@ -10,12 +10,12 @@ import os
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from amdgpu_discovery.driver_versions import DRIVER_VERSION
+from amdgpu_discovery.choices.selection import BY_UUID, is_identity, select_gpus
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.selection import BY_UUID, is_identity, select_gpus
+from amdgpu_discovery.tables.driver_versions import DRIVER_VERSION
+from amdgpu_discovery.tables.models import model_of
 from amdgpu_discovery.value import Value
 
 KIND_CHARACTERS = frozenset(string.ascii_letters + string.digits + "_-.")

@@ -10,11 +10,11 @@ from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_m
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker import Status
 from amd_gpu_tracker.watch.show.listing import Column, Listing, cut_id, pad_columns
+from amdgpu_discovery.choices.selection import FORMS, form_of, is_identity
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.gpu import Gpu
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.selection import FORMS, form_of, is_identity
+from amdgpu_discovery.tables.models import model_of
+from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
 
 HEADER = ("GPU Id", "Model", "VRAM (MiB)", "Advertised as", "Reserved by")

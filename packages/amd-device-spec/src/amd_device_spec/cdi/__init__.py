@@ -75,7 +75,7 @@ def name_problem(name: str) -> str:
 
 def _model_names(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
     """Return the GPUs of each model (`MI210`) and of each target (`gfx90a`)."""
-    from amdgpu_discovery.models import model_of
+    from amdgpu_discovery.tables.models import model_of
 
     gpus_by_name: dict[str, list[Gpu]] = {}
     for gpu in gpus:
@@ -102,7 +102,7 @@ def _character_problem(text: str, allowed: frozenset[str]) -> str:
 
 
 def _unique_ids(gpu: Gpu) -> Iterator[str]:
-    from amdgpu_discovery.selection import format_smi_uuid
+    from amdgpu_discovery.choices.selection import format_smi_uuid
 
     for unique_id in (gpu.kfd_unique_id, gpu.pci_unique_id):
         # 0 means that the GPU has no such id.

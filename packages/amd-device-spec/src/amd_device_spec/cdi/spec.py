@@ -5,7 +5,7 @@ from __future__ import annotations
 from amd_device_spec import cdi as cdi_names
 from amd_device_spec.cdi.version import VERSIONS, needed_version
 from amd_device_spec.oci import ACCESS, OPEN_MODE
-from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import SpecError
 from amdgpu_discovery.value import Value
 

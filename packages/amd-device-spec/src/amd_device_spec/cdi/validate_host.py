@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amd_device_spec.cdi import ALL, ALL_NAMES, names_of
 from amd_device_spec.cdi.validate import Problem, printable
-from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.selection import is_identity
+from amdgpu_discovery.choices.selection import is_identity
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from itertools import islice
 
 from amd_device_spec.slurm.grammar import HINT, parse_lines
 from amd_device_spec.slurm_job import SlurmError
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import reason
-from amdgpu_discovery.unknown_gpus import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

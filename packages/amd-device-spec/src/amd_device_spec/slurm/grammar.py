@@ -6,7 +6,7 @@ Source: tests with `slurmd -G` of Slurm 22.05.8; tests/slurm/forms.json has each
 from __future__ import annotations
 
 from amd_device_spec.slurm_job import SlurmError
-from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.choices.unknown_gpus import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ Source: Documentation/admin-guide/cgroup-v2.rst, DMEM; drivers/gpu/drm/amd/amdgp
 from __future__ import annotations
 
 from amd_device_spec.request import MEMORY, NOT_LIMITED, SWARM_PREFIX, VISIBLE_DEVICES, LimitedMemory
+from amdgpu_discovery.choices.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import is_user_namespace
-from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from amd_device_spec.settings import Settings
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.oci_spec import Grant
+    from amdgpu_discovery.requirements.oci_spec import Grant
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 CONTROLLER = "dmem"

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 
 from amd_gpu_images.bounds import LARGEST_KEPT, ImageError
-from amdgpu_discovery.targets import TARGET_PATTERN
+from amdgpu_discovery.tables.targets import TARGET_PATTERN
 from amdgpu_discovery.value import Value
 
 # LLVM's processors from gfx600 on. Anything may follow: MIOpen appends the number of compute units (gfx90a68.kdb).

@@ -11,7 +11,7 @@ from amd_gpu_images.proxy.registry_connection import RegistryAnswer, RegistryCon
 from amd_gpu_images.proxy.tags import Reply, is_index, refuse, reply_for_index
 from amd_gpu_images.proxy.upstreams import Upstream
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 PATH = re.compile(r"/v2/[!-~]*")
 # OCI distribution specification, "Pulling manifests": a reference with a colon is a digest.

@@ -11,7 +11,7 @@ from threading import Timer
 
 from amd_gpu_images.proxy.upstreams import Upstream
 from amdgpu_discovery.errors import ToolkitError, reason
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 # Time limit to connect, and between two pieces of an answer. A whole layer may take hours.
 IDLE_TIMEOUT = 60.0

@@ -15,7 +15,7 @@ from amd_gpu_images.proxy.registry_connection import RegistryAnswer
 from amd_gpu_images.registries.registry_name import REFUSED_BY_PROXY
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 IMAGE = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")

@@ -12,7 +12,7 @@ from amd_gpu_images.bounds import ImageError
 from amd_gpu_images.content.configuration import parse_document
 from amd_gpu_images.registries.registry_name import REFUSED_BY_PROXY, RegistryName, digest_of
 from amdgpu_discovery.command_line.programs import Answer, ask, parse_version
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 # Limits for one command about images: seconds, and questions to a registry. No real index has that many images.

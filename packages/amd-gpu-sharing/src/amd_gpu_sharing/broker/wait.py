@@ -33,7 +33,7 @@ from amd_gpu_tracker.errors import (
 from amd_gpu_tracker.leases.liveness import judge
 from amdgpu_discovery.errors import FileError, RequestError, ToolkitError, reason
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.people import behind_sudo
+from amdgpu_discovery.usage.people import behind_sudo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

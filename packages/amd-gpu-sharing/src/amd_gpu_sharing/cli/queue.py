@@ -48,7 +48,7 @@ def cancel(
     Its command does not run. A job that has its GPUs is no longer in the queue.
     """
     from amd_gpu_sharing.requests import cancel_job
-    from amdgpu_discovery.people import find_user
+    from amdgpu_discovery.usage.people import find_user
 
     cancel_job(host_to_change(context), name, find_user(user))
     print(f"Job {name} was removed from the queue", file=sys.stderr)
@@ -69,7 +69,7 @@ def end(
     end of a time limit. You can end your own jobs; root can end anyone's.
     """
     from amd_gpu_sharing.requests import change
-    from amdgpu_discovery.people import find_user
+    from amdgpu_discovery.usage.people import find_user
 
     change(host_to_change(context), "end", name, find_user(user))
     print(f"Ending {name}", file=sys.stderr)
@@ -87,7 +87,7 @@ def first(
     Only root can. The job still waits for GPUs that are in use, and its person gets no GPU beyond a limit.
     """
     from amd_gpu_sharing.requests import put_first
-    from amdgpu_discovery.people import find_user
+    from amdgpu_discovery.usage.people import find_user
 
     owner, _, name = job.rpartition("/")
     put_first(host_to_change(context), name, find_user(owner))

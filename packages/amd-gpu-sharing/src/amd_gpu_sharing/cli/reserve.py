@@ -99,7 +99,7 @@ def keep(
     from amd_gpu_sharing.requests import change
     from amd_gpu_sharing.service import Service
     from amd_gpu_tracker.times import format_seconds, parse_at_most
-    from amdgpu_discovery.people import find_user
+    from amdgpu_discovery.usage.people import find_user
 
     wanted, host = parse_at_most(duration, Service.MOST_SECONDS), host_to_change(context)
     seconds = change(host, "keep", name, find_user(user), seconds=wanted)
@@ -120,7 +120,7 @@ def end(
     """
     from amd_gpu_sharing.requests import cancel_job, change
     from amd_gpu_tracker.errors import NotDone
-    from amdgpu_discovery.people import find_user
+    from amdgpu_discovery.usage.people import find_user
 
     host, owner = host_to_change(context), find_user(user)
     try:
@@ -141,7 +141,7 @@ def release(
 ) -> None:
     """Give reserved GPUs back before their time is over. A running command keeps them until it ends."""
     from amd_gpu_sharing.requests import change
-    from amdgpu_discovery.people import find_user
+    from amdgpu_discovery.usage.people import find_user
 
     change(host_to_change(context), "release", name, find_user(user))
     print(f"The reservation {name} has ended")

@@ -10,8 +10,8 @@ import os
 import struct
 from contextlib import suppress
 
-from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.drm import DrmDevice, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.drm import DrmDevice, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import PERMISSIONS, make_directories, remove_file, replace_file
 

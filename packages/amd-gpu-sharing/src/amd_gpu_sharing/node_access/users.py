@@ -14,7 +14,7 @@ from amd_gpu_tracker.book.lease import Lease, held_by_name
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.leases.processes import Processes
-from amdgpu_discovery.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.numbering import locate_gpus
 

@@ -14,7 +14,7 @@ from amd_gpu_tracker import Tracker, Used
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.people import title_of_person
+from amdgpu_discovery.usage.people import title_of_person
 
 History = Iterator[Used | None]
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from amd_gpu_sharing.report.totals import Report, Total
 from amdgpu_discovery.command_line.listing import format_columns, to_json
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 HEADERS = {"person": "Person", "gpu": "GPU", "image": "Image", "day": "Day"}
 BAR = 20

@@ -10,7 +10,7 @@ from amd_gpu_sharing.node_access.users import ReservedNodes
 from amd_gpu_tracker import Tracker
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.command_line.programs import runs_systemd
-from amdgpu_discovery.drm import DRM_CLASS
+from amdgpu_discovery.driver.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value

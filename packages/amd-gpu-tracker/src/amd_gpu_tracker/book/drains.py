@@ -12,7 +12,7 @@ from amd_gpu_tracker.book.state import make_directory, read_if_there
 from amd_gpu_tracker.enabled import DRAINS_FILE, POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError
 from amdgpu_discovery.files import read_file, replace_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

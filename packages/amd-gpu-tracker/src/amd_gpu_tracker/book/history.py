@@ -12,7 +12,7 @@ import time
 
 from amd_gpu_tracker.book.lease import RESERVATION, Lease, since_boot
 from amdgpu_discovery.files import append_to_file, put_in_place, read_file, write_beside
-from amdgpu_discovery.plain_json import dumps
+from amdgpu_discovery.untrusted.plain_json import dumps
 
 VERSION = 1
 # How the end became known: by the release hook, the program, a look, `reset`, or only by a restart of the machine.

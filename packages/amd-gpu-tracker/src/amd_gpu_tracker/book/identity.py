@@ -11,9 +11,9 @@ generation. For another memory partition or board, the driver is unloaded, and i
 from __future__ import annotations
 
 from amd_gpu_tracker.enabled import POLICY_FILE
+from amdgpu_discovery.driver.kfd_topology import TOPOLOGY, read_generation
 from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.files import read_file, replace_file
-from amdgpu_discovery.kfd_topology import TOPOLOGY, read_generation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import posix
 import time
 
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

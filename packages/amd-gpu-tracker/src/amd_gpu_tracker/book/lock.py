@@ -147,7 +147,7 @@ def lock_timeout(path: str, timeout: float) -> LockTimeout:
     """Return the error for a lock that another process kept, with that process's id."""
     # Imported here, because the lock is mostly free.
     from amd_gpu_tracker.errors import LockTimeout
-    from amdgpu_discovery.lock_holder import read_lock_holder
+    from amdgpu_discovery.usage.lock_holder import read_lock_holder
 
     pid = read_lock_holder(path)
     holder = f"process {pid}" if pid else "another process"

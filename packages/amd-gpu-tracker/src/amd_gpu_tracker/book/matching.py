@@ -10,7 +10,7 @@ import time
 
 from amd_gpu_tracker.book.policy import Policy, TrackedGpu
 from amd_gpu_tracker.errors import GpusChanged
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.numbering import hidden_numbers
 from amdgpu_discovery.value import Value
 

@@ -12,7 +12,7 @@ from amd_gpu_tracker.enabled import FORMER_FILE
 from amd_gpu_tracker.errors import StateError
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.numbering import locate_gpus, require_all_gpus
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -8,9 +8,9 @@ from __future__ import annotations
 from amd_gpu_tracker.book.matching import Match, match_gpus
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.errors import GpusChanged, NumbersChanged, StateError
+from amdgpu_discovery.choices.selection import find_numbers
+from amdgpu_discovery.choices.unknown_gpus import NAMES_SHOWN
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import find_numbers
-from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

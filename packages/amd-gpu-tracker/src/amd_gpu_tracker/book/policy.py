@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amd_gpu_tracker.book.lease import NEVER, VERSION, require_version, with_unknown
 from amdgpu_discovery.gpu import HEXADECIMAL, GpuLocation
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -10,8 +10,8 @@ from amd_gpu_tracker.book.state import REFUSALS, State
 from amd_gpu_tracker.errors import name_people
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import append_to_file, replace_file
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -35,7 +35,7 @@ from amdgpu_discovery.files import (
     replace_file,
     write_beside,
 )
-from amdgpu_discovery.plain_files import read_own_file
+from amdgpu_discovery.untrusted.plain_files import read_own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import os
 
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, replace_file
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_text import printable
 
 HISTORY, POLICY, DRAINS, METRICS = "history", "gpus", "drains", "metrics"
 DIRECTORY = "unrecorded"

@@ -20,7 +20,7 @@ from amd_gpu_tracker.book.state import make_directory, read_if_there
 from amd_gpu_tracker.enabled import POLICY_DIRECTORY
 from amd_gpu_tracker.errors import StateError
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_files import mount_of, read_plain_file, require_mount
+from amdgpu_discovery.untrusted.plain_files import mount_of, read_plain_file, require_mount
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -111,7 +111,7 @@ class UserFiles:
         if not asked or self._seconds_left <= 0:
             return {}
         # Imported here, because most leases need no file of their user's.
-        from amdgpu_discovery.bounded_files import read_in_child
+        from amdgpu_discovery.untrusted.bounded_files import read_in_child
 
         began = time.monotonic()
         answers = read_in_child([asked], seconds=self._seconds_left, read=read)

@@ -12,9 +12,9 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases, prune_leases
 from amd_gpu_tracker.leases.user_leases import UserLeases, read_user_leases
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.choices.selection import Resolution, asks_for_nothing, resolve
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import Resolution, asks_for_nothing, resolve
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -13,11 +13,11 @@ from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.leases.lease_scan import scan_leases
+from amdgpu_discovery.choices.selection import may_be_choice, select_gpus
+from amdgpu_discovery.choices.unknown_gpus import NAMES_SHOWN
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.people import behind_sudo, person_behind
-from amdgpu_discovery.selection import may_be_choice, select_gpus
-from amdgpu_discovery.unknown_gpus import NAMES_SHOWN
+from amdgpu_discovery.usage.people import behind_sudo, person_behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
 from amd_gpu_tracker.leases.container_names import find_container_name
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, count_once, scan_leases
 from amd_gpu_tracker.leases.user_leases import UserLease, read_user_leases
+from amdgpu_discovery.choices.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ Nothing here reads or writes: `choice` passes the content of the leases.
 from __future__ import annotations
 
 from amdgpu_discovery.choices.grammar import AUTO, Choice
-from amdgpu_discovery.unknown_gpus import NAMES_SHOWN, format_numbers, shown
+from amdgpu_discovery.choices.unknown_gpus import NAMES_SHOWN, format_numbers, shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from amd_gpu_tracker.claims.reservation import find_other_leases, read_current_p
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import gpus_in_spec
+from amdgpu_discovery.requirements.oci_spec import gpus_in_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.oci_spec import Grant
+    from amdgpu_discovery.requirements.oci_spec import Grant
 
     class Chooser(Protocol):
         """Chooses GPUs for a claim."""

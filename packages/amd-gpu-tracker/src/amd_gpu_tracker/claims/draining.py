@@ -10,9 +10,9 @@ from amd_gpu_tracker.book.numbers import refuse_old_numbers
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import GpusRefused
 from amdgpu_discovery.choices.grammar import parse_choice
+from amdgpu_discovery.choices.selection import ALL, resolve, select_gpus, split_items
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import ALL, resolve, select_gpus, split_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,6 +133,6 @@ def _format_drainer(uid: int | None) -> str:
     """Return who drained a GPU; "" for root."""
     if not uid:
         return ""
-    from amdgpu_discovery.people import name_of_person
+    from amdgpu_discovery.usage.people import name_of_person
 
     return f" by {name_of_person(uid)}"

@@ -9,10 +9,10 @@ from amd_gpu_tracker.errors import NotDone, StateError
 from amd_gpu_tracker.leases.lease_scan import prune_leases
 from amd_gpu_tracker.leases.liveness import judge
 from amd_gpu_tracker.leases.status import title_with_name
+from amdgpu_discovery.choices.selection import ALL, find_numbers
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.selection import ALL, find_numbers
-from amdgpu_discovery.unknown_gpus import shown
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -12,9 +12,9 @@ from amd_gpu_tracker.book.policy import EXCLUSIVE, SHARED
 from amd_gpu_tracker.cli.context import UsageError, in_brackets, print_note, program_of
 from amd_gpu_tracker.errors import NotDone
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.command_line.completion import complete_gpus
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE, DryRun
-from amdgpu_discovery.completion import complete_gpus
-from amdgpu_discovery.standard_output import is_terminal
+from amdgpu_discovery.command_line.standard_output import is_terminal
 
 if TYPE_CHECKING:
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange

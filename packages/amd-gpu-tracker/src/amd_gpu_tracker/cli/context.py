@@ -12,9 +12,9 @@ from amd_gpu_tracker.errors import TrackerDisabled
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.command_line.plain_help import NOTHING_CHANGED, NOTHING_WOULD_CHANGE
+from amdgpu_discovery.command_line.standard_output import print_error
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.plain_text import printable
-from amdgpu_discovery.standard_output import print_error
+from amdgpu_discovery.untrusted.plain_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

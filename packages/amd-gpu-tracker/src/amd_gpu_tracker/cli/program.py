@@ -20,11 +20,11 @@ from amd_gpu_tracker.cli.show_help import show_help
 from amd_gpu_tracker.cli.status import status
 from amd_gpu_tracker.cli.switch import disable, enable
 from amd_gpu_tracker.cli.usage import metrics, usage
+from amdgpu_discovery.command_line.completion import complete_gpus
 from amdgpu_discovery.command_line.plain_help import PlainTyper, RootCommand
 from amdgpu_discovery.command_line.program import ProgramGroup, add_commands, make_program
-from amdgpu_discovery.completion import complete_gpus
+from amdgpu_discovery.command_line.standard_output import prepare_streams, print_error, run_and_leave
 from amdgpu_discovery.host import SIMULATED_NOTICE
-from amdgpu_discovery.standard_output import prepare_streams, print_error, run_and_leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable

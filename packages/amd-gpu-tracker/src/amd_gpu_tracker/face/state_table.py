@@ -15,9 +15,9 @@ from amd_gpu_tracker.watch.states.text import (
     list_states,
     notes_of,
 )
+from amdgpu_discovery.command_line.standard_output import is_terminal
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.other_drivers import find_foreign_gpus
-from amdgpu_discovery.standard_output import is_terminal
+from amdgpu_discovery.driver.other_drivers import find_foreign_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

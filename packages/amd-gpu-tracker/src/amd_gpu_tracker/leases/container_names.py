@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from amd_gpu_tracker.book.user_files import UserFiles
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import loads
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import loads
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.leases.user_leases import UserProcesses
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.usage.owners import read_real_uid
 from amdgpu_discovery.value import Value
 

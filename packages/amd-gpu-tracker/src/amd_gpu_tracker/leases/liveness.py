@@ -12,8 +12,8 @@ import posix
 
 from amd_gpu_tracker.book.lease import BY_API, Lease, ProcessId, boot_offset
 from amdgpu_discovery.host import read_environment
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from amdgpu_discovery.bounded_files import FileAnswer
+    from amdgpu_discovery.untrusted.bounded_files import FileAnswer
 
 # The kernel passes at most 6 MiB of arguments and variables; with prctl(2), a process may place them anywhere.
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
@@ -269,7 +269,7 @@ def _read_memory(paths: Iterable[str], find: Callable[[bytes], bytes]) -> dict[s
     """
     from errno import ENODATA
 
-    from amdgpu_discovery.bounded_files import read_in_child
+    from amdgpu_discovery.untrusted.bounded_files import read_in_child
 
     def read(path: str) -> str:
         content = read_file(path, largest=LARGEST_ARGUMENTS)

@@ -17,7 +17,7 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.leases.container_names import as_object, docker_directory, read_of_root
 from amd_gpu_tracker.leases.processes import FIRST_PROCESS
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from amd_gpu_tracker.leases.liveness import DEFAULT_ROOTS, STATE_FILES
 from amd_gpu_tracker.leases.processes import option_in, options_in
 from amdgpu_discovery.files import FILE_TYPE, REGULAR_FILE
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

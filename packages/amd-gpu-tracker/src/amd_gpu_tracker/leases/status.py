@@ -205,7 +205,7 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
 def title_with_name(lease: Lease) -> str:
     """Return the title of the holder of a lease for a sentence, with the name of the person."""
     # Imported here, because few commands show people.
-    from amdgpu_discovery.people import title_of_person
+    from amdgpu_discovery.usage.people import title_of_person
 
     return name_people(kind_of(lease).title(), (lease.person,) if lease.person else (), title_of_person)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from amd_gpu_tracker.book.state import UNHELD_FILE, State, read_if_there
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, replace_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
 def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuProcess, ...]]:
     """Return by number the processes that use each GPU, those with most memory first. This reads all processes."""
     # Commands that choose GPUs need this only for a refusal.
-    from amdgpu_discovery.people import read_user_names
+    from amdgpu_discovery.usage.people import read_user_names
     from amdgpu_discovery.usage.reading import processes_directory, read_process_uses
 
     proc = processes_directory(host)

@@ -22,8 +22,8 @@ from amd_gpu_tracker.leases.cgroup import last_name
 from amd_gpu_tracker.leases.liveness import find_init
 from amdgpu_discovery.errors import reason
 from amdgpu_discovery.files import directory_of, read_file
-from amdgpu_discovery.plain_json import dumps, loads
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_text import one_line
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

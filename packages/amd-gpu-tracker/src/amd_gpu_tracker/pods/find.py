@@ -10,9 +10,9 @@ from amd_gpu_tracker.book.state import KUBELET_SOCKET
 from amd_gpu_tracker.leases.pod_device import PodDevice
 from amd_gpu_tracker.pods.pod_resources import parse_pods
 from amd_gpu_tracker.pods.unary_call import CallFailed, call
-from amdgpu_discovery.drm import DRM_CLASS
+from amdgpu_discovery.driver.drm import DRM_CLASS
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ name (1), devices (2) and dynamic resources (5). Everything in it may be wrong: 
 from __future__ import annotations
 
 from amd_gpu_tracker.leases.pod_device import PodDevice
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

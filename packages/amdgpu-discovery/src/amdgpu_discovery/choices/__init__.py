@@ -1,1 +1,1 @@
-"""Choices: requests such as `auto:2+gfx942`, which describe GPUs and leave open which ones."""
+"""Requests: the grammar in which users name GPUs, and choices such as `auto:2+gfx942`, which leave open which ones."""

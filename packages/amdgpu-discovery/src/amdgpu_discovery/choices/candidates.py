@@ -15,12 +15,12 @@ from amdgpu_discovery.choices.grammar import (
     parse_choice,
 )
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
+from amdgpu_discovery.choices.selection import select_gpus
+from amdgpu_discovery.choices.unknown_gpus import SHOW_GPUS, no_gpu, shown
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import MEBIBYTE
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.selection import select_gpus
-from amdgpu_discovery.targets import belongs_to
-from amdgpu_discovery.unknown_gpus import SHOW_GPUS, no_gpu, shown
+from amdgpu_discovery.tables.models import model_of
+from amdgpu_discovery.tables.targets import belongs_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.choices.selection import ALL, CDI_PREFIX, is_group_name, may_be_choice, parse_number, split_items
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import HEXADECIMAL
-from amdgpu_discovery.models import known_models
-from amdgpu_discovery.selection import ALL, CDI_PREFIX, is_group_name, may_be_choice, parse_number, split_items
-from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.tables.models import known_models
 from amdgpu_discovery.value import Value
 
 AUTO = "auto"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.command_line.standard_output import print_error
 from amdgpu_discovery.errors import ToolkitError
 
 # Imported at the top, because a waiting client must report that the service is gone even after its package was removed.
-from amdgpu_discovery.plain_text import printable_lines
-from amdgpu_discovery.standard_output import print_error
+from amdgpu_discovery.untrusted.plain_text import printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def report_failures(run: Callable[[], Any], *, with_trace: bool = False) -> Any:
 
 
 def _printable(error: ToolkitError) -> str:
-    from amdgpu_discovery.people import title_of_person
+    from amdgpu_discovery.usage.people import title_of_person
 
     # Some messages quote words from files that other programs wrote.
     return printable_lines(str(error.told(title_of_person)))

@@ -10,8 +10,8 @@ import typer
 
 from amdgpu_discovery.command_line.failures import report_failures
 from amdgpu_discovery.command_line.plain_help import HostRoot, PlainTyper, RootCommand
+from amdgpu_discovery.command_line.standard_output import prepare_streams, run_and_leave
 from amdgpu_discovery.host import ROOT_VARIABLE, host_from_environment
-from amdgpu_discovery.standard_output import prepare_streams, run_and_leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

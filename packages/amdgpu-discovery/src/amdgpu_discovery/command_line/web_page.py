@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --line: #d0d7de; }

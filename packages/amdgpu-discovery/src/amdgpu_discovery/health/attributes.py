@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.usage.amounts import parse_count, parse_optional
 from amdgpu_discovery.value import Value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 
-from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.health.attributes import (
     ASLEEP,
     BAD_PAGE_THRESHOLD,
@@ -15,6 +14,7 @@ from amdgpu_discovery.health.attributes import (
     parse_attributes,
 )
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
+from amdgpu_discovery.untrusted.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

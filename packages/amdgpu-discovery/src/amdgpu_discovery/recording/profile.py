@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amdgpu_discovery.compute_modes import PARTITIONS_BY_MODE
+from amdgpu_discovery.driver.compute_modes import PARTITIONS_BY_MODE
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.value import Value, parse_field
 

@@ -6,12 +6,11 @@ import os
 import stat
 from collections.abc import Iterator
 
-from amdgpu_discovery.device_nodes import read_kfd_number
-from amdgpu_discovery.driver_versions import DRIVER_VERSION
-from amdgpu_discovery.drm import AMDGPU_DRIVER, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.driver.device_nodes import read_kfd_number
+from amdgpu_discovery.driver.drm import AMDGPU_DRIVER, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
+from amdgpu_discovery.driver.kfd_topology import TOPOLOGY, parse_number, read_generation
 from amdgpu_discovery.errors import GpusHidden
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY, parse_number, read_generation
 from amdgpu_discovery.numbering import join_gpus
 from amdgpu_discovery.recording.kernel import SHARED_MINORS, USUAL_GPU_PROPERTIES
 from amdgpu_discovery.recording.profile import Access, CpuNode, Driver, ForeignDrm, OtherDrm, Profile, SimulatedGpu
@@ -22,6 +21,7 @@ from amdgpu_discovery.recording.record_gpu import (
     read_numbers,
     record_gpu,
 )
+from amdgpu_discovery.tables.driver_versions import DRIVER_VERSION
 
 # Nobody mistakes these for ids of real hardware.
 FIRST_PLACEHOLDER = 0x5EED000000000001

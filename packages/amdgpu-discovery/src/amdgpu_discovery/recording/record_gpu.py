@@ -6,18 +6,18 @@ import errno
 import os
 from typing import Any
 
-from amdgpu_discovery.bounded_files import read_in_child
-from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, find_owners
+from amdgpu_discovery.driver.compute_modes import MODES_BY_XCC_COUNT
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, find_owners
+from amdgpu_discovery.driver.kfd_topology import KfdNode, parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
 from amdgpu_discovery.health.attributes import ASLEEP, RUNTIME_STATUS, list_attributes
 from amdgpu_discovery.health.reading import FATAL_ERRORS, HEALTH_SECONDS
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import KfdNode, parse_number, read_gpu_id, read_vram_bytes
-from amdgpu_discovery.models import PCI_DEVICES
 from amdgpu_discovery.numbering import parse_hexadecimal
 from amdgpu_discovery.recording.kernel import DERIVED_PROPERTIES, OPTIONAL_PROPERTIES, XGMI, XGMI_WEIGHT
 from amdgpu_discovery.recording.profile import GpuModel, SimulatedGpu
+from amdgpu_discovery.tables.models import PCI_DEVICES
+from amdgpu_discovery.untrusted.bounded_files import read_in_child
 from amdgpu_discovery.value import Value
 
 # Attributes of the PCI function that are the same for all boards of a model.

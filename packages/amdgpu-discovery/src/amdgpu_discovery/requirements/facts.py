@@ -5,11 +5,11 @@ from __future__ import annotations
 import posix
 
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.driver_versions import DRIVER_VERSION, read_releases
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, ToolkitError
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
-from amdgpu_discovery.targets import OVERRIDE, parse_override
+from amdgpu_discovery.tables.driver_versions import DRIVER_VERSION, read_releases
+from amdgpu_discovery.tables.targets import OVERRIDE, parse_override
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amdgpu_discovery.files import directory_of, read_file
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Current use of GPUs: their memory, the processes that use it, and how busy they are, from the kernel's accounting."""
+"""Current use of GPUs: their memory, how busy they are, and the processes and people that use them."""

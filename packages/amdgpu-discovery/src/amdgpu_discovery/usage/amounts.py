@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.kfd_topology import parse_number
+from amdgpu_discovery.driver.kfd_topology import parse_number
 
 SIGN_BIT = 1 << 63
 # Documentation/gpu/drm-usage-stats.rst: a number without a unit is in bytes. Linux 5.14 to 5.18 wrote kB.

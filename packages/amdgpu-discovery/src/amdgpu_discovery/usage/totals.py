@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 
-from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.untrusted.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.usage.amounts import parse_optional
 from amdgpu_discovery.value import Value
 

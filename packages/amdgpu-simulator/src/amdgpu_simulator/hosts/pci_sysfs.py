@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.compute_modes import MODES_BY_XCC_COUNT
-from amdgpu_discovery.drm import DRM_CLASS, DRM_MAJOR
+from amdgpu_discovery.driver.compute_modes import MODES_BY_XCC_COUNT
+from amdgpu_discovery.driver.drm import DRM_CLASS, DRM_MAJOR
 from amdgpu_discovery.gpu import parse_pci_address
 from amdgpu_discovery.recording.profile import Access, ForeignDrm, Profile, SimulatedGpu
 from amdgpu_simulator.hosts.placement import PlacedDrm, PlacedGpu, PlacedHost, pci_path

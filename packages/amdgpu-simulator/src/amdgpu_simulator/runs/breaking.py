@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.drm import DRM_CLASS
+from amdgpu_discovery.driver.drm import DRM_CLASS
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import Gpu, GpuLocation
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.models import PCI_DEVICES
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.tables.models import PCI_DEVICES
 from amdgpu_simulator.hosts.kfd_sysfs import KFD, NODES
 from amdgpu_simulator.hosts.pci_sysfs import AMDGPU
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording.profile import Profile, ProfileError
 from amdgpu_simulator.hosts.placement import place_host

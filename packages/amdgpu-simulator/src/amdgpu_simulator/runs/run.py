@@ -8,9 +8,9 @@ import sys
 from contextlib import suppress
 
 from amdgpu_discovery.command_line.process import end_by, replace_process, require_program
+from amdgpu_discovery.command_line.standard_output import print_error
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import ROOT_VARIABLE, Host
-from amdgpu_discovery.standard_output import print_error
 from amdgpu_simulator.hosts.build import build_host
 from amdgpu_simulator.profile_files import load_profile
 from amdgpu_simulator.runs.laid import lay_over, numbers_of_nodes

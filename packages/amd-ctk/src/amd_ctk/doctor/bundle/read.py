@@ -14,7 +14,7 @@ from typing import Any
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.run import Result, run_checks
 from amdgpu_discovery.errors import ToolkitError, reason
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value, ValueType
 
 # The memory that unpacking may use; xz archives can ask for gigabytes.

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amd_ctk.doctor.facts.gpus import KFD_NODES
+from amdgpu_discovery.choices.selection import WHOLE, format_smi_uuid
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording import Profile
-from amdgpu_discovery.selection import WHOLE, format_smi_uuid
 from amdgpu_discovery.value import Value
 
 # Part of a URL: tcp://user:password@host. A password may contain "@" and "/", so it ends at the last "@" of a word.

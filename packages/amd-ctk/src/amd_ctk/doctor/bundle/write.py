@@ -26,11 +26,11 @@ from amdgpu_discovery.command_line.toml_document import TomlDocument
 from amdgpu_discovery.errors import FileError, ToolkitError, reason
 from amdgpu_discovery.files import exists, is_file, write_new_file
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.people import behind_sudo
-from amdgpu_discovery.plain_files import read_plain_file
 from amdgpu_discovery.recording import Profile, record_profile
 from amdgpu_discovery.recording.profile_json import format_profile
 from amdgpu_discovery.recording.record import FIRST_PLACEHOLDER, without_serials
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.usage.people import behind_sudo
 from amdgpu_discovery.value import Value
 
 # A container can have 100,000 mounts. Checks look at the first item of a list, or at all GPUs.

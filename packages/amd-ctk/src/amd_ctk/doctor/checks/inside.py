@@ -21,10 +21,10 @@ from amd_ctk.rocm_nodes import (
 from amd_ctk.rocm_variables import CUDA, FILTERS, HIP, see_gpus
 from amd_device_spec.slurm.job_gpus import select_gpus_of_job
 from amd_device_spec.slurm_job import NODE, SlurmError, parse_job
-from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import GpuLocation
-from amdgpu_discovery.targets import fits
+from amdgpu_discovery.tables.targets import fits
 
 # Other checks report these errors.
 REPORTED_ELSEWHERE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENOTDIR)

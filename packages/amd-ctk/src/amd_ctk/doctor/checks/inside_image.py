@@ -9,10 +9,10 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.inside import InsideFacts
 from amd_ctk.doctor.inside.image_files import MOST_TARGETS, SHARED_MEMORY, find_home
 from amd_ctk.rocm_variables import Override, find_overrides
-from amdgpu_discovery.driver_versions import is_tested
+from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.gpu import MEBIBYTE, Gpu
-from amdgpu_discovery.targets import OVERRIDE, fits, generation_of
-from amdgpu_discovery.unknown_gpus import shown
+from amdgpu_discovery.tables.driver_versions import is_tested
+from amdgpu_discovery.tables.targets import OVERRIDE, fits, generation_of
 
 # linux/capability.h
 CAP_IPC_LOCK = 14

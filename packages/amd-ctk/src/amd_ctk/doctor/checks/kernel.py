@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amd_ctk.doctor.check import Finding, bad, check, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.kernel import KernelFacts
-from amdgpu_discovery.other_drivers import ForeignGpu
+from amdgpu_discovery.driver.other_drivers import ForeignGpu
 
 BIND = "/sys/bus/pci/drivers/amdgpu/bind"
 FIX_BY_DRIVER = {

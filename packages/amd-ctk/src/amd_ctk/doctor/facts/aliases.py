@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from amdgpu_discovery.driver.other_drivers import PCI_DEVICES, find_foreign_gpus
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.other_drivers import PCI_DEVICES, find_foreign_gpus
 
 # depmod writes it: "alias PATTERN MODULE" in each line.
 ALIASES = "/lib/modules/{release}/modules.alias"

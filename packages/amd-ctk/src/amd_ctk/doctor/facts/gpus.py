@@ -14,14 +14,14 @@ from amd_ctk.doctor.facts import read_or
 from amd_ctk.explain.plan import find_processors
 from amd_ctk.gpus.listing import tracker_with_rules
 from amd_gpu_tracker import GpuState
-from amdgpu_discovery.device_nodes import KFD_PATH, find_device_nodes, read_kfd_number
 from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
+from amdgpu_discovery.driver.device_nodes import KFD_PATH, find_device_nodes, read_kfd_number
+from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
+from amdgpu_discovery.driver.kfd_topology import TOPOLOGY, parse_number
+from amdgpu_discovery.driver.other_drivers import ForeignGpu, find_foreign_gpus, find_left_over, find_pci_functions
 from amdgpu_discovery.errors import DeviceNodeError, DriverUnavailable, GpusHidden, ToolkitError, reason
 from amdgpu_discovery.gpu import DeviceNode, Gpu, UnnumberedGpu
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY, parse_number
-from amdgpu_discovery.other_drivers import ForeignGpu, find_foreign_gpus, find_left_over, find_pci_functions
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"

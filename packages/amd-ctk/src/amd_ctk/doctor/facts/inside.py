@@ -13,7 +13,7 @@ from amd_ctk.explain.running import EngineAnswers, find_running
 from amd_ctk.rocm_variables import BEGINNINGS
 from amd_device_spec.slurm_job import GPUS, JOB_ID, NODE
 from amd_gpu_tracker import Processes, ProcessId
-from amdgpu_discovery.device_nodes import read_kfd_number
+from amdgpu_discovery.driver.device_nodes import read_kfd_number
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host

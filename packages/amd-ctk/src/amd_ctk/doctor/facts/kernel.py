@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amd_ctk.doctor.facts.aliases import find_unknown_gpus
-from amdgpu_discovery.driver_versions import DRIVER_VERSION, DriverReleases, read_releases
-from amdgpu_discovery.drm import AMDGPU_DRIVER
+from amdgpu_discovery.driver.drm import AMDGPU_DRIVER
+from amdgpu_discovery.driver.kfd_topology import TOPOLOGY
+from amdgpu_discovery.driver.other_drivers import find_refusing_option
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import IDENTITY_UID_MAP, Host
-from amdgpu_discovery.kfd_topology import TOPOLOGY
-from amdgpu_discovery.other_drivers import find_refusing_option
+from amdgpu_discovery.tables.driver_versions import DRIVER_VERSION, DriverReleases, read_releases
 from amdgpu_discovery.value import Value
 
 # Linux: security/selinux/selinuxfs.c.

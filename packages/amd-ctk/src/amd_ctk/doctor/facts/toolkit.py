@@ -21,7 +21,7 @@ from amd_gpu_tracker.watch.show.listing import cut_id
 from amdgpu_discovery.command_line.programs import runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
 
 SUDOERS = "/etc/sudoers"

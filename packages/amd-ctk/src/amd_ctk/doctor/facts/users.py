@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from amd_ctk.doctor.inside.process import parse_status
 from amd_ctk.engines.engine_address import settings_of
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.people import behind_sudo
+from amdgpu_discovery.usage.people import behind_sudo
 from amdgpu_discovery.value import Value
 
 # Between sudo and a shell.

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from amd_ctk.doctor.inside.child import held, names_below, reopen
-from amdgpu_discovery.targets import TARGET_PATTERN
+from amdgpu_discovery.tables.targets import TARGET_PATTERN
 
 OPT = "/opt"
 VERSION = ".info/version"

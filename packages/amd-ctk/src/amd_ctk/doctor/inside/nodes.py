@@ -9,8 +9,8 @@ from typing import Any
 
 from amd_ctk.doctor.inside.child import held, names_below, reopen
 from amd_ctk.rocm_nodes import NodeAccess
-from amdgpu_discovery.device_nodes import KFD_PATH
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.device_nodes import KFD_PATH
+from amdgpu_discovery.driver.drm import DRM_MAJOR
 
 DRI = "/dev/dri"
 RENDER = re.compile("renderD[0-9]+")

@@ -16,8 +16,8 @@ from amd_gpu_tracker.book.job_ids import owner_of
 from amd_gpu_tracker.book.lease import Lease, ProcessId
 from amd_gpu_tracker.leases.processes import FIRST_PROCESS, Processes
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.plain_files import mount_of
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_files import mount_of
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 # From asm-generic/unistd.h, the same on every architecture.
 PIDFD_GETFD = 438

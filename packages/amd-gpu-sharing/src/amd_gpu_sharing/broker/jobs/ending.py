@@ -25,7 +25,7 @@ from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.restarts import own_unit
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import make_directories, read_file, replace_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 # Between TERM and KILL, as Slurm's KillWait.

@@ -20,7 +20,7 @@ from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.times import format_seconds
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 
 # Number of checks until a warning, and the longest time between two.
 CHECKS = 10

@@ -11,10 +11,10 @@ from amd_gpu_tracker.book.job_ids import name_of, owner_of
 from amd_gpu_tracker.book.lease import TOKEN, Lease, ProcessId
 from amd_gpu_tracker.claims.handover import digest_of
 from amd_gpu_tracker.leases.processes import Processes
-from amdgpu_discovery.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.untrusted.bounded_files import FileAnswer, read_in_child
 from amdgpu_discovery.value import Value
 
 # From linux/nsfs.h: returns the owner of a user namespace.

@@ -16,7 +16,7 @@ from amd_gpu_tracker.book.lease import Lease
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.book.unrecorded import read_failures
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_text import one_line
+from amdgpu_discovery.untrusted.plain_text import one_line
 
 # systemd-journald takes datagrams of lines `FIELD=value` here (systemd's "Native Journal Protocol").
 JOURNAL = "/run/systemd/journal/socket"

@@ -212,7 +212,7 @@ def format_latest(seconds: float | None) -> str:
 
 def _named(numbers: Sequence[int]) -> str:
     # Imported here, because few messages name GPUs.
-    from amdgpu_discovery.unknown_gpus import format_numbers
+    from amdgpu_discovery.choices.unknown_gpus import format_numbers
 
     return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers).replace(',', '')}"
 

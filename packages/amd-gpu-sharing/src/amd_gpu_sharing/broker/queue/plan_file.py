@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amd_gpu_tracker.book.lease import NEVER
 from amd_gpu_tracker.book.state import State
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import loads
 from amdgpu_discovery.value import Value
 
 VERSION = 1

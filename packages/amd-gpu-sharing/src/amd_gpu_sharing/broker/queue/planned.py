@@ -17,9 +17,9 @@ from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, WaitRefused
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.times import format_moment, format_seconds
+from amdgpu_discovery.choices.unknown_gpus import format_numbers
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_json import dumps
-from amdgpu_discovery.unknown_gpus import format_numbers
+from amdgpu_discovery.untrusted.plain_json import dumps
 
 MOST_PLANS = 200
 MOST_PLANS_OF_ONE = 2

@@ -9,8 +9,8 @@ from amd_gpu_tracker.book.lease import NEVER
 from amd_gpu_tracker.book.state import State
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 # Use counts half after this time.

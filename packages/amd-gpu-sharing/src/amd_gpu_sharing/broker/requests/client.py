@@ -291,6 +291,6 @@ def with_names(answer: Answer) -> str:
         return answer.message
     # Imported here, because most answers name no other user.
     from amd_gpu_tracker.errors import name_people
-    from amdgpu_discovery.people import name_of_person, title_of_person
+    from amdgpu_discovery.usage.people import name_of_person, title_of_person
 
     return name_people(answer.message, answer.people, title_of_person if answer.kind == REFUSED else name_of_person)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from amd_gpu_sharing.broker.requests.protocol import FOR_GPUS, Request
 from amd_gpu_tracker.book.state import State
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 
 KEY_FILE = "job-names.secret"
 SECRET_BYTES = 32

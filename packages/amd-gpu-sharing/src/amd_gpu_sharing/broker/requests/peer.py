@@ -11,7 +11,7 @@ from amd_gpu_tracker.book.lease import ProcessId
 from amd_gpu_tracker.leases.processes import NO_USERS, Processes
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.people import person_behind
+from amdgpu_discovery.usage.people import person_behind
 from amdgpu_discovery.value import Value
 
 # From asm-generic/socket.h; Python has no names for them.

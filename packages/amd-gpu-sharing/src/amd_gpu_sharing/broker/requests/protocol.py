@@ -10,7 +10,7 @@ import os
 
 from amd_gpu_tracker.errors import PeopleNamed
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

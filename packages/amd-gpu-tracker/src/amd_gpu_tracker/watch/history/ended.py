@@ -10,8 +10,8 @@ import time
 from amd_gpu_tracker.book.lease import NEVER
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

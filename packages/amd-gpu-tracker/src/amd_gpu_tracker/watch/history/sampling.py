@@ -11,7 +11,7 @@ from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.leases.container_names import find_container_image, find_pod_title
 from amd_gpu_tracker.watch.history.used import SampleSums, parse_sums
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_json import loads
 
 LONGEST_SAMPLED_TEXT = 256
 

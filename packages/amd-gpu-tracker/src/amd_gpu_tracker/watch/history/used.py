@@ -9,7 +9,7 @@ from typing import Any
 
 from amd_gpu_tracker.book.history import FOUND, LONGEST_HISTORY_LINE, POWER, VERSION
 from amd_gpu_tracker.book.lease import LARGEST_ID, MOST_LEASED_GPUS
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 # A hundred years in seconds, and the end of the year 9999.

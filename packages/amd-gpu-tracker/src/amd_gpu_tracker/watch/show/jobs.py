@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.times import format_seconds
-from amdgpu_discovery.people import name_of_person
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
+from amdgpu_discovery.usage.people import name_of_person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Width on a terminal is counted in cells as rich counts them: characters of East 
 from __future__ import annotations
 
 from amdgpu_discovery.gpu import MEBIBYTE
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

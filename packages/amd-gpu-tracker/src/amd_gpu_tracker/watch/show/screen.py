@@ -14,7 +14,7 @@ from amd_gpu_tracker.watch.show.table import (
     format_status,
     list_status,
 )
-from amdgpu_discovery.standard_output import is_terminal, print_notes
+from amdgpu_discovery.command_line.standard_output import is_terminal, print_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

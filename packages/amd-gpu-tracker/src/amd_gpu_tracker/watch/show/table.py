@@ -5,8 +5,8 @@ from __future__ import annotations
 from amd_gpu_tracker.leases.status import ContainerUse, GpuUse, LostGpu, Status
 from amd_gpu_tracker.times import format_age, format_time
 from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing, pad_columns
-from amdgpu_discovery.people import name_of_person, title_of_person
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
+from amdgpu_discovery.usage.people import name_of_person, title_of_person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from amd_gpu_tracker.watch.show.listing import Column, Listing, count_cells, cut_id, fit_columns, shorten, width_of
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 # The rules of the guide's tables: one below the header, and none between rows or columns.
 RULES = Box("    \n    \n ---\n    \n    \n    \n    \n    \n", ascii=True)

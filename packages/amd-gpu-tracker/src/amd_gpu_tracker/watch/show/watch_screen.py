@@ -20,7 +20,7 @@ from rich.text import Text
 
 from amd_gpu_tracker.watch.show.listing import Page, crop_columns
 from amd_gpu_tracker.watch.show.terminal import draw, find_columns, make_console, wrap
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.files import exists
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import Health, read_health
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.people import read_user_names
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.tables.models import model_of
+from amdgpu_discovery.untrusted.plain_text import printable
+from amdgpu_discovery.usage.people import read_user_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class _States:
     def _name_of(self, person: int) -> str:
         if person in self._people or not self._is_this_machine:
             return self._people.get(person, str(person))
-        from amdgpu_discovery.people import name_of_person
+        from amdgpu_discovery.usage.people import name_of_person
 
         return printable(name_of_person(person))
 

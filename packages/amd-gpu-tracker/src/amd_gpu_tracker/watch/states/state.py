@@ -6,7 +6,7 @@ from amd_gpu_tracker.book.drains import DIRTY, Drain
 from amd_gpu_tracker.leases.status import GpuUse
 from amd_gpu_tracker.leases.use import GpuProcess
 from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

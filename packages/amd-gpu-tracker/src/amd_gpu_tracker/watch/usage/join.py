@@ -16,10 +16,10 @@ from amd_gpu_tracker.leases.containers import (
 )
 from amd_gpu_tracker.leases.running import find_running_containers
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage, UserProcess, with_few_users
-from amdgpu_discovery.models import model_of
-from amdgpu_discovery.people import read_user_names
+from amdgpu_discovery.tables.models import model_of
 from amdgpu_discovery.usage.budget import CLIENT_SECONDS
 from amdgpu_discovery.usage.owners import read_real_uid
+from amdgpu_discovery.usage.people import read_user_names
 from amdgpu_discovery.usage.reading import UsageReading, find_gpu_busy, find_process_busy, read_process_name
 
 TYPE_CHECKING = False

@@ -12,8 +12,8 @@ from amd_gpu_tracker.errors import StateError
 from amd_gpu_tracker.watch.show.listing import cut_id
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import replace_file
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

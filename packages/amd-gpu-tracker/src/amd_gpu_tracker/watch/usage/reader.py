@@ -17,7 +17,7 @@ from amd_gpu_tracker.watch.usage.peaks import (
     write_peaks,
 )
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.models import find_product_names
+from amdgpu_discovery.tables.models import find_product_names
 from amdgpu_discovery.usage.reading import UsageReading, processes_directory, read_usage
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ from amd_gpu_tracker.watch.usage.documents import format_prometheus, format_usag
 from amd_gpu_tracker.watch.usage.reader import UsageReader
 from amd_gpu_tracker.watch.usage.text import list_usage, usage_notes
 from amd_gpu_tracker.watch.usage.users import Usage
-from amdgpu_discovery.standard_output import is_terminal, print_notes, print_utf8
+from amdgpu_discovery.command_line.standard_output import is_terminal, print_notes, print_utf8
 
 # Time between the two readings that show how busy GPUs are.
 READING_SECONDS = 0.25

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amd_gpu_tracker.times import format_minutes
 from amd_gpu_tracker.watch.show.listing import Column, Listing, format_amount, format_share, shorten
-from amdgpu_discovery.models import short_name
-from amdgpu_discovery.plain_text import printable
+from amdgpu_discovery.tables.models import short_name
+from amdgpu_discovery.untrusted.plain_text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
-from amdgpu_discovery.selection import (
+from amdgpu_discovery.choices.selection import (
     asks_for_nothing,
     form_of,
     format_smi_uuid,
@@ -18,6 +16,8 @@ from amdgpu_discovery.selection import (
     resolve,
     select_gpus,
 )
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
 
 
 def gpu(number, *, bus, rank=0, total=1, kfd_id=0, pci_id=0, domain=0, host_total=4):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.plain_files import mount_of, read_own_file, read_plain_file
+from amdgpu_discovery.untrusted.plain_files import mount_of, read_own_file, read_plain_file
 
 
 @pytest.mark.parametrize("size", [0, 1, 10])

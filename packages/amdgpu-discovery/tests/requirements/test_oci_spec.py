@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.oci_spec import (
+from amdgpu_discovery.requirements.oci_spec import (
     drm_minors,
     find_given_gpus,
     gpus_in_spec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from amdgpu_discovery.errors import ToolkitError
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

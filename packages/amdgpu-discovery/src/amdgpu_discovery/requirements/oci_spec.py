@@ -10,10 +10,10 @@ whether the container's processes die with its init. A `Grant` is what its reque
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.errors import DriverUnavailable, FileError, GpusHidden, SpecError, reason
 from amdgpu_discovery.files import read_file
-from amdgpu_discovery.plain_json import loads
+from amdgpu_discovery.untrusted.plain_json import loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from amdgpu_discovery.plain_json import dumps, loads
+from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

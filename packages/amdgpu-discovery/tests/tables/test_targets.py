@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_discovery.targets import belongs_to, family_of, fits, generation_of, parse_override
+from amdgpu_discovery.tables.targets import belongs_to, family_of, fits, generation_of, parse_override
 
 # LLVM's list of generic processors.
 GENERIC = {

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.device_nodes import find_device_nodes
+from amdgpu_discovery.driver.device_nodes import find_device_nodes
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.numbering import locate_gpus
 

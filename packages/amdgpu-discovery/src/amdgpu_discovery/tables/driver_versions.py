@@ -7,9 +7,9 @@ add to it.
 from __future__ import annotations
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.plain_files import read_plain_file
-from amdgpu_discovery.plain_json import loads
 from amdgpu_discovery.tables import read_table
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_json import loads
 from amdgpu_discovery.value import Value
 
 # The kernel's own driver does not have this file.

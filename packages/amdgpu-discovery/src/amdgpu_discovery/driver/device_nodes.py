@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import posix
 
-from amdgpu_discovery.drm import DRM_MAJOR
+from amdgpu_discovery.driver.drm import DRM_MAJOR
+from amdgpu_discovery.driver.kfd_topology import parse_number
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.files import CHARACTER_DEVICE, DIRECTORY, FILE_TYPE, PERMISSIONS
 from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, GpuLocation
 from amdgpu_discovery.host import Host, is_user_namespace
-from amdgpu_discovery.kfd_topology import parse_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

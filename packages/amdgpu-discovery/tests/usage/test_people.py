@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from amdgpu_discovery.people import NoSuchUser, behind_sudo, find_user, person_behind
+from amdgpu_discovery.usage.people import NoSuchUser, behind_sudo, find_user, person_behind
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.gpu import PciAddress
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.models import find_product_names, parse_amdgpu_ids, product_in_hwdb, short_name
+from amdgpu_discovery.tables.models import find_product_names, parse_amdgpu_ids, product_in_hwdb, short_name
 from amdgpu_simulator import build_host, load_profile
 
 LIBDRM = """\

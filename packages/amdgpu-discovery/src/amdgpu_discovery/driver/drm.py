@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from amdgpu_discovery.driver.kfd_topology import KfdNode
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.kfd_topology import KfdNode
 
 # include/drm/drm_ioctl.h; Documentation/admin-guide/devices.txt: "Direct Rendering Infrastructure (DRI)".
 DRM_MAJOR = 226

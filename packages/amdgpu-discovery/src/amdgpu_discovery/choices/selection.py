@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from amdgpu_discovery.unknown_gpus import BrokenRange, UnknownGpu
+    from amdgpu_discovery.choices.unknown_gpus import BrokenRange, UnknownGpu
 
     # The numbers that an item names, and its problem.
     Resolved = tuple[range | list[int], UnknownGpu | BrokenRange | None]
@@ -277,7 +277,7 @@ def _find(gpus: Sequence[GpuLocation], item: str) -> tuple[list[GpuLocation], Un
 
 def _messages() -> ModuleType:
     """Return the module with the error messages; a request that can be met does not load it."""
-    from amdgpu_discovery import unknown_gpus
+    from amdgpu_discovery.choices import unknown_gpus
 
     return unknown_gpus
 

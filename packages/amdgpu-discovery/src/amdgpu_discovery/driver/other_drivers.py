@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.drm import DRM_CLASS, amdgpu_pci_addresses
+from amdgpu_discovery.driver.drm import DRM_CLASS, amdgpu_pci_addresses
+from amdgpu_discovery.driver.kfd_topology import KfdNode, read_topology
 from amdgpu_discovery.gpu import PciAddress, parse_pci_address
-from amdgpu_discovery.kfd_topology import KfdNode, read_topology
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -7,8 +7,14 @@ hides must be among them. This is not in `numbering`, because most processes may
 
 from __future__ import annotations
 
-from amdgpu_discovery.compute_modes import read_partition_total
-from amdgpu_discovery.drm import AMDGPU_PCI_DEVICES, FoundGpu, amdgpu_pci_addresses, find_owners, read_drm_devices
+from amdgpu_discovery.driver.compute_modes import read_partition_total
+from amdgpu_discovery.driver.drm import (
+    AMDGPU_PCI_DEVICES,
+    FoundGpu,
+    amdgpu_pci_addresses,
+    find_owners,
+    read_drm_devices,
+)
 from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
