@@ -22,8 +22,8 @@ from amd_device_spec.oci import ANNOTATION, maker_for
 from amd_device_spec.request import requested_gpus
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.choices.oci_spec import names_gpus
 from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.requirements.oci_spec import names_gpus
 
 SCRIPT = os.path.join(os.path.dirname(__file__), "../src/scripts/amd-container-runtime")
 # What an engine writes for a container that has nothing to do with GPUs, and with every list that is looked at.

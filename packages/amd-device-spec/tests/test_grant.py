@@ -10,9 +10,9 @@ from amd_device_spec.request import GpuRequest, is_permitted, requested_gpus
 from amd_device_spec.settings import Settings
 from amd_device_spec.start import swarm_choice
 from amd_device_spec.start.plan import decide_grant, grant_on_host
+from amdgpu_discovery.choices.oci_spec import Grant, VramRequest
 from amdgpu_discovery.errors import DriverUnavailable, RequestError
 from amdgpu_discovery.gpu import GpuLocation, PciAddress, UnnumberedGpu
-from amdgpu_discovery.requirements.oci_spec import Grant, VramRequest
 from amdgpu_simulator import build_host, load_profile
 
 IDS = (0xEA35F57CC80DEB35, 0x89CAA15875FF5A43, 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9)

@@ -6,8 +6,8 @@ import pytest
 
 from amd_device_spec.request import GpuRequest, keep_last_request, requested_gpus
 from amd_device_spec.settings import Settings
+from amdgpu_discovery.choices.oci_spec import holds_sys_admin
 from amdgpu_discovery.errors import SpecError
-from amdgpu_discovery.requirements.oci_spec import holds_sys_admin
 
 
 def spec(*environment):

@@ -7,9 +7,9 @@ import posix
 from amd_device_spec.oci import is_edited
 from amd_device_spec.start.plan import edit_spec, plan_start
 from amd_gpu_tracker import may_be_draining, may_be_tracking
+from amdgpu_discovery.choices.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.errors import FileError, SpecError, ToolkitError, reason
 from amdgpu_discovery.files import absolute, directory_of, put_in_place, resolve_links, write_beside
-from amdgpu_discovery.requirements.oci_spec import names_requirements, read_spec
 from amdgpu_discovery.untrusted.plain_json import dumps
 
 TYPE_CHECKING = False

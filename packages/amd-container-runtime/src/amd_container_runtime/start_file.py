@@ -23,9 +23,8 @@ MODULES = {
     "amd_device_spec": "oci request settings start start.plan",
     "amd_gpu_tracker": "book book.history book.identity book.lease book.lock book.policy book.rootless book.state"
     " claims claims.claim claims.container claims.hook_entries claims.reservation enabled leases leases.processes",
-    "amdgpu_discovery": "choices choices.selection driver driver.device_nodes driver.drm driver.kfd_topology errors"
-    " files gpu host numbering requirements requirements.oci_spec untrusted untrusted.plain_files untrusted.plain_json"
-    " value",
+    "amdgpu_discovery": "choices choices.oci_spec choices.selection driver driver.device_nodes driver.drm"
+    " driver.kfd_topology errors files gpu host numbering untrusted untrusted.plain_files untrusted.plain_json value",
 }
 # Size of the header of a compiled file, before the code.
 HEADER_BYTES = 16

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from amd_device_spec.start.plan import StartPlan as StartPlan
     from amd_device_spec.start.plan import decide_grant as decide_grant
     from amd_device_spec.start.plan import plan_start as plan_start
+    from amdgpu_discovery.choices.oci_spec import Grant as Grant
     from amdgpu_discovery.errors import SpecError as SpecError
-    from amdgpu_discovery.requirements.oci_spec import Grant as Grant
 
 _MODULE_BY_NAME = {
     "CdiOptions": "cdi.spec",

@@ -8,9 +8,9 @@ both, and a spec does not show who set them. So a resource is read only if this 
 
 from __future__ import annotations
 
+from amdgpu_discovery.choices.oci_spec import holds_sys_admin
 from amdgpu_discovery.choices.selection import asks_for_nothing, is_identity, names_numbers
 from amdgpu_discovery.errors import RequestError, SpecError
-from amdgpu_discovery.requirements.oci_spec import holds_sys_admin
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

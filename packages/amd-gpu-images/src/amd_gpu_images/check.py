@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from amd_device_spec.requested import select_requested
 from amd_gpu_images.bounds import ImageError
 from amd_gpu_images.content.contents import Image, targets_of
+from amdgpu_discovery.choices.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
@@ -17,7 +18,6 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.requirements.check import check_requirements, judge
 from amdgpu_discovery.requirements.facts import ContainerFacts, JudgedGpu, RequirementError, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, Comparison, find_requirements, parse_requirement
-from amdgpu_discovery.requirements.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.tables.driver_versions import leading_numbers
 from amdgpu_discovery.tables.targets import ANY_TARGET, belongs_to
 from amdgpu_discovery.value import Value

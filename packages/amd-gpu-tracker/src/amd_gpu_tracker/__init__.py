@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.watch.history.used import Used as Used
     from amd_gpu_tracker.watch.states.find import find_states as find_states
     from amd_gpu_tracker.watch.states.state import GpuState as GpuState
-    from amdgpu_discovery.requirements.oci_spec import gpus_in_spec as gpus_in_spec
+    from amdgpu_discovery.choices.oci_spec import gpus_in_spec as gpus_in_spec
 
 _MODULE_BY_NAME = {
     "Tracker": "face.tracker",

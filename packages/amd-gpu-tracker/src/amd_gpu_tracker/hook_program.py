@@ -59,7 +59,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
     if not may_be_tracking(state.host):
         return
     from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
-    from amdgpu_discovery.requirements.oci_spec import read_spec
+    from amdgpu_discovery.choices.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     runtime_words = processes.words(creators[0].pid) if creators else []
@@ -87,7 +87,7 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
 
 def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
     """Check the image of a container that claims no GPUs; if its bundle cannot be found, it starts."""
-    from amdgpu_discovery.requirements.oci_spec import read_spec
+    from amdgpu_discovery.choices.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)
     try:
@@ -103,7 +103,7 @@ def _check_image(
     state: State, container_id: str, spec: dict[str, Any], gpus: Iterable[GpuLocation], setting: str
 ) -> None:
     """Refuse a container whose image requires other GPUs than it has, or only log that, as the setting says."""
-    from amdgpu_discovery.requirements.oci_spec import names_requirements
+    from amdgpu_discovery.choices.oci_spec import names_requirements
 
     if not names_requirements(spec):
         return

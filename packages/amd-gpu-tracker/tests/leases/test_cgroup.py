@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amd_gpu_tracker.leases.cgroup import expand, has_processes
-from amdgpu_discovery.requirements.oci_spec import shared_cgroup
+from amdgpu_discovery.choices.oci_spec import shared_cgroup
 
 
 @pytest.mark.parametrize(

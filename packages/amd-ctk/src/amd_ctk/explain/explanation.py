@@ -26,6 +26,7 @@ from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amd_gpu_tracker import claim_nodes, may_be_tracking
+from amdgpu_discovery.choices.oci_spec import Grant
 from amdgpu_discovery.choices.selection import asks_for_nothing
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
@@ -34,7 +35,6 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import hidden_numbers
 from amdgpu_discovery.requirements.check import check_image
 from amdgpu_discovery.requirements.facts import RequirementError
-from amdgpu_discovery.requirements.oci_spec import Grant
 from amdgpu_discovery.value import Value
 
 

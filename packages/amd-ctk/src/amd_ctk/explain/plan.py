@@ -23,6 +23,7 @@ from amd_gpu_tracker import (
     refuse_old_numbers,
     skip_drained,
 )
+from amdgpu_discovery.choices.oci_spec import Grant, gpus_in_spec, names_gpus
 from amdgpu_discovery.choices.selection import resolve
 from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.discover import find_unnumbered_gpus
@@ -32,7 +33,6 @@ from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.requirements.check import check_image
-from amdgpu_discovery.requirements.oci_spec import Grant, gpus_in_spec, names_gpus
 from amdgpu_discovery.value import Value
 
 

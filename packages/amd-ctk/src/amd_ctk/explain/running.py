@@ -11,10 +11,10 @@ from amd_ctk.engines.engine_words import ENGINES, KEEP_GROUPS, PODMAN, engine_of
 from amd_ctk.explain.container import Container, ExplainError
 from amd_ctk.explain.engine_spec import number_of_id
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
+from amdgpu_discovery.choices.oci_spec import read_spec
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.requirements.oci_spec import read_spec
 from amdgpu_discovery.untrusted.plain_files import read_plain_file
 from amdgpu_discovery.value import Value
 

@@ -24,12 +24,12 @@ from amd_ctk.rocm_nodes import (
     find_missing,
     mode_allows,
 )
+from amdgpu_discovery.choices.oci_spec import drm_minors
 from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.driver.kfd_topology import TOPOLOGY
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.requirements.oci_spec import drm_minors
 from amdgpu_discovery.value import Value
 
 UNKNOWN_ID = -1

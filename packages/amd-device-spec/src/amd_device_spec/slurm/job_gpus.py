@@ -20,12 +20,12 @@ from amd_device_spec.slurm.conf import (
 )
 from amd_device_spec.slurm.grammar import HINT
 from amd_device_spec.slurm_job import NODE, Job, SlurmError, parse_job, parse_numbers
+from amdgpu_discovery.choices.oci_spec import Grant
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.choices.selection import asks_for_nothing
 from amdgpu_discovery.choices.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.oci_spec import Grant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from amd_device_spec.request import Node
 from amdgpu_discovery.choices.candidates import find_candidates
 from amdgpu_discovery.choices.grammar import Choice, parse_choice
+from amdgpu_discovery.choices.oci_spec import Grant
 from amdgpu_discovery.choices.selection import ALL, split_items
-from amdgpu_discovery.requirements.oci_spec import Grant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_device_spec.settings import Settings
+    from amdgpu_discovery.choices.oci_spec import Grant
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.requirements.oci_spec import Grant
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 CONTROLLER = "dmem"

@@ -20,13 +20,13 @@ from amd_device_spec.request import (
     requested_gpus,
     with_variable,
 )
+from amdgpu_discovery.choices.oci_spec import Grant
 from amdgpu_discovery.choices.selection import ALL, may_be_choice, resolve
 from amdgpu_discovery.driver.device_nodes import closed_nodes, closed_nodes_note, find_device_nodes
 from amdgpu_discovery.errors import DriverUnavailable, GpusHidden, RequestError
 from amdgpu_discovery.gpu import DeviceNode, Gpu, GpuLocation, UnnumberedGpu
 from amdgpu_discovery.host import Host, is_user_namespace
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.oci_spec import Grant
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

@@ -13,10 +13,10 @@ from amd_device_spec.request import (
     is_amount,
     with_variable,
 )
+from amdgpu_discovery.choices.oci_spec import VramRequest
 from amdgpu_discovery.choices.selection import FORMS, form_of, names_numbers, resolve, split_items
 from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.errors import RequestError
-from amdgpu_discovery.requirements.oci_spec import VramRequest
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

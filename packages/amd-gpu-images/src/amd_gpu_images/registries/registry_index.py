@@ -18,10 +18,10 @@ from amd_gpu_images.registries.registry import Found, find_one, read_with_layers
 from amd_gpu_images.registries.registry_name import RegistryName, digest_of, parse_registry_name
 from amd_gpu_images.registries.registry_programs import SKOPEO, Questions, refusal
 from amd_gpu_images.registries.transfer import run_until_stalled
+from amdgpu_discovery.choices.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.requirements.facts import RequirementError
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, parse_requirement
-from amdgpu_discovery.requirements.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.untrusted.plain_text import one_line
 from amdgpu_discovery.value import Value
 

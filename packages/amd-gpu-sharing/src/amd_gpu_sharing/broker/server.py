@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from amd_gpu_sharing.broker.handler import Handler
-from amd_gpu_sharing.broker.queue.place import ABSENCE_SECONDS
 from amd_gpu_sharing.broker.queue.queue import QUEUE_POLL_SECONDS
 from amd_gpu_sharing.broker.requests.client import is_listening
 from amd_gpu_sharing.broker.requests.connection import Connection, FairTurns, has_hung_up
@@ -94,7 +93,7 @@ class Server:
             if self._stop in ready:
                 # Every signal wakes the loop through this pipe, also the alarm of the lock's time limit.
                 os.read(self._stop, SIGNAL_BYTES)
-            if ready.intersection((*self._wakes.descriptors(), *self._handler.idle.check.descriptors)):
+            if ready.intersection((*self._wakes.descriptors(), *self._handler.descriptors())):
                 self._wakes.clear()
                 self._handler.is_changed = True
             # Clients whose turn it is not are read in the next round.
@@ -118,8 +117,7 @@ class Server:
         except ToolkitError:
             # Clients that ask get the error of the tracker themselves. Look again after a while.
             self._has_failed = True
-        self._wakes.watch_access(self._handler.node_users.watched)
-        self._wakes.watch_processes(self._handler.view.holders)
+        self._handler.watch(self._wakes)
 
     def _directories(self) -> Iterator[str]:
         """Yield the directories to watch. A user's reservations depend on root's, so both are among them."""
@@ -131,7 +129,7 @@ class Server:
         poll = select.poll()
         if self._now() >= self._accepts_at:
             poll.register(self._listener, select.POLLIN)
-        for descriptor in (self._stop, *self._wakes.descriptors(), *self._handler.idle.check.descriptors):
+        for descriptor in (self._stop, *self._wakes.descriptors(), *self._handler.descriptors()):
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
@@ -152,18 +150,9 @@ class Server:
         due = [client.deadline for client in self._clients.values() if client.deadline is not None]
         if self._accepts_at > now:
             due.append(self._accepts_at)
-        queue = self._handler.queue
-        if len(queue):
-            if self._has_failed or self._wakes.must_poll or queue.must_poll or self._handler.has_silent_ends:
-                due.append(now + QUEUE_POLL_SECONDS)
-            if queue.has_absent():
-                due.append(now + ABSENCE_SECONDS)
-            notice = queue.next_notice()
-            if notice is not None:
-                due.append(notice)
-        next_end = self._handler.next_end
-        if next_end is not None:
-            due.append(max(next_end, now + QUEUE_POLL_SECONDS) if self._has_failed else next_end)
+        next_due = self._handler.next_due(must_poll=self._has_failed or self._wakes.must_poll)
+        if next_due is not None:
+            due.append(max(next_due, now + QUEUE_POLL_SECONDS) if self._has_failed else next_due)
         if self._idle_seconds is not None and not self._is_needed():
             due.append(self._idle_since + self._idle_seconds)
         return max(0.0, min(due) - now) if due else None
@@ -244,13 +233,10 @@ class Server:
             client.close()
 
     def _is_needed(self) -> bool:
-        is_asked = bool(self._clients or len(self._arrivals) or len(self._handler.queue))
+        is_asked = bool(self._clients or len(self._arrivals)) or self._handler.has_waiters
         if self._stands_in_for is not None:
             return is_asked
-        # A container with a time limit may be all that is left of a job.
-        view = self._handler.view
-        # A start does not look whether a dirty GPU is clean by now.
-        return is_asked or bool(view.reservations or view.dirty) or self._handler.next_end is not None
+        return is_asked or self._handler.has_work
 
     def _is_idle(self) -> bool:
         if self._is_needed():

@@ -15,9 +15,9 @@ from amd_gpu_tracker.book.lease import BY_ADOPTION, Holder, boot_offset
 from amd_gpu_tracker.claims.claim import Claim, in_pod, new_lease
 from amd_gpu_tracker.leases.lease_scan import prune_leases
 from amd_gpu_tracker.leases.running import count_untracked, find_creations, find_running_containers, read_own_file
+from amdgpu_discovery.choices.oci_spec import gpus_in_spec, is_privileged, joined_ipc, read_spec, shared_cgroup
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.oci_spec import gpus_in_spec, is_privileged, joined_ipc, read_spec, shared_cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_o
 from amd_gpu_tracker.claims.decision import refuse_unreserved
 from amd_gpu_tracker.claims.reservation import find_other_leases, read_current_policy, recorded, withdraw_if_exclusive
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases
+from amdgpu_discovery.choices.oci_spec import gpus_in_spec
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.oci_spec import gpus_in_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.book.policy import Policy
     from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.errors import GpusRefused
+    from amdgpu_discovery.choices.oci_spec import Grant
     from amdgpu_discovery.gpu import Gpu, GpuLocation
     from amdgpu_discovery.health.limits import HealthLimits
     from amdgpu_discovery.host import Host
-    from amdgpu_discovery.requirements.oci_spec import Grant
 
     class Chooser(Protocol):
         """Chooses GPUs for a claim."""

@@ -12,12 +12,12 @@ from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
 from amd_gpu_tracker.claims.reservation import note_privileged, preview, reserve, withdraw
 from amd_gpu_tracker.leases.processes import Processes
+from amdgpu_discovery.choices.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
 from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.errors import DriverUnavailable
 from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, GpuLocation
 from amdgpu_discovery.host import Host, read_environment
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from amd_gpu_tracker.claims.chosen import Chooser
+    from amdgpu_discovery.choices.oci_spec import Grant
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.health.limits import HealthLimits
-    from amdgpu_discovery.requirements.oci_spec import Grant
 
 
 # A note about a privileged container is not worth a longer wait.

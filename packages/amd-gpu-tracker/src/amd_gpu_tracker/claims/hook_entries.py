@@ -6,8 +6,8 @@ import sys
 
 import amdgpu_discovery
 from amd_gpu_tracker.book.state import State
+from amdgpu_discovery.choices.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.files import absolute
-from amdgpu_discovery.requirements.oci_spec import REQUIREMENT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

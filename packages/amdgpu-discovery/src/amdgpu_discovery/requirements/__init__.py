@@ -1,1 +1,1 @@
-"""What a container's spec asks of the GPUs and the host, the image's requirements (`AMD_REQUIRE_*`) included."""
+"""What an image requires of the GPUs and the host of its container: `AMD_REQUIRE_*`, in NVIDIA's grammar."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.choices.oci_spec import REQUIREMENT_PREFIX, find_given_gpus, names_requirements
 from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.requirements.facts import HINT, RequirementError, not_judged, read_facts
 from amdgpu_discovery.requirements.grammar import MOST_CHARACTERS, find_requirements, parse_requirement
-from amdgpu_discovery.requirements.oci_spec import REQUIREMENT_PREFIX, find_given_gpus, names_requirements
 from amdgpu_discovery.tables.driver_versions import MOST_VERSION_DIGITS, leading_numbers
 from amdgpu_discovery.tables.targets import OVERRIDE, belongs_to
 from amdgpu_discovery.value import Value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from amdgpu_discovery.choices.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.requirements.facts import not_judged
-from amdgpu_discovery.requirements.oci_spec import REQUIREMENT_PREFIX
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False

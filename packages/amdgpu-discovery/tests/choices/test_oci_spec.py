@@ -8,9 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amdgpu_discovery.errors import FileError
-from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_discovery.requirements.oci_spec import (
+from amdgpu_discovery.choices.oci_spec import (
     drm_minors,
     find_given_gpus,
     gpus_in_spec,
@@ -19,6 +17,8 @@ from amdgpu_discovery.requirements.oci_spec import (
     read_spec,
     shared_cgroup,
 )
+from amdgpu_discovery.errors import FileError
+from amdgpu_discovery.numbering import locate_gpus
 
 
 @pytest.fixture
