@@ -17,7 +17,8 @@ import pytest
 ASSEMBLE = Path(__file__).parents[2] / "packaging/files/assemble"
 LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = {"amdgpu-discovery": "amdgpu_discovery/__init__.py", "amd-ctk": "amd_ctk/cli.py"}
-RUNTIME = "amd_container_runtime/start_file.py"
+START_FILE = "amd_container_runtime/start_file.py"
+START_MODULES = "amd_container_runtime/start_modules.py"
 
 
 def unpack(root: Path, build: str, *names: str) -> None:
@@ -124,21 +125,26 @@ def test_installed_again_it_repairs_a_compiled_module(tmp_path):
 
 
 def test_the_runtime_gets_one_file_with_the_modules_of_a_start(tmp_path):
-    start_file = ASSEMBLE.parents[2] / "packages/amd-container-runtime/src" / RUNTIME
+    sources = ASSEMBLE.parents[2] / "packages/amd-container-runtime/src"
     part = tmp_path / LIBRARY / "parts/amd-container-runtime"
-    (part / "python" / RUNTIME).parent.mkdir(parents=True)
-    (part / "python" / RUNTIME).write_bytes(start_file.read_bytes())
-    (part / "BUILD").write_text(f"# 2.0-1\n{hashlib.sha256(start_file.read_bytes()).hexdigest()}  python/{RUNTIME}\n")
+    (part / "python" / START_FILE).parent.mkdir(parents=True)
+    build = "# 2.0-1\n"
+    for name in (START_FILE, START_MODULES):
+        content = (sources / name).read_bytes()
+        (part / "python" / name).write_bytes(content)
+        build += f"{hashlib.sha256(content).hexdigest()}  python/{name}\n"
+    (part / "BUILD").write_text(build)
     unpack(tmp_path, "2.0-1")
     joined = tmp_path / LIBRARY / "current/python/start.modules"
 
     assert assemble(tmp_path) == ""
-    before = joined.read_bytes()
-    joined.write_bytes(before[:9])
+    before = marshal.loads(joined.read_bytes()[12:])
+    joined.write_bytes(joined.read_bytes()[:9])
     assert assemble(tmp_path) == ""
 
-    assert joined.read_bytes() == before
-    assert set(marshal.loads(before[4:])) == {"amdgpu_discovery"}
+    assert marshal.loads(joined.read_bytes()[12:]) == before
+    _, modules, tracked, _ = before
+    assert ([name for name, _ in modules], tracked) == (["amdgpu_discovery"], set())
     assert sorted(path.name for path in joined.parent.iterdir()) == [
         *("amd_container_runtime", "amd_ctk", "amdgpu_discovery", "start.modules"),
     ]

@@ -15,7 +15,7 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_container_runtime.start_file import MODULES
+from amd_container_runtime.start_file import MODULES, TRACKED_MODULES
 from amd_gpu_tracker.face.tracker import Tracker
 
 # Each of these takes as long as everything else that a start does, or runs programs, or belongs to commands.
@@ -70,6 +70,11 @@ def of_toolkit(modules):
     return {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
 
 
+def names_in(listed):
+    """Return the modules of a list of the start file."""
+    return {f"{package}.{name}" for package, names in listed.items() for name in names.split()}
+
+
 def test_a_call_that_starts_nothing_loads_few_modules(loaded):
     modules = loaded("state", "c1")
 
@@ -85,6 +90,14 @@ def test_create_loads_few_modules(runtime, loaded):
 
     assert not modules & FORBIDDEN
     assert len(of_toolkit(modules)) <= MOST_FOR_CREATE
+
+
+def test_a_create_without_the_tracker_loads_what_every_start_runs(runtime, loaded):
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+
+    modules = loaded("create", "--bundle", runtime.bundle, "c1")
+
+    assert names_in(MODULES) | set(PACKAGES) == {name for name in modules if name.partition(".")[0] in PACKAGES}
 
 
 def test_only_what_slurm_starts_loads_what_is_for_slurm(runtime, loaded):
@@ -137,7 +150,7 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
     assert not modules & FORBIDDEN
     assert len(of_toolkit(modules)) <= MOST_FOR_TRACKED_CREATE
     # The packages' file for a start has these, and nothing that it would load for nothing.
-    listed = {f"{package}.{name}" for package, names in MODULES.items() for name in names.split()}
+    listed = names_in(MODULES) | names_in(TRACKED_MODULES)
     assert listed | set(PACKAGES) == {name for name in modules if name.partition(".")[0] in PACKAGES}
 
 

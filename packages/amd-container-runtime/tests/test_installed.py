@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ import amd_container_runtime
 import amd_device_spec
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_container_runtime.start_file import MODULES, NAME, write_start_file
+from amd_container_runtime.start_file import MODULES, NAME, TRACKED_MODULES, write_start_file
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_simulator import build_host
 
@@ -237,7 +236,7 @@ def test_a_start_needs_one_file_for_all_its_modules(runtime, own_library, own_cr
     # The first claim of a boot loads what compares the GPUs with those that are tracked.
     tracker.reserve("0", name="first")
     tracker.release("first")
-    for package, names in MODULES.items():
+    for package, names in (*MODULES.items(), *TRACKED_MODULES.items()):
         for name in names.split():
             (own_library / package / f"{name.replace('.', '/')}.py").unlink(missing_ok=True)
     assert not (own_library / "amd_container_runtime/shim.py").exists()
@@ -263,10 +262,22 @@ def test_without_the_file_of_a_start_the_modules_are_imported(runtime, own_libra
     assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 
 
-def test_one_module_that_cannot_be_read_is_imported_from_where_it_is(runtime, own_library, own_create):
-    codes = marshal.loads((own_library / NAME).read_bytes()[4:])
-    codes["amd_container_runtime.create"] = codes["amd_container_runtime.create"][:100]
-    (own_library / NAME).write_bytes(MAGIC_NUMBER + marshal.dumps(codes))
+@pytest.mark.parametrize("part", ["of every start", "of tracked starts"])
+def test_the_modules_of_a_part_that_cannot_be_read_are_imported(runtime, own_library, own_create, part):
+    Tracker(runtime.host).enable()
+    content = bytearray((own_library / NAME).read_bytes())
+    begin = 12 if part == "of every start" else 12 + int.from_bytes(content[4:8], "big")
+    # No value of Python's begins with this.
+    content[begin] = 0xFF
+    (own_library / NAME).write_bytes(content)
+
+    assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
+
+
+def test_a_start_reads_what_json_needs_where_it_was_when_the_file_was_written(runtime, own_library, own_create):
+    _, _, _, scanner = marshal.loads((own_library / NAME).read_bytes()[12:])
+    content = (own_library / NAME).read_bytes().replace(scanner.encode(), b"/" + b"x" * (len(scanner) - 1))
+    (own_library / NAME).write_bytes(content)
 
     assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 

@@ -1,92 +1,148 @@
-"""One file with the compiled modules of a container start, which opens it instead of forty others.
+"""One file with the compiled modules of a container start, which reads it instead of forty others.
 
-The packages' `assemble` writes it beside the modules that it compiles. If it is missing or partly unreadable, a start
-imports the modules themselves. Paths and line numbers are the same either way.
+The packages' `assemble` writes it beside the modules; the launcher reads it, and start_modules.py puts the modules in
+place. If it is missing, cut or of another Python, a start imports the modules themselves. Paths and line numbers are
+the same either way.
+
+The file: Python's magic number, the sizes of two values (4 bytes each, big-endian), and both, in the form of `marshal`.
+The first is what every start runs, the second are the modules that only a tracked start runs.
 """
 
 from __future__ import annotations
+import __future__
 
+import ast
 import marshal
-import sys
-from _frozen_importlib import ModuleSpec
-from _frozen_importlib_external import MAGIC_NUMBER
+from collections.abc import Iterable, Mapping
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import MAGIC_NUMBER, find_spec
+from pathlib import Path
+from types import CodeType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
+    from typing import TypeVar
+
+    Documented = TypeVar("Documented", ast.Module, ast.ClassDef, ast.FunctionDef)
 
 NAME = "start.modules"
-# What a tracked start with GPUs loads, including the packages around each. tests/test_import_budget.py holds the list.
+READER = "amd_container_runtime/start_modules.py"
+# What a start with GPUs loads, and what the tracker adds, including the packages around each.
+# tests/test_import_budget.py holds both lists.
 MODULES = {
     "amd_container_runtime": "create report runc shim",
     "amd_device_spec": "oci request settings start start.plan",
-    "amd_gpu_tracker": "book book.history book.identity book.lease book.lock book.policy book.rootless book.state"
-    " claims claims.claim claims.container claims.hook_entries claims.reservation enabled leases leases.processes",
+    "amd_gpu_tracker": "enabled",
     "amdgpu_discovery": "choices choices.oci_spec choices.selection driver driver.device_nodes driver.drm"
-    " driver.kfd_topology errors files gpu host numbering untrusted untrusted.plain_files untrusted.plain_json value",
+    " driver.kfd_topology errors files gpu host numbering untrusted untrusted.plain_json value",
 }
-# Size of the header of a compiled file, before the code.
-HEADER_BYTES = 16
-ENDS_OF_A_PACKAGE = "/__init__.py"
+TRACKED_MODULES = {
+    "amd_gpu_tracker": "book book.history book.identity book.lease book.lock book.policy book.rootless book.state"
+    " claims claims.claim claims.container claims.hook_entries claims.reservation leases leases.processes",
+    "amdgpu_discovery": "untrusted.plain_files",
+}
+# Found by its path, because Python looks for it in three directories first.
+SCANNER = "_json"
+
+# The reader's code, each module with its code, the names of the tracked modules, and the path of SCANNER ("" for none).
+StartParts = tuple[CodeType, list[tuple[str, CodeType]], set[str], str]
 
 
 def write_start_file(directory: str) -> None:
-    """Join the compiled modules of a start below a directory that is on Python's module path."""
-    from importlib.util import cache_from_source
-    from pathlib import Path
-
+    """Join the modules of a start below a directory that is on Python's module path."""
     top = Path(directory)
-    codes = {}
-    for package, modules in MODULES.items():
-        for name in (package, *(f"{package}.{module}" for module in modules.split())):
-            path = top / name.replace(".", "/")
-            source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-            if source.exists():
-                codes[name] = Path(cache_from_source(str(source))).read_bytes()[HEADER_BYTES:]
+    every, all_of_tracked = _installed(top, MODULES), _installed(top, TRACKED_MODULES)
+    tracked = {name: path for name, path in all_of_tracked.items() if name not in every}
+    order = _in_order(every | tracked)
+    reader = _compile(top / READER)
+    first = marshal.dumps((reader, _codes(every, order), set(tracked), _path_of_scanner()))
+    second = marshal.dumps(_codes(tracked, order))
     # A start at the same time, as during a repair, reads the whole former file.
     new = top / f"{NAME}.new"
-    new.write_bytes(MAGIC_NUMBER + marshal.dumps(codes))
+    new.write_bytes(MAGIC_NUMBER + b"".join(len(part).to_bytes(4, "big") for part in (first, second)) + first + second)
     new.replace(top / NAME)
 
 
-def use_start_file(directory: str) -> None:
-    """Import from the start file of a directory first, if there is one for this version of Python."""
-    try:
-        with open(f"{directory}/{NAME}", "rb") as file:
-            content = file.read()
-        if content.startswith(MAGIC_NUMBER):
-            codes = marshal.loads(memoryview(content)[len(MAGIC_NUMBER) :])  # noqa: S302 - as below
-            sys.meta_path.insert(0, StartFile(codes))
-    except (OSError, EOFError, TypeError, ValueError):
-        return
+def _installed(top: Path, listed: Mapping[str, str]) -> dict[str, Path]:
+    """Return the files of the listed modules, and of their packages, that are installed."""
+    names = [name for package in listed for name in (package, *_modules_of(package, listed))]
+    paths = {name: _file_of(top / name.replace(".", "/")) for name in names}
+    return {name: path for name, path in paths.items() if path.exists()}
 
 
-class StartFile:
-    """Finds and loads the modules of a start; each is read when it is imported."""
+def _modules_of(package: str, listed: Mapping[str, str]) -> list[str]:
+    return [f"{package}.{module}" for module in listed[package].split()]
 
-    def __init__(self, codes: dict[str, bytes]) -> None:
-        self._codes = codes
 
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Return how a module is loaded, None to leave it to Python's next finder."""
-        try:
-            code = marshal.loads(self._codes[name])  # noqa: S302 - a file of root, like the compiled modules beside it
-        except (KeyError, EOFError, TypeError, ValueError):
-            return None
-        source = code.co_filename
-        # Not importlib.abc.Loader, although it has its methods: importing that takes as long as all of a start.
-        loader: Any = self
-        spec = ModuleSpec(name, loader, origin=source, loader_state=code)
-        if source.endswith(ENDS_OF_A_PACKAGE):
-            spec.submodule_search_locations = [source.removesuffix(ENDS_OF_A_PACKAGE)]
-        return spec
+def _file_of(path: Path) -> Path:
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
-    def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python create the module, as it does for modules of a file."""
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the code of a module, and set its path as for modules of a file."""
-        spec: Any = module.__spec__
-        module.__file__ = spec.origin
-        exec(spec.loader_state, module.__dict__)  # noqa: S102 - importlib does the same with the code of a file
+def _codes(modules: Mapping[str, Path], order: Iterable[str]) -> list[tuple[str, CodeType]]:
+    return [(name, _compile(modules[name])) for name in order if name in modules]
+
+
+def _read(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes(), str(path))
+
+
+def _in_order(modules: Mapping[str, Path]) -> list[str]:
+    """Return the modules in an order in which each comes after those that it imports."""
+    order: list[str] = []
+    seen: set[str] = set()
+
+    def add(name: str) -> None:
+        if name in seen or name not in modules:
+            return
+        seen.add(name)
+        add(name.rpartition(".")[0])
+        for node in _read(modules[name]).body:
+            if isinstance(node, ast.ImportFrom):
+                add(node.module or "")
+        order.append(name)
+
+    for name in modules:
+        add(name)
+    return order
+
+
+def _compile(path: Path) -> CodeType:
+    """Return the code of a module without what only readers and type checkers need. Its lines keep their numbers."""
+    lean = _Lean().visit(_read(path))
+    flags = __future__.annotations.compiler_flag
+    code: CodeType = compile(lean, str(path), "exec", flags=flags, dont_inherit=True)
+    return code
+
+
+class _Lean(ast.NodeTransformer):
+    """Leaves out docstrings, annotations of functions, and `from __future__`, which the compiler is told instead."""
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        return self._without_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        return self._without_docstring(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        return self._without_docstring(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        return None if node.module == "__future__" else node
+
+    def _without_docstring(self, node: Documented) -> Documented:
+        self.generic_visit(node)
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body[0] = ast.copy_location(ast.Pass(), node.body[0])
+        return node
+
+
+def _path_of_scanner() -> str:
+    """Return the file of SCANNER, "" if Python has it inside."""
+    spec = find_spec(SCANNER)
+    is_file = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
+    return str(spec.origin) if spec and is_file else ""
