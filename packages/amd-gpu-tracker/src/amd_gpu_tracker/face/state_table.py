@@ -16,8 +16,8 @@ from amd_gpu_tracker.watch.states.text import (
     notes_of,
 )
 from amdgpu_discovery.command_line.standard_output import is_terminal
-from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.driver.other_drivers import find_foreign_gpus
+from amdgpu_discovery.errors import ToolkitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
