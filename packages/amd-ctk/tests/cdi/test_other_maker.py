@@ -58,6 +58,19 @@ def test_a_hook_of_an_installation_that_is_gone_does_not_count(installed, tmp_pa
     assert find_other_maker([own], spec_with(other)) == ""
 
 
+@pytest.mark.parametrize("gone", ["bin/python3", "lib"])
+def test_a_hook_that_cannot_run_any_more_does_not_count(installed, tmp_path, gone):
+    """A distribution's upgrade takes the interpreter of a virtual environment away, and leaves the rest."""
+    own, other = installed("own"), installed("other")
+    if gone == "lib":
+        other["args"][-1] = str(tmp_path / "other/lib-of-python3.11")
+    else:
+        (tmp_path / "other" / gone).unlink()
+
+    assert accept_hooks([own], spec_with(other)) == [own]
+    assert find_other_maker([own], spec_with(other)) == ""
+
+
 @pytest.mark.parametrize("hook", [None, 7, {}, {"args": [7]}, {"args": "x", "hookName": "createRuntime"}])
 def test_a_hook_that_is_not_the_toolkits_is_left_out(installed, hook):
     own = installed("own")

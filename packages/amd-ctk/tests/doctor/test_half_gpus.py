@@ -90,6 +90,65 @@ def test_a_kernel_that_was_told_not_to_load_the_driver_says_so(machine, option):
     assert finding_of(made, "driver") == ("bad", words)
 
 
+TAKE_OUT = "take that line out, then 'sudo update-initramfs -u' or 'sudo dracut --force', and reboot"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        ("/etc/modprobe.d/amdgpu.conf", "blacklist amdgpu\n", "blacklist amdgpu"),
+        ("/usr/lib/modprobe.d/x.conf", "# no GPU\n  blacklist\tamdgpu  # ours\n", "blacklist amdgpu"),
+        ("/run/modprobe.d/x.conf", "install amdgpu /bin/false\n", "install amdgpu /bin/false"),
+        ("/etc/modprobe.d/x.conf", "options amdgpu dpm=0 \\\n modeset=0\n", "options amdgpu dpm=0 modeset=0"),
+    ],
+)
+def test_a_line_of_modprobes_files_that_refuses_the_driver_is_named(machine, file, text, line):
+    made = machine("no-driver")
+    made.write(file, text)
+
+    (result,) = made.examine(only=["driver"])
+
+    words = f"amdgpu does not load, because of {line!r} in {file}"
+    assert (result.finding.state, result.finding.words, result.finding.fix) == ("bad", words, TAKE_OUT)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("/etc/modprobe.d/x.conf", "# blacklist amdgpu\nblacklist radeon\noptions amdgpu dpm=0\n"),
+        ("/etc/modprobe.d/x.conf.bak", "blacklist amdgpu\n"),
+        ("/etc/modprobe.d/x.conf", "install amdgpu /sbin/modprobe -i amdgpu ppfeaturemask=0\n"),
+    ],
+)
+def test_other_lines_of_modprobes_files_are_no_reason(machine, file, text):
+    made = machine("no-driver")
+    made.write(file, text)
+
+    assert finding_of(made, "driver") == ("bad", "amdgpu is not loaded")
+
+
+def test_a_file_of_the_administrator_replaces_the_one_of_a_package(machine):
+    made = machine("no-driver")
+    made.write("/usr/lib/modprobe.d/amd.conf", "blacklist amdgpu\n")
+    made.write("/etc/modprobe.d/amd.conf", "")
+
+    assert finding_of(made, "driver") == ("bad", "amdgpu is not loaded")
+
+
+@pytest.mark.parametrize("module", ["vfio-pci", "vfio_pci"])
+def test_the_line_that_gives_a_gpu_to_vfio_is_named(machine, module):
+    made = machine()
+    give_to("vfio-pci")(made)
+    made.remove("/sys/class/kfd")
+    made.write("/etc/modprobe.d/vfio.conf", f"options {module} ids=10de:1b80,1002:744c\n")
+
+    (result,) = made.examine(only=["driver"])
+
+    because = f"because of 'options {module} ids=10de:1b80,1002:744c' in /etc/modprobe.d/vfio.conf"
+    assert result.finding.words == f"the GPU at 0000:03:00.0 {DRIVERS['vfio-pci']}, {because}"
+    assert result.finding.fix == TAKE_OUT
+
+
 DRIVERS = {
     "vfio-pci": "belongs to the driver vfio-pci, and not to amdgpu",
     "radeon": "belongs to the driver radeon, and not to amdgpu",

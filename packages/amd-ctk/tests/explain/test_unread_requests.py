@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,64 @@ def test_an_option_behind_the_image_is_named_once(ask):
     assert [note for note in explanation.notes if "behind the image" in note] == [
         "--rm stands behind the image: its program gets it, and not docker"
     ]
+
+
+@pytest.fixture
+def wrapped(tmp_path, monkeypatch):
+    """Return a function that puts a script named docker in front of the engine."""
+
+    def put(text):
+        script = tmp_path / "docker"
+        script.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        return f"{script} is a script, which is not read here and may add options"
+
+    return put
+
+
+SCRIPTS = (
+    'exec /usr/bin/docker --context lab "$@"',
+    'if [ "$1" = run ]; then shift; exec /usr/bin/docker run --runtime=amd -e AMD_VISIBLE_DEVICES=all "$@"; fi',
+    "sudo -E /usr/bin/docker $*",
+    'set -- "$1" --device /dev/kfd --device /dev/dri "${@:2}"\nexec docker "$@"',
+    'export DOCKER_HOST=tcp://lab:2375\nexec docker "$@"',
+    'exec podman --url unix:///run/p.sock "$@"',
+)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_a_script_in_front_of_the_engine_adds_is_not_known(ask, wrapped, script):
+    sentence = wrapped(script)
+
+    explanation = ask("img")
+
+    assert (explanation.unknown, explanation.lacks_gpus) == (sentence, False)
+    assert sentence in explanation.notes
+
+
+def test_a_script_in_front_of_the_engine_takes_no_gpus_away(ask, wrapped):
+    sentence = wrapped(SCRIPTS[0])
+
+    explanation = ask(f"{GPU_NODES} img")
+
+    assert (explanation.unknown, sentence in explanation.notes) == ("", True)
+    assert explanation.usable
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'exec /usr/bin/docker "$@"',
+        '# as root\nexec sudo /usr/bin/docker "$@"',
+        'case "$*" in *"docker info"*) echo "{}" ;; esac',
+        'echo "$@" >>/var/log/docker-calls',
+    ],
+)
+def test_a_script_that_changes_nothing_is_not_mentioned(ask, wrapped, script):
+    sentence = wrapped(script)
+
+    explanation = ask("img")
+
+    assert explanation.unknown == ""
+    assert sentence not in explanation.notes

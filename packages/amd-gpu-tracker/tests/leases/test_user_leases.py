@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posix
+import sys
 import tempfile
 from pathlib import Path
 
@@ -184,10 +185,13 @@ def test_a_namespace_in_which_the_user_has_a_process_is_a_fault_about_the_gpus_o
     )
 
 
+# Since Python 3.14, the size of the stack is the limit, and brackets of this size do not reach it.
+FILLS_THE_STACK = sys.version_info < (3, 14)
+DEEP = "it is nested too deeply" if FILLS_THE_STACK else "Expecting value: line 1 column 16385 (char 16384)"
 BROKEN = [
     (b"", "Expecting value: line 1 column 1 (char 0)"),
     (b"5", "'int' object has no attribute 'pop'"),
-    (b"[" * LARGEST_LEASE, "it is nested too deeply"),
+    (b"[" * LARGEST_LEASE, DEEP),
     (b'{"version":0}', "it is not version 1"),
     (b'{"version":2}', "it is version 2, of a later toolkit"),
     (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),

@@ -36,9 +36,17 @@ def _does_the_same(hook: Any, wanted: dict[str, Any]) -> bool:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return False
     position, expected = _program_of(words), _program_of(wanted["args"])
-    if position < 0 or hook.get("hookName") != wanted["hookName"] or not os.path.exists(words[position]):
+    if position < 0 or hook.get("hookName") != wanted["hookName"] or not _is_there(words, position):
         return False
     return _behind(words, position) == _behind(wanted["args"], expected)
+
+
+def _is_there(words: Sequence[str], position: int) -> bool:
+    """Return whether the hook's program, its interpreter and what it imports from exist, so that it can run."""
+    behind = words[position + 1 :]
+    imported = behind[behind.index(IMPORT_FROM) + 1].split(":") if IMPORT_FROM in behind[:-1] else []
+    paths = [word for word in words[: position + 1] if word.startswith("/")]
+    return all(map(os.path.exists, (*paths, *imported)))
 
 
 def _program_of(words: Sequence[str]) -> int:

@@ -55,6 +55,10 @@ BY_ENGINE = {
 # The script of podman-docker ends with this. It is no regular expression, because 'amd-ctk run' does not load re.
 PODMAN_DOCKER_SCRIPT = b'podman "$@"'
 LARGEST_SCRIPT = 16 * 1024
+# How a script writes its arguments.
+PASSED = ("$@", "$*", "${@", "${*")
+# What changes a script's arguments, or the engine that it calls.
+CHANGING = ("set", "shift", "DOCKER_HOST=", "DOCKER_CONTEXT=", "CONTAINER_HOST=")
 SUDO = "sudo"
 KEEPS = ("-E", "--preserve-env")
 # Keeps the variables of a list.
@@ -97,21 +101,46 @@ def engine_of(program: str) -> str:
 
 def _is_podman(command: str) -> bool:
     """Return whether a command is a link to Podman, or a script that calls it."""
+    path, script = _read_script(command)
+    return os.path.basename(path) == PODMAN or PODMAN_DOCKER_SCRIPT in script
+
+
+def find_wrapper(command: str) -> str:
+    """Return the path of a script in front of an engine that may change its arguments, "" if there is none."""
+    path, script = _read_script(command)
+    lines = [line.split() for line in script.decode(errors="replace").splitlines() if not line.lstrip().startswith("#")]
+    calls = [words for words in lines if _passes_on(words)]
+    # The script of podman-docker, for one, changes nothing.
+    is_plain = all(_is_plain(word) for words in calls for word in words)
+    changes = any(word.startswith(CHANGING) for words in lines for word in words)
+    return path if calls and (changes or not is_plain) else ""
+
+
+def _passes_on(words: Sequence[str]) -> bool:
+    """Return whether a line of a script calls an engine with arguments of the script."""
+    engines = [position for position, word in enumerate(words) if any(name in word.lower() for name in ENGINES)]
+    return bool(engines) and any(mark in word for word in words[engines[0] + 1 :] for mark in PASSED)
+
+
+def _is_plain(word: str) -> bool:
+    return os.path.basename(word) in ("exec", SUDO, *ENGINES) or word.strip('"') in PASSED
+
+
+def _read_script(command: str) -> tuple[str, bytes]:
+    """Return where a command is, and what it says if it is a script; both are empty if that is unknown."""
     # Imported here because most commands call no engine.
     from shutil import which
 
     program = which(command)
     if program is None:
-        return False
+        return "", b""
+    path = os.path.realpath(program)
     try:
-        path = os.path.realpath(program)
-        if os.path.basename(path) == PODMAN:
-            return True
         content = read_plain_file(path, largest=LARGEST_SCRIPT)[0]
     except OSError:
-        # For example, PATH names a directory below one that was removed.
-        return False
-    return content.startswith(b"#!") and PODMAN_DOCKER_SCRIPT in content
+        # An engine is larger, or PATH names a directory below one that was removed.
+        return path, b""
+    return path, content if content.startswith(b"#!") else b""
 
 
 def takes_next_arg(arg: str) -> bool:

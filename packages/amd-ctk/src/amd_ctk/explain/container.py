@@ -64,6 +64,8 @@ class Container(Value):
     late: str = ""
     # Whether the engine knows the image, and so its variables and its user.
     is_image_known: bool = False
+    # The path of a script in front of the engine, which may add options.
+    wrapper: str = ""
     # Options that are not read, but can change what the container gets.
     unread: tuple[str, ...] = ()
     # Options for GPUs behind the image, and all options of the engine right behind it: its program gets them.

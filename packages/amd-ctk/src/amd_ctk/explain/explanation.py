@@ -88,6 +88,10 @@ def explain_container(container: Container, host: Host) -> Explanation:
         notes += ("Docker's daemon starts the container, and may use GPUs that are hidden from this process",)
     asks = _requests_gpus(container) or container.gpus or problems or explanation.plan.gpus
     unknown = container.late if _is_undecided(container, explanation, view) else ""
+    if container.wrapper:
+        wrapper = f"{container.wrapper} is a script, which is not read here and may add options"
+        notes += (wrapper,)
+        unknown = unknown or ("" if explanation.usable else wrapper)
     return explanation.replace(
         plan=plan,
         lines=tuple(line for line in explanation.lines if not (unknown and line.subject == VISIBLE_DEVICES)),

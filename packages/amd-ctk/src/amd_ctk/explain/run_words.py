@@ -16,6 +16,7 @@ from amd_ctk.engines.engine_words import (
     KEEP_GROUPS,
     PODMAN,
     engine_of,
+    find_wrapper,
     options_before_run,
     own_values,
     unknown_option,
@@ -131,6 +132,7 @@ def parse_run(
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.
         image="" if is_rootfs else image,
+        wrapper=find_wrapper(argv[0]),
         misplaced=tuple(find_misplaced(args)),
         behind=tuple(options_behind(engine, args)),
         settings=SETTINGS if is_podman and not perhaps_elsewhere else (),

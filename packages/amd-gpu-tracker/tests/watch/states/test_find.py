@@ -77,6 +77,8 @@ def test_memory_that_no_process_holds_for_a_minute_has_leaked(host_of):
     assert (soon.reason, soon.has_leaked) == (first.reason, False)
     assert later.reason == "leaked: 181,198 MiB that no process holds; a reset of the GPU or a reboot frees it"
     assert later.has_leaked
+    # Lists print it below their table.
+    assert (first.trouble, later.trouble) == ("", f"GPU 0 is in use: {later.reason}")
 
 
 @pytest.mark.needs("root")

@@ -15,6 +15,7 @@ FIX_BY_DRIVER = {
     "vfio-pci": "take the GPU from its virtual machine: out of vfio-pci.ids and driver_override, and reboot",
     "radeon": "boot with radeon.si_support=0 radeon.cik_support=0 amdgpu.si_support=1 amdgpu.cik_support=1",
 }
+TAKE_OUT = "take that line out, then 'sudo update-initramfs -u' or 'sudo dracut --force', and reboot"
 # The kernel shows this for an id that is not mapped (/proc/sys/kernel/overflowuid).
 OVERFLOW_ID = 65534
 
@@ -37,7 +38,7 @@ def check_driver(facts: Facts) -> Finding | None:
     if kernel.unknown_gpus and not _lacks_dkms_module(kernel):
         return _judge_unknown(kernel, is_all=len(kernel.unknown_gpus) == len(facts.gpus.pci_functions))
     if foreign:
-        return _judge_foreign(foreign, is_all=not (facts.gpus.gpus or facts.gpus.hidden))
+        return _judge_foreign(foreign, kernel, is_all=not (facts.gpus.gpus or facts.gpus.hidden))
     if kernel.is_driver_loaded:
         version = f" {kernel.driver_version}" if kernel.driver_version else " of the kernel"
         return ok(f"amdgpu{version} is loaded")
@@ -62,6 +63,8 @@ def _judge_not_loaded(kernel: KernelFacts) -> Finding:
     if kernel.refusing_option:
         words = f"amdgpu does not load, because the kernel was started with {kernel.refusing_option}"
         return bad(words, fix=f"take {kernel.refusing_option} out of the kernel's command line, and reboot")
+    if line := kernel.refusing_line.text:
+        return bad(f"amdgpu does not load, because of {line!r} in {kernel.refusing_line.path}", fix=TAKE_OUT)
     return bad("amdgpu is not loaded", fix="sudo modprobe amdgpu")
 
 
@@ -73,11 +76,14 @@ def _find_foreign(facts: Facts) -> list[ForeignGpu]:
     return foreign if len(foreign) == len(facts.gpus.pci_functions) else []
 
 
-def _judge_foreign(foreign: Sequence[ForeignGpu], *, is_all: bool) -> Finding:
+def _judge_foreign(foreign: Sequence[ForeignGpu], kernel: KernelFacts, *, is_all: bool) -> Finding:
     first = foreign[0]
     words = "; ".join(gpu.words for gpu in foreign)
     usual = f"unbind it from {first.driver}, and then: echo {first.pci_address} | sudo tee {BIND}"
     fix = FIX_BY_DRIVER.get(first.driver, usual)
+    if first.driver == "vfio-pci" and kernel.vfio_line.text:
+        words += f", because of {kernel.vfio_line.text!r} in {kernel.vfio_line.path}"
+        fix = TAKE_OUT
     return bad(words, fix=fix) if is_all else note(words, fix=fix)
 
 

@@ -232,5 +232,5 @@ def read_conditions(host: Host) -> tuple[GpuCondition, ...]:
             has_leaked=gpu.has_leaked,
         )
         for gpu in states
-        if gpu.trouble or gpu.has_leaked
+        if gpu.trouble
     )

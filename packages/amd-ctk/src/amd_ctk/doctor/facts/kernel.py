@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amd_ctk.doctor.facts.aliases import find_unknown_gpus
+from amd_ctk.doctor.facts.modprobe import ModprobeLine, find_refusing_line, find_vfio_line
 from amdgpu_discovery.driver.drm import AMDGPU_DRIVER
 from amdgpu_discovery.driver.kfd_topology import TOPOLOGY
 from amdgpu_discovery.driver.other_drivers import find_refusing_option
@@ -45,6 +46,9 @@ class KernelFacts(Value):
     unknown_gpus: tuple[str, ...] = ()
     # The option of the kernel's command line that keeps amdgpu from loading, "" if there is none.
     refusing_option: str = ""
+    # Lines of modprobe's files that keep amdgpu from loading, and that give GPUs to vfio-pci.
+    refusing_line: ModprobeLine = ModprobeLine()
+    vfio_line: ModprobeLine = ModprobeLine()
     # The version of the DKMS module, "" for the kernel's own driver.
     driver_version: str = ""
     # The ROCm releases that are tested with this driver.
@@ -72,6 +76,8 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
         unknown_gpus=tuple(find_unknown_gpus(host, release)),
         refusing_option=find_refusing_option(_read(f"{proc}/cmdline")),
+        refusing_line=find_refusing_line(host),
+        vfio_line=find_vfio_line(host),
         driver_version=driver,
         releases=read_releases(host, driver),
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),

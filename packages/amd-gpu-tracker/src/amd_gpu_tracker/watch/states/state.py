@@ -68,8 +68,8 @@ class GpuState(GpuUse):
 
     @property
     def trouble(self) -> str:
-        """Return a sentence about why it is not given out, or only as the last; "" for any other."""
-        if self.state in USUAL:
+        """Return a sentence about why it is not given out, or only as the last, or has leaked memory; "" for others."""
+        if self.state in USUAL and not self.has_leaked:
             return ""
         return printable(f"{self.name} is {self.state}{f': {self.reason}' if self.reason else ''}")
 
