@@ -84,7 +84,16 @@ def test_the_check_prints_json(made, amd_ctk):
                 "is_clean": False,
                 "state": "in use",
                 "reason": "used by process 4194302 without a reservation",
-                "processes": [{"pid": 4194302, "program": "", "person": "", "vram_bytes": 9 << 30}],
+                "processes": [
+                    {
+                        "pid": 4194302,
+                        "program": "",
+                        "person": "",
+                        "vram_bytes": 9 << 30,
+                        "limit_bytes": None,
+                        "charged_bytes": None,
+                    }
+                ],
             }
         ]
     }

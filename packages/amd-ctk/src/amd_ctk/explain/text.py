@@ -8,12 +8,12 @@ from amd_ctk.explain.explanation import Explanation
 from amd_ctk.explain.host_nodes import DRI
 from amd_ctk.explain.plan import Plan
 from amd_device_spec.oci import OPEN_MODE
-from amd_device_spec.start.memory_limit import LIMIT_FILE
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.gpu import MEBIBYTE, GpuLocation
 from amdgpu_discovery.untrusted.plain_text import printable
+from amdgpu_discovery.usage.memory_limits import LIMIT_FILE
 
 # The version of the format of `--json`.
 VERSION = 1

@@ -13,6 +13,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import is_user_namespace
+from amdgpu_discovery.usage.memory_limits import CAPACITY, LIMIT_FILE, read_regions, region_of
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 CONTROLLER = "dmem"
-# A line for each region: its name and its size in bytes. Only the root of the hierarchy has it.
-CAPACITY = "/sys/fs/cgroup/dmem.capacity"
-# The file of a container's cgroup, which is the key in the spec, too. runc writes the lines one by one: since 7.3, the
-# kernel takes one region in each write.
-LIMIT_FILE = "dmem.max"
 # runc enables the controller for the container's cgroup; crun enables only those that it knows.
 RUNC = "runc"
 # Since this release, a write with lines for two regions is refused, and this version of runc writes each line alone.
@@ -113,7 +109,7 @@ def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str
     """Return what the kernel of this host can enforce of a limit, if `runtime` creates the container."""
     if obstacle := find_obstacle(host, runtime):
         return Enforced(bytes_by_region={}, obstacle=obstacle)
-    capacities = read_capacities(host)
+    capacities = read_regions(host, CAPACITY)
     limits: dict[str, int] = {}
     without: list[int] = []
     for gpu in gpus:
@@ -145,19 +141,11 @@ def find_obstacle(host: Host, runtime: str) -> str:
     return ""
 
 
-def read_capacities(host: Host) -> dict[str, int]:
-    """Return the size of each region of memory in bytes, by its name."""
-    lines = (line.split() for line in host.read_attribute(CAPACITY).splitlines())
-    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}
-
-
-def region_of(gpu: Gpu) -> str:
-    """Return the name that amdgpu gives the memory of a GPU's board."""
-    return f"drm/{gpu.pci_address}/vram"
-
-
 def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
-    """Put limits into an OCI spec, in place of what it has for the same regions. Raises SpecError."""
+    """Put limits into an OCI spec, in place of what it has for the same regions. Raises SpecError.
+
+    The key is the name of the file in the container's cgroup.
+    """
     linux = spec.setdefault("linux", {})
     resources = linux.setdefault("resources", {}) if isinstance(linux, dict) else None
     unified = resources.setdefault("unified", {}) if isinstance(resources, dict) else None

@@ -12,9 +12,8 @@ import re
 
 from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.leases.user_leases import UserProcesses
-from amdgpu_discovery.files import read_file
 from amdgpu_discovery.untrusted.plain_text import printable
-from amdgpu_discovery.usage.owners import read_real_uid
+from amdgpu_discovery.usage.owners import read_cgroups, read_real_uid
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     Owner = tuple[str, int | None]
 
 
-# One line for each hierarchy; a path has 4096 bytes at most.
-LARGEST_CGROUP = 65536
 # What is before the id in names that engines' systemd drivers make, or above it with cgroupfs drivers.
 ENGINES = {
     "docker": "docker",
@@ -78,7 +75,7 @@ class ContainerOfProcess(Value):
 
 def find_container(proc: str, pid: int, known_ids: Container[str]) -> ContainerOfProcess | None:
     """Return the container of a process, None if it is in none, or gone. `known_ids` are those that are tracked."""
-    return parse_cgroup(_read_cgroup(proc, pid), known_ids)
+    return parse_cgroup(read_cgroups(proc, pid), known_ids)
 
 
 def parse_cgroup(content: str, known_ids: Container[str]) -> ContainerOfProcess | None:
@@ -87,13 +84,6 @@ def parse_cgroup(content: str, known_ids: Container[str]) -> ContainerOfProcess 
     ways = (lambda path: _tracked(path, known_ids), _by_id, _by_name, _job)
     found = (way(path) for way in ways for path in paths)
     return next((container for container in found if container), None)
-
-
-def _read_cgroup(proc: str, pid: int) -> str:
-    try:
-        return read_file(f"{proc}/{pid}/cgroup", largest=LARGEST_CGROUP).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _tracked(path: str, known_ids: Container[str]) -> ContainerOfProcess | None:
@@ -176,7 +166,7 @@ def _owner_of(container_id: str, uses: Mapping[Owner, ContainerUse]) -> int | No
 
 def find_process_user(proc: str, pid: int) -> int | None:
     """Return the user below whose service a process is, else its real uid; None if unknown."""
-    service = USER_SERVICE.search(_read_cgroup(proc, pid))
+    service = USER_SERVICE.search(read_cgroups(proc, pid))
     return int(service["uid"]) if service else read_real_uid(proc, pid)
 
 

@@ -27,12 +27,16 @@ class GpuProcess(Value):
         program: The name it gives itself; "" if unknown.
         person: Name of its user, or the number; "" if unknown.
         vram_bytes: Video memory that it uses.
+        limit_bytes: The limit of its cgroup, or container, on memory of the GPU's board; None without one.
+        charged_bytes: How much counts towards that limit.
     """
 
     pid: int
     program: str = ""
     person: str = ""
     vram_bytes: int = 0
+    limit_bytes: int | None = None
+    charged_bytes: int | None = None
 
 
 class GpuLoad(Value):
@@ -151,4 +155,6 @@ def _name(use: ProcessUse, proc: str, names: dict[int, str]) -> GpuProcess:
         program=read_process_name(proc, use.pid) if use.pid else "",
         person="" if uid is None else names.get(uid, str(uid)),
         vram_bytes=use.vram_bytes,
+        limit_bytes=use.limit_bytes,
+        charged_bytes=use.charged_bytes,
     )

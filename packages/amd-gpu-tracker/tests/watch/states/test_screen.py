@@ -186,6 +186,23 @@ def test_off_a_terminal_everything_is_printed_once(busy_host):
         assert (answer.stdout, answer.stderr, answer.returncode) == (IN_A_FILE, "", 0)
 
 
+def test_the_limit_of_the_process_with_most_memory_is_shown(busy_host):
+    cgroups = Path(busy_host.path("/sys/fs/cgroup"))
+    region = f"drm/{find_states(busy_host)[0].pci_address}/vram"
+    (cgroups / "docker/web").mkdir(parents=True)
+    (cgroups / "dmem.capacity").write_text(f"{region} {192 * GIBIBYTE}\n")
+    (cgroups / "docker/web/dmem.max").write_text(f"{region} {48 * GIBIBYTE}\n")
+    (cgroups / "docker/web/dmem.current").write_text(f"{region} {41 * GIBIBYTE}\n")
+    Path(busy_host.path("/proc/4000/cgroup")).write_text("0::/docker/web\n")
+
+    answer = subprocess.run(ONCE, env=environment(busy_host), capture_output=True, text=True, check=True)
+
+    header, _, first, second = answer.stdout.splitlines()[1:5]
+    assert header.startswith("GPU  Model   State     VRAM              Memory             Limit  Busy  Temp")
+    assert first.startswith("0    MI300X  in use    21 %   40.0 of 192.0 GiB  41.0 of 48.0 GiB  97 %  71 C")
+    assert second.startswith("1    MI300X  reserved   0 %    0.0 of 192.0 GiB                     0 %  44 C")
+
+
 def test_it_is_said_when_the_time_of_a_job_is_over(busy_host):
     key = Tracker(busy_host).status().gpus[4].key
     now = time.clock_gettime(time.CLOCK_BOOTTIME)

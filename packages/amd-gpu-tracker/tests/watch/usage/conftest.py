@@ -28,6 +28,20 @@ def used_host(tmp_path: Path) -> Callable[..., Host]:
     return build
 
 
+@pytest.fixture
+def limited_host(used_host: Callable[..., Host]) -> Host:
+    """Return the host with a container, which the kernel limits on GPU 0 to 48 GiB; 42 of them count."""
+    host = used_host()
+    region = "drm/0000:03:00.0/vram"
+    cgroups = Path(host.path("/sys/fs/cgroup"))
+    scope = cgroups / f"system.slice/docker-{WEB}.scope"
+    scope.mkdir(parents=True)
+    (cgroups / "dmem.capacity").write_text(f"{region} {64 * GIB}\n")
+    (scope / "dmem.max").write_text(f"{region} {48 * GIB}\n")
+    (scope / "dmem.current").write_text(f"{region} {42 * GIB}\n")
+    return host
+
+
 def web() -> tuple[SimulatedProcess, SimulatedProcess]:
     """Return two processes of a container of Docker on GPU 0, which the driver probes as the third."""
     cgroup = f"/system.slice/docker-{WEB}.scope"

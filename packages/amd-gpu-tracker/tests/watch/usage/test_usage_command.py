@@ -42,6 +42,16 @@ GPU  Model  VRAM used         Busy  Who                      Memory  Processes
 2    MI210  0.0 of 64.0 GiB    0 %  -
 3    MI210  0.0 of 64.0 GiB      -  -
 """
+LIMITED = f"""\
+{"-" * 104}
+GPU  Model  VRAM used         Busy  Who                      Memory             Limit  Processes
+{"-" * 104}
+0    MI210  41.2 of 64.0 GiB  93 %  36b012bb34c9 (docker)  40.9 GiB  42.0 of 48.0 GiB  python 3121, 3177
+                                    (no container)          0.3 GiB                    Xorg 811
+1    MI210  0.0 of 64.0 GiB    0 %  -
+2    MI210  0.0 of 64.0 GiB    0 %  -
+3    MI210  0.0 of 64.0 GiB      -  -
+"""
 IN_80_COLUMNS = f"""\
 {"-" * 79}
 GPU  VRAM used         Busy  Who                      Memory  Processes
@@ -371,6 +381,8 @@ def test_json_has_everything(used_host):
                 "busy_percent": 50,
                 "uid": None,
                 "is_partition_told": True,
+                "limit_bytes": None,
+                "charged_bytes": None,
             },
             {
                 "pid": 3177,
@@ -382,9 +394,32 @@ def test_json_has_everything(used_host):
                 "busy_percent": 0,
                 "uid": None,
                 "is_partition_told": True,
+                "limit_bytes": None,
+                "charged_bytes": None,
             },
         ],
     }
+
+
+def test_a_container_whose_memory_is_limited_shows_how_much_of_its_limit_is_in_use(limited_host):
+    printed = show(limited_host, "usage")[0]
+    document = json.loads(show(limited_host, "usage", "--json")[0])
+    metrics = show(limited_host, "metrics")[0]
+
+    assert printed == LIMITED
+    web, xorg = document["gpus"][0]["users"]
+    assert [(each["limit_bytes"], each["charged_bytes"]) for each in (*web["processes"], *xorg["processes"])] == [
+        (48 * GIB, 42 * GIB),
+        (48 * GIB, 42 * GIB),
+        (None, None),
+    ]
+    labels = f'{{gpu_id="0",gpu_partition_id="0",container_id="{WEB}",container="",engine="docker",user=""}}'
+    starts = ("amd_gpu_container_limit", "amd_gpu_container_charged")
+    of_limits = [line for line in metrics.splitlines() if line.startswith(starts)]
+    assert of_limits == [
+        f"amd_gpu_container_limit_vram_bytes{labels} {48 * GIB}",
+        f"amd_gpu_container_charged_vram_bytes{labels} {42 * GIB}",
+    ]
 
 
 def test_prometheus_reads_the_metrics(used_host):

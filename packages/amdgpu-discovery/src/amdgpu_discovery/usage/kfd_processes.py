@@ -35,6 +35,8 @@ class ProcessUse(Value):
         engines: Names of engines, each with the nanoseconds for which it has worked for this process.
         is_partition_told: Whether the kernel shows which partition of the PCI function it is; a container may give any
             name to a render node.
+        limit_bytes: The limit of its cgroup on memory of this GPU's board; None without one.
+        charged_bytes: How much counts towards that limit, for all processes of the cgroup together.
     """
 
     pid: int
@@ -45,6 +47,8 @@ class ProcessUse(Value):
     sdma_us: int = 0
     engines: tuple[tuple[str, int], ...] = ()
     is_partition_told: bool = True
+    limit_bytes: int | None = None
+    charged_bytes: int | None = None
 
 
 def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:

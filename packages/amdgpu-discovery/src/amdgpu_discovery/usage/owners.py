@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import posix
 
+from amdgpu_discovery.files import read_file
+
 # The line `Uid:` is the ninth. The name above it has 16 characters, and the kernel may print each as four.
 STATUS_BYTES = 1024
 # One line for each hierarchy; a path has 4096 bytes at most, and each line begins with the same slice. More would take
 # twice as long for every process, because Python allocates the buffer first.
 CGROUP_BYTES = 8192
+LARGEST_CGROUP = 65536
 # systemd puts what a user starts below this slice, even if it becomes root later (sudo). Only root can move it out.
 SLICES_OF_USERS = b"/user.slice/user-"
 SLICE_UID_DIGITS = 10
@@ -28,6 +31,14 @@ FIRST_SUBORDINATE = 65536
 def read_real_uid(proc: str, pid: int) -> int | None:
     """Return the real uid of a process, None if it is gone or unreadable."""
     return parse_real_uid(_read_start(f"{proc}/{pid}/status", STATUS_BYTES))
+
+
+def read_cgroups(proc: str, pid: int) -> str:
+    """Return the lines of a process's cgroups, "" if it is gone."""
+    try:
+        return read_file(f"{proc}/{pid}/cgroup", largest=LARGEST_CGROUP).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def read_share(proc: str, pid: int) -> tuple[int, bool]:

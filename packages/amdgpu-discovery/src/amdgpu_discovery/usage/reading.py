@@ -12,6 +12,7 @@ import time
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.usage.drm_clients import DrmScan, NodeUse, scan_drm_clients
 from amdgpu_discovery.usage.kfd_processes import ProcessUse, read_kfd_uses
+from amdgpu_discovery.usage.memory_limits import with_limits
 from amdgpu_discovery.usage.totals import GpuTotals, read_totals
 from amdgpu_discovery.value import Value
 
@@ -98,7 +99,7 @@ def _read_processes(
     drawing = _on_gpus(scan.uses, gpus, proc, {(use.pid, use.gpu) for use in computing} if has_pids_of_kfd else set())
     if not has_pids_of_kfd:
         computing = _without_found(_as_outside(computing), drawing)
-    return tuple(merge_uses(computing, drawing)), scan
+    return tuple(with_limits(host, gpus, merge_uses(computing, drawing), proc)), scan
 
 
 def sees_all_processes(host: Host, proc: str) -> bool:

@@ -27,6 +27,8 @@ LEAST_BEFORE_WORD = 4
 GIB = 1024 * MEBIBYTE
 # Smaller amounts are shown in MiB, because 0.0 GiB would look like nothing.
 LEAST_GIB = GIB // 20
+# The header of limits on memory.
+LIMIT = "Limit"
 # Below lists that would show reservations.
 DISABLED = "GPU Tracker is disabled, so reservations are not known"
 
@@ -207,6 +209,11 @@ def format_amount(amount: int | None) -> str:
     if amount is None:
         return "-"
     return f"{amount / GIB:.1f} GiB" if amount >= LEAST_GIB or amount == 0 else f"{-(-amount // MEBIBYTE)} MiB"
+
+
+def format_limit(limit: int | None, charged: int | None) -> str:
+    """Return how much of a limit is in use, "" without a limit."""
+    return "" if limit is None else format_share(charged, limit)
 
 
 def format_share(used: int | None, total: int | None) -> str:

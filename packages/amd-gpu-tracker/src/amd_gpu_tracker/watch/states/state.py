@@ -67,6 +67,11 @@ class GpuState(GpuUse):
         return self.state == LOST
 
     @property
+    def limit(self) -> tuple[int | None, int | None]:
+        """Return the limit of the process that uses most memory, and how much counts towards it; None without one."""
+        return next(((each.limit_bytes, each.charged_bytes) for each in self.processes), (None, None))
+
+    @property
     def trouble(self) -> str:
         """Return a sentence about why it is not given out, or only as the last, or has leaked memory; "" for others."""
         if self.state in USUAL and not self.has_leaked:

@@ -6,7 +6,15 @@ import time
 
 from amd_gpu_tracker.book.drains import DIRTY
 from amd_gpu_tracker.times import format_minutes, format_short_age
-from amd_gpu_tracker.watch.show.listing import DISABLED, Column, Listing, format_listing, format_share
+from amd_gpu_tracker.watch.show.listing import (
+    DISABLED,
+    LIMIT,
+    Column,
+    Listing,
+    format_limit,
+    format_listing,
+    format_share,
+)
 from amd_gpu_tracker.watch.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES, GpuState
 from amdgpu_discovery.health.reading import SICK, SUSPECT
 
@@ -39,6 +47,7 @@ COLUMNS = (
     Column(header="VRAM", is_number=True),
     Column(header=BAR, yields=5, styles=BAR_STYLES),
     Column(header="Memory", yields=2, is_number=True),
+    Column(header=LIMIT, yields=9, is_number=True),
     Column(header="Busy", is_number=True),
     Column(header=TREND, yields=3, styles=BAR_STYLES),
     Column(header="Temp", yields=7, is_number=True),
@@ -67,7 +76,12 @@ def list_states(
     `blocks` are the two characters for bars, "" for no bars. `trends` are the busy percentages of the last refreshes by
     `GpuState.key`, oldest first.
     """
-    wanted = {BAR: bool(blocks), TREND: trends is not None, ENDS: any(_end(gpu) is not None for gpu in states)}
+    wanted = {
+        BAR: bool(blocks),
+        LIMIT: any(gpu.limit[0] is not None for gpu in states),
+        TREND: trends is not None,
+        ENDS: any(_end(gpu) is not None for gpu in states),
+    }
     columns = tuple(column for column in COLUMNS if wanted.get(column.header, True))
     rows = [_cells(gpu, now, blocks, (trends or {}).get(gpu.key, ())) for gpu in states]
     return Listing(columns=columns, rows=tuple(tuple(row[column.header] for column in columns) for row in rows))
@@ -124,6 +138,7 @@ def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict
         "VRAM": _number(None if share is None else 100 * share, "%"),
         BAR: "" if share is None else _bar(share, blocks),
         "Memory": format_share(gpu.vram_used, gpu.vram_total),
+        LIMIT: format_limit(*gpu.limit),
         "Busy": _number(gpu.busy_percent, "%"),
         TREND: "".join(STEPS[busy * len(STEPS) // 101] for busy in trend).rjust(BAR_WIDTH),
         "Temp": _number(gpu.temperature, "C"),

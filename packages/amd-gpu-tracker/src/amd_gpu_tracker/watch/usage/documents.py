@@ -27,6 +27,8 @@ HELP = {
     "gpu_gfx_activity": "How busy the GPU is in percent.",
     "amd_gpu_container_vram_bytes": "Video memory of a container; without a container id, of processes in none.",
     "amd_gpu_container_gtt_bytes": "System memory that the GPU uses for a container.",
+    "amd_gpu_container_limit_vram_bytes": "The limit on the video memory of a container, as the kernel enforces it.",
+    "amd_gpu_container_charged_vram_bytes": "Video memory that counts towards the limit of a container.",
     "amd_gpu_container_peak_vram_bytes": "The most video memory that a container was seen to use.",
     "amd_gpu_container_peak_gtt_bytes": "The most system memory that the GPU was seen to use for a container.",
     "amd_gpu_container_processes": "Processes of a container that use the GPU.",
@@ -101,6 +103,9 @@ def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[Sample]:
     }
     yield "amd_gpu_container_vram_bytes", labels, user.vram_bytes
     yield "amd_gpu_container_gtt_bytes", labels, user.gtt_bytes
+    limit, charged = user.limit
+    yield "amd_gpu_container_limit_vram_bytes", labels, limit
+    yield "amd_gpu_container_charged_vram_bytes", labels, charged
     yield "amd_gpu_container_peak_vram_bytes", labels, user.peak_bytes
     yield "amd_gpu_container_peak_gtt_bytes", labels, user.peak_gtt_bytes
     yield "amd_gpu_container_processes", labels, len(user.processes)

@@ -166,6 +166,8 @@ class UsageJoin:
             busy_percent=self._process_busy.get((use.pid, use.gpu)),
             uid=read_real_uid(self._proc, use.pid) if use.pid else None,
             is_partition_told=use.is_partition_told,
+            limit_bytes=use.limit_bytes,
+            charged_bytes=use.charged_bytes,
         )
 
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.times import format_minutes
-from amd_gpu_tracker.watch.show.listing import Column, Listing, format_amount, format_share, shorten
+from amd_gpu_tracker.watch.show.listing import (
+    LIMIT,
+    Column,
+    Listing,
+    format_amount,
+    format_limit,
+    format_share,
+    shorten,
+)
 from amdgpu_discovery.tables.models import short_name
 from amdgpu_discovery.untrusted.plain_text import printable
 
@@ -35,6 +43,7 @@ COLUMNS = (
     Column(header="Busy", is_number=True),
     Column(header="Who", least=16),
     Column(header="Memory", yields=4, is_number=True),
+    Column(header=LIMIT, yields=6, is_number=True),
     Column(header="Peak", yields=5, is_number=True),
     Column(header="Processes", yields=2, least=18, wraps=True),
 )
@@ -43,9 +52,11 @@ COLUMNS = (
 def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
     """Return a row for each user of a GPU, and one for each unused GPU.
 
-    Columns that no GPU needs are left out: GTT without an APU, and how busy GPUs are after one reading.
+    Columns that no GPU needs are left out: GTT without an APU, how busy GPUs are after one reading, and limits that no
+    container has.
     """
     wanted = {
+        LIMIT: any(user.limit[0] is not None for gpu in usage.gpus for user in gpu.users),
         "GTT used": any(gpu.is_apu for gpu in usage.gpus),
         "Busy": any(gpu.busy_percent is not None for gpu in usage.gpus),
         "Peak": peaks,
@@ -72,8 +83,8 @@ def _gpu_rows(gpu: GpuUsage, *, enabled: bool, now: float) -> list[dict[str, str
     users = [_user_cells(user, gpu, enabled=enabled, now=now) for user in gpu.users]
     if gpu.is_in_unknown_use:
         missing = format_amount(gpu.not_accounted_for)
-        users.append({"Who": NOT_ACCOUNTED_FOR, "Memory": missing, "Peak": "", "Processes": ""})
-    users = users or [{"Who": "-", "Memory": "", "Peak": "", "Processes": ""}]
+        users.append({"Who": NOT_ACCOUNTED_FOR, "Memory": missing, LIMIT: "", "Peak": "", "Processes": ""})
+    users = users or [{"Who": "-", "Memory": "", LIMIT: "", "Peak": "", "Processes": ""}]
     return [{**(first if not position else dict.fromkeys(first, "")), **cells} for position, cells in enumerate(users)]
 
 
@@ -84,6 +95,7 @@ def _user_cells(user: GpuUser, gpu: GpuUsage, *, enabled: bool, now: float) -> d
         "Peak": ""
         if user.peak_bytes is None
         else format_amount(gpu.memory_of(user.peak_bytes, user.peak_gtt_bytes or 0)),
+        LIMIT: format_limit(*user.limit),
         "Processes": _processes(user, enabled=enabled) if user.processes else _idle(user, now),
     }
 

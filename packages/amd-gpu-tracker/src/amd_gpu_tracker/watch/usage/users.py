@@ -36,6 +36,8 @@ class UserProcess(Value):
         busy_percent: How much of the time it kept the GPU at work; None after one reading.
         uid: Real uid of the process; None if unknown.
         is_partition_told: Whether it is known which partition of the PCI function it uses.
+        limit_bytes: The limit of its cgroup, or container, on memory of the GPU's board; None without one.
+        charged_bytes: How much counts towards that limit.
     """
 
     pid: int
@@ -47,6 +49,8 @@ class UserProcess(Value):
     busy_percent: int | None
     uid: int | None = None
     is_partition_told: bool = True
+    limit_bytes: int | None = None
+    charged_bytes: int | None = None
 
 
 class GpuUser(Value):
@@ -95,6 +99,13 @@ class GpuUser(Value):
     def gtt_bytes(self) -> int:
         """Return the system memory that the GPU uses for its processes."""
         return sum(process.gtt_bytes for process in self.processes)
+
+    @property
+    def limit(self) -> tuple[int | None, int | None]:
+        """Return a container's limit, and how much counts towards it; None for both without a limit."""
+        processes = self.processes if self.container_id else ()
+        limited = ((each.limit_bytes, each.charged_bytes) for each in processes if each.limit_bytes is not None)
+        return next(limited, (None, None))
 
     @property
     def title(self) -> str:
