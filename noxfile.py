@@ -58,6 +58,7 @@ FORGE_FILES = {
     "vendor.github-workflows": ".github/workflows/*.yml",
     "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
     "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "vendor.github-actions": "packages/*/action/action.yml",
     "vendor.dependabot": ".github/dependabot.yml",
 }
 # Pinned, because the page of commands depends on Typer's internals.

@@ -19,6 +19,7 @@ from support.stand import Stand
 pytestmark = pytest.mark.e2e
 
 PROFILE = "mi300x-8"
+FIRST_LINE = f"Simulating {PROFILE} until the command ends, without a driver: opening a GPU fails"
 ROCM_SMI = "rocm-smi --showbus --showuniqueid --showmeminfo vram --json 2>/dev/null || :"
 # amd-smi 6.1 of Debian 13 asks the device for its address, which one without a driver cannot answer.
 SMI = {"bookworm": ("rocm-smi",), "trixie": ("rocm-smi", "amd-smi")}
@@ -52,12 +53,12 @@ def test_the_first_line_says_that_nodes_are_plain_files_where_they_are(stand):
     # Numbers of the machine's four GPUs.
     plain = ", ".join(("dri/card0", *(f"dri/card{n}, dri/renderD{n + 127}" for n in range(1, 5))))
     assert stand.run(command) == (
-        f"Simulating {PROFILE} until the command ends; plain files, because this machine has devices with the same "
-        f"numbers: {plain}\ncharacter special file\n"
+        f"{FIRST_LINE}; plain files, because this machine has devices with the same numbers: {plain}\n"
+        "character special file\n"
     )
     assert stand.as_user("alice", command) == (
-        f"Simulating {PROFILE} until the command ends; its device nodes are plain files, "
-        "and engines need 'podman unshare' in front, or root\nregular empty file\n"
+        f"{FIRST_LINE}; its device nodes are plain files, and engines need 'podman unshare' in front, or root\n"
+        "regular empty file\n"
     )
 
 

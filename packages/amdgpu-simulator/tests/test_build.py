@@ -8,9 +8,10 @@ import stat
 import pytest
 
 from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording.profile import ProfileError
-from amdgpu_simulator import build_host, load_profile
+from amdgpu_simulator import build_host, load_profile, profile_names
 from amdgpu_simulator.hosts.build import BuildError
 
 GPU = "/sys/devices/pci0000:60/0000:60:01.1/0000:63:00.0"
@@ -73,7 +74,9 @@ def test_a_pci_function_has_the_attributes_of_its_driver(tmp_path):
 
     names = sorted(host.names("/sys/bus/pci/devices/0000:05:00.0/"))
 
-    assert {name: host.read_attribute(f"/sys/bus/pci/devices/0000:05:00.0/{name}") for name in names} == {
+    resource = "0x0000000000000000 0x0000000000000000 0x0000000000000000"
+    texts = [name for name in names if name != "config"]
+    assert {name: host.read_attribute(f"/sys/bus/pci/devices/0000:05:00.0/{name}") for name in texts} == {
         "available_compute_partition": "SPX, DPX, QPX, CPX",
         "class": "0x120000",
         "current_compute_partition": "SPX",
@@ -81,23 +84,95 @@ def test_a_pci_function_has_the_attributes_of_its_driver(tmp_path):
         "device": "0x74a1",
         "driver": "",
         "drm": "",
+        "irq": "0",
         "mem_info_vram_total": "206141652992",
         "numa_node": "0",
+        "resource": "\n".join([resource] * 13),
         "revision": "0x00",
         "subsystem": "",
         "subsystem_device": "0x74a1",
         "subsystem_vendor": "0x1002",
-        "uevent": "PCI_ID=1002:74A1\nPCI_SLOT_NAME=0000:05:00.0",
+        "uevent": (
+            "DRIVER=amdgpu\nPCI_CLASS=120000\nPCI_ID=1002:74A1\nPCI_SUBSYS_ID=1002:74A1\nPCI_SLOT_NAME=0000:05:00.0"
+        ),
         "unique_id": "e3aa140f9a5f9e31",
         "vbios_version": "113-SIMULATED-001",
         "vendor": "0x1002",
     }
 
 
+def test_every_gpu_is_an_idle_one_unless_the_profile_says_otherwise(tmp_path):
+    ill = {"gpu_busy_percent": "97", "ras/umc_err_count": "ue: 1"}
+    host = build_host(tmp_path / "host", load_profile("rx7900xtx-raphael").with_gpu(1, health=ill))
+
+    health = read_health(host, ["0000:03:00.0", "0000:6d:00.0"])
+    measured = {address: each.measured for address, each in health.items()}
+    assert [
+        (each.busy_percent, each.vram_used, each.temperature, each.watts, each.watts_limit)
+        for each in measured.values()
+    ] == [
+        (0, 28311552, 45.0, 17.0, 339.0),
+        (97, 22020096, 39.0, 11.0, None),
+    ]
+    assert read(host, "/sys/class/hwmon/hwmon0/fan1_input") == "0\n"
+    assert os.readlink(host.path("/sys/class/hwmon/hwmon1/device")) == "../../../0000:6d:00.0"
+    assert read(host, "/sys/class/drm/card1/device/pp_dpm_sclk") == "0: 42Mhz *\n1: 2526Mhz\n"
+
+
+SHOWN = {
+    "mem_info_vram_used",
+    "gpu_busy_percent",
+    "hwmon/name",
+    "hwmon/power1_label",
+    "hwmon/freq1_input",
+    "pp_dpm_sclk",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in profile_names() if name != "mi300x-vf"])
+def test_gpus_of_every_profile_have_idle_values(name):
+    models = {gpu.model.product: SHOWN - gpu.model.idle.keys() for gpu in load_profile(name).gpus}
+
+    assert [product for product, missing in models.items() if missing] == []
+
+
+def test_a_virtual_function_has_memory_and_no_sensors(tmp_path):
+    host = build_host(tmp_path / "host", "mi300x-vf")
+
+    measured = read_health(host, ["0000:83:00.0"])["0000:83:00.0"].measured
+
+    assert (measured.vram_used, measured.busy_percent, measured.temperature) == (296747008, None, None)
+    assert not os.path.exists(host.path("/sys/class/hwmon"))
+
+
+def test_a_profile_with_sensors_of_its_own_has_no_others(tmp_path):
+    own = {"hwmon/hwmon5/name": "amdgpu", "hwmon/hwmon5/temp1_label": "edge", "hwmon/hwmon5/temp1_input": "50000"}
+    host = build_host(tmp_path / "host", load_profile("one-gpu").with_gpu(0, health=own))
+
+    assert host.names("/sys/bus/pci/devices/0000:03:00.0/hwmon") == ["hwmon5"]
+    assert host.names("/sys/class/hwmon") == ["hwmon5"]
+
+
+def test_a_function_has_the_configuration_that_its_files_describe(tmp_path):
+    host = build_host(tmp_path / "host", "one-gpu")
+
+    with open(host.path("/sys/bus/pci/devices/0000:03:00.0/config"), "rb") as file:
+        assert file.read().hex(" ", 4) == (
+            "02105175 06000000 c0000003 00000000 00000000 00000000 00000000 00000000 "
+            "00000000 00000000 00000000 02100106 00000000 00000000 00000000 00000000"
+        )
+
+
+def test_a_number_behind_a_dot_is_not_in_the_name_of_a_partitions_driver(tmp_path):
+    host = build_host(tmp_path / "host", "mi300a-4")
+
+    assert read(host, "/sys/devices/platform/amdgpu_xcp.0/uevent") == "MODALIAS=platform:amdgpu_xcp\n"
+
+
 def test_a_partition_has_a_platform_device_without_the_attributes_of_the_function(tmp_path):
     host = build_host(tmp_path / "host", "mi300x-8", with_links=False)
 
-    assert sorted(host.names(XCP)) == ["driver_override", "drm", "modalias", "subsystem"]
+    assert sorted(host.names(XCP)) == ["driver_override", "drm", "modalias", "subsystem", "uevent"]
     assert sorted(host.names(f"{XCP}/drm")) == ["card2", "controlD66", "renderD129"]
     assert sorted(host.names(f"{XCP}/drm/renderD129")) == ["dev", "device", "subsystem", "uevent"]
 
@@ -192,7 +267,7 @@ def test_nodes_in_dev_have_the_groups_that_udev_gives(tmp_path):
 def test_a_kernel_without_kfd_has_drm_alone(tmp_path):
     host = build_host(tmp_path, load_profile("one-gpu").with_driver(kfd_major=None))
 
-    assert sorted(host.names("/sys/class")) == ["drm"]
+    assert sorted(host.names("/sys/class")) == ["drm", "hwmon"]
     assert sorted(host.names("/dev")) == ["dri"]
 
 
@@ -201,8 +276,8 @@ def test_without_the_driver_a_gpu_is_a_pci_function_and_no_more(tmp_path):
 
     assert host.names("/sys/module") == []
     assert sorted(host.names("/sys/bus/pci/devices/0000:03:00.0/")) == [
-        *("class", "device", "numa_node", "revision", "subsystem", "subsystem_device", "subsystem_vendor"),
-        *("uevent", "vendor"),
+        *("class", "config", "device", "irq", "numa_node", "resource", "revision"),
+        *("subsystem", "subsystem_device", "subsystem_vendor", "uevent", "vendor"),
     ]
     assert sorted(host.names("/dev/dri")) == ["by-path", "card0"]
 

@@ -29,6 +29,7 @@ def test_list_says_what_there_is():
             "mi300a-4           4 MI300A (SPX, NPS1), each in its own PCI domain; the driver says amdgpu_xcp.0\n"
             "mi300x-8           8 MI300X (SPX, NPS1), with the DRM nodes of 55 unused partitions\n"
             "mi300x-8-cpx       8 MI300X as 63 partitions (CPX, NPS4): the 64th found no free card minor\n"
+            "mi300x-vf          two MI300X of a virtual machine (SR-IOV), probed last to first, without sensors\n"
             "mi308x-8-cpx       8 MI308X as 32 partitions (CPX, NPS4) in two PCI domains, with 32 unused render nodes\n"
             "mi355x-8           8 MI355X (SPX, NPS1), with 56 unused partitions and unlike KFD and PCI unique ids\n"
             "no-driver          an MI210 on a host that has not loaded the amdgpu driver\n"

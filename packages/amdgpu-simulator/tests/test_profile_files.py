@@ -29,6 +29,7 @@ def test_the_profiles_are_the_hosts_they_are_named_after(simulated):
         "mi300a-4": (4, "gfx942", 228, 125, "SPX NPS1"),
         "mi300x-8": (8, "gfx942", 304, 192, "SPX NPS1"),
         "mi300x-8-cpx": (63, "gfx942", 38, 24, "CPX NPS4"),
+        "mi300x-vf": (2, "gfx942", 304, 192, "SPX NPS1"),
         "mi308x-8-cpx": (32, "gfx942", 20, 48, "CPX NPS4"),
         "mi355x-8": (8, "gfx950", 256, 288, "SPX NPS1"),
         "one-gpu": (1, "gfx1201", 64, 32, ""),
@@ -84,7 +85,7 @@ def test_an_unknown_name_is_answered_with_those_that_exist():
 
     assert str(caught.value) == (
         "there is no profile mi9000 (choose from headless, mi210-4, mi210-8, mi300a-4, mi300x-8, mi300x-8-cpx, "
-        "mi308x-8-cpx, mi355x-8, no-driver, one-gpu, rx7900xtx-raphael, strix-halo)"
+        "mi300x-vf, mi308x-8-cpx, mi355x-8, no-driver, one-gpu, rx7900xtx-raphael, strix-halo)"
     )
 
 

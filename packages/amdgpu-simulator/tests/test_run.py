@@ -41,7 +41,7 @@ def test_the_command_finds_the_gpus_of_the_profile_and_its_exit_code_counts(envi
 
     assert code == 7
     assert shown.split() == [*(f"/dev/dri/renderD{minor}" for minor in (128, 129, 130, 131)), "kfd"]
-    assert said.startswith("Simulating mi210-4 until the command ends")
+    assert said.startswith("Simulating mi210-4 until the command ends, without a driver: opening a GPU fails")
 
 
 def test_programs_inside_make_terminals_and_find_other_devices(environment):
@@ -204,9 +204,8 @@ def test_a_device_of_the_machine_is_not_reached_by_its_number(environment):
     assert code == 0, said
     assert shown == "character special file\nregular empty file\n"
     assert said == (
-        "Simulating one-gpu until the command ends; plain files, because this machine has devices with the same "
-        "numbers: "
-        "dri/renderD128\n"
+        "Simulating one-gpu until the command ends, without a driver: opening a GPU fails; plain files, because this "
+        "machine has devices with the same numbers: dri/renderD128\n"
     )
 
 

@@ -26,7 +26,7 @@ from amdgpu_discovery.command_line.completion_scripts import format_script
         ("amd-ctk gpu-tracker 0 ", "exclusive shared"),
         ("amd-ctk gpu-tracker 0 ex", "exclusive"),
         ("amd-ctk doctor --only driver,k", "driver,kfd"),
-        ("amd-ctk --simulate mi30", "mi300a-4 mi300x-8 mi300x-8-cpx mi308x-8-cpx"),
+        ("amd-ctk --simulate mi30", "mi300a-4 mi300x-8 mi300x-8-cpx mi300x-vf mi308x-8-cpx"),
         ("amd-ctk simulate run one", "one-gpu"),
         ("amd-ctk simulate break 3 h", "hot hang"),
     ],

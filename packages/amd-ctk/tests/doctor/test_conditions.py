@@ -110,7 +110,7 @@ def test_memory_that_no_process_holds_is_a_condition(tmp_path, monkeypatch):
 
 
 def test_a_drained_gpu_may_be_sick(tmp_path):
-    host = build_host(tmp_path / "host", "mi210-4")
+    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
     Tracker(host).enable()
     Tracker(host).drain("1-2", reason="fan swap")
     address = locate_gpus(host)[1].pci_address

@@ -20,7 +20,7 @@ from amdgpu_simulator.random_profile import random_profile
 HOSTS = int(os.environ.get("AMD_HEALTHY_HOSTS", "6"))
 BUILT_IN = (
     *("headless", "mi210-4", "mi210-8", "mi300a-4", "mi300x-8", "mi308x-8-cpx", "mi355x-8", "one-gpu"),
-    *("rx7900xtx-raphael", "strix-halo"),
+    *("rx7900xtx-raphael", "strix-halo", "mi300x-vf"),
 )
 KERNELS = ("5.15.0-130-generic", "6.1.0-28-amd64", "6.8.0-51-generic", "6.12.12-amd64", "6.17.4")
 DOCKERS = ("20.10.24", "24.0.9", "26.1.5", "27.5.1", "28.5.2", "29.3.0")

@@ -94,6 +94,8 @@ class GpuModel(Part):
     # Other properties of the KFD node, and attributes of the PCI function.
     properties: dict[str, int] = {}  # noqa: RUF012 - a default of a value, which is never changed
     attributes: dict[str, str] = {}  # noqa: RUF012
+    # What a GPU without work shows, by attribute. Those in "hwmon/" are sensors, unless a GPU's `health` has its own.
+    idle: dict[str, str] = {}  # noqa: RUF012
 
 
 class PciFunction(Part):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from typing import Any
 
 from amdgpu_discovery.driver.compute_modes import MODES_BY_XCC_COUNT
@@ -30,6 +31,12 @@ XCC_COUNT_BY_COMPUTE_MODES = {modes: count for count, modes in MODES_BY_XCC_COUN
 XCP_DEVICES = 7
 # Of a link of KFD. A link without one of these is not recorded.
 LINK_FIELDS = frozenset(("node_to", "type", "weight"))
+# Attributes of a GPU that show what it does now, beside those about its health.
+ACTIVITY = (
+    *("mem_info_gtt_used", "mem_busy_percent", "power_dpm_force_performance_level", "pp_dpm_sclk", "pp_dpm_mclk"),
+    *("current_link_speed", "max_link_speed"),
+)
+SENSOR = re.compile(r"name|(?:fan|freq|in|power|pwm|temp)[0-9][a-z_]*")
 AMD = "0x1002"
 # Display controllers and accelerators.
 GPU_CLASSES = ("0x03", "0x12")
@@ -220,10 +227,18 @@ def _record_health(host: Host, gpu: GatheredGpu) -> dict[str, Any]:
     if host.read_attribute(f"{gpu.path}/{RUNTIME_STATUS}") == ASLEEP:
         # Reading the attributes would wake it.
         return {"health": {RUNTIME_STATUS: ASLEEP}}
-    names = [name for name in list_attributes(host, str(gpu.pci_address), with_errors=True) if ".." not in name]
-    paths = {name: host.path(f"{gpu.path}/{name}") for name in names if name != "mem_info_vram_total"}
+    known = list_attributes(host, str(gpu.pci_address), with_errors=True)
+    names = [name for name in known if ".." not in name and name != "mem_info_vram_total"]
+    sensors = [name for name in _list_sensors(host, gpu.path) if name not in names]
+    paths = {name: host.path(f"{gpu.path}/{name}") for name in (*names, *ACTIVITY, *sensors)}
     answers = read_in_child([list(paths.values())], seconds=HEALTH_SECONDS)
     found = {name: answers[path] for name, path in paths.items() if path in answers}
     texts = {name: ERRORS.get(answer.error, "") or answer.text for name, answer in found.items()}
-    # A GPU on a simulated host uses nothing by default.
-    return {"health": {name: text for name, text in texts.items() if text and text != "0"}}
+    return {"health": {name: text for name, text in texts.items() if text}}
+
+
+def _list_sensors(host: Host, path: str) -> list[str]:
+    """Return the names of the sensors' files of the PCI function at a path of sysfs."""
+    directories = [f"hwmon/{each}" for each in host.names(f"{path}/hwmon")[:1]]
+    names = [f"{each}/{name}" for each in directories for name in sorted(host.names(f"{path}/{each}"))]
+    return [name for name in names if SENSOR.fullmatch(os.path.basename(name))]

@@ -9,9 +9,10 @@ from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.recording.profile import Profile, ProfileError
+from amdgpu_simulator.hosts.activity import add_health, add_idle
 from amdgpu_simulator.hosts.kfd_sysfs import NODES, add_kfd, add_links
 from amdgpu_simulator.hosts.links import link_nodes
-from amdgpu_simulator.hosts.pci_sysfs import add_drm, add_health, add_pci
+from amdgpu_simulator.hosts.pci_sysfs import add_drm, add_pci
 from amdgpu_simulator.hosts.placement import place_host
 from amdgpu_simulator.hosts.processes import add_processes
 from amdgpu_simulator.hosts.tree import Tree, write_tree
@@ -34,8 +35,9 @@ def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, wit
     """Build a host in `directory` and return it; `profile` is a name, a file or a value.
 
     A host that was built in `directory` earlier is replaced. Raises BuildError for a directory that holds anything
-    else, and ProfileError for an unknown or impossible profile; then nothing is written. Without `with_links` KFD's
-    nodes do not list their links: nothing in the toolkit reads them, and 63 partitions have 4000 links.
+    else, and ProfileError for an unknown or impossible profile; then nothing is written. Without `with_links` the host
+    is a bare one, which is made faster: KFD's nodes do not list their links, of which 63 partitions have 4000, and GPUs
+    show no idle values, only what the profile says of their health and processes.
     """
     described = profile if isinstance(profile, Profile) else load_profile(profile)
     tree = build_tree(described, with_links=with_links)
@@ -66,10 +68,12 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
         add_kfd(tree, profile, driver, placed, links)
         if with_links:
             add_links(tree, driver, links)
-    if driver and profile.processes:
-        add_processes(tree, profile, placed)
-    for gpu in placed.gpus if driver else ():
-        add_health(tree, gpu)
+    if driver:
+        if with_links:
+            add_idle(tree, placed)
+        if profile.processes:
+            add_processes(tree, profile, placed)
+        add_health(tree, placed)
     for path in tree.entries:
         if os.path.normpath(path) != path or "\0" in path:
             raise ProfileError(f"{path!r} is not a valid path on a host", hint="use names without .. in the profile")
@@ -79,7 +83,7 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
 def _check_attributes(profile: Profile) -> None:
     """Refuse attributes that lie outside of a function, or that identify its device; ProfileError."""
     for gpu in profile.gpus:
-        for name in (*gpu.health, *gpu.model.attributes):
+        for name in (*gpu.health, *gpu.model.attributes, *gpu.model.idle):
             parts = name.split("/")
             if parts[0] == "drm" or "uevent" in parts or any(part in ("", ".", "..") for part in parts):
                 hint = "name a file such as ras/umc_err_count, and none in drm or named uevent"

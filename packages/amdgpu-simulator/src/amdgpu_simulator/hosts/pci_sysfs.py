@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import struct
+
 from amdgpu_discovery.driver.compute_modes import MODES_BY_XCC_COUNT
 from amdgpu_discovery.driver.drm import DRM_CLASS, DRM_MAJOR
 from amdgpu_discovery.gpu import parse_pci_address
 from amdgpu_discovery.recording.profile import Access, ForeignDrm, Profile, SimulatedGpu
 from amdgpu_simulator.hosts.placement import PlacedDrm, PlacedGpu, PlacedHost, pci_path
-from amdgpu_simulator.hosts.tree import Link, Pipe, Tree
+from amdgpu_simulator.hosts.tree import Tree
 
 AMDGPU = "/sys/bus/pci/drivers/amdgpu"
+# From linux/pci_regs.h: the header's size, where it has the subsystem, and the command of a function that is in use.
+HEADER, SUBSYSTEM, DECODES = 64, 0x2C, 0x0006
+# From pci-sysfs.c: start, end and flags of each region; no region is mapped.
+NO_RESOURCE, RESOURCES = b"0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 13
 # rocm-smi recognises a GPU by it.
 FIRMWARE = "113-SIMULATED-001"
-FAILING = ("[EIO]", "[ENODEV]")
-# No process has memory at address 0 (mem_rw of fs/proc/base.c). No file that all users may read gives ENODEV.
-ENDS_IN_EIO = "/proc/self/mem"
 
 
 def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
@@ -22,28 +25,17 @@ def add_pci(tree: Tree, profile: Profile, placed: PlacedHost) -> None:
     for foreign in profile.foreign:
         _add_foreign(tree, foreign)
     for gpu in placed.gpus:
-        _add_function(tree, gpu.path, _identity(gpu.gpu))
+        _add_function(tree, gpu.path, _identity(gpu.gpu), driver="amdgpu" if profile.driver else "")
     if profile.driver is not None:
         _add_module(tree, profile.driver.version)
         for gpu in placed.gpus:
             _bind(tree, gpu)
 
 
-def add_health(tree: Tree, placed: PlacedGpu) -> None:
-    """Add the health attributes of a function, or the way in which its driver fails."""
-    for name, text in placed.gpu.health.items():
-        if text == "[ETIMEDOUT]":
-            tree.entries[f"{placed.path}/{name}"] = Pipe()
-        elif text in FAILING:
-            tree.entries[f"{placed.path}/{name}"] = Link(target=ENDS_IN_EIO)
-        else:
-            tree.add_attributes(placed.path, {name: text})
-
-
 def _add_foreign(tree: Tree, foreign: ForeignDrm) -> None:
     path = pci_path(foreign.pci_address, foreign.upstream)
     identity = {"vendor": f"0x{foreign.vendor_id:04x}", "device": f"0x{foreign.device_id:04x}", "class": "0x030000"}
-    _add_function(tree, path, identity)
+    _add_function(tree, path, identity, driver=foreign.driver)
     driver = f"/sys/bus/pci/drivers/{foreign.driver}"
     tree.add_link(f"{path}/driver", driver)
     tree.add_link(f"{driver}/{foreign.pci_address}", path)
@@ -62,12 +54,35 @@ def _identity(gpu: SimulatedGpu) -> dict[str, str]:
     }
 
 
-def _add_function(tree: Tree, path: str, attributes: dict[str, str]) -> None:
+def _add_function(tree: Tree, path: str, attributes: dict[str, str], *, driver: str) -> None:
     address = path.rpartition("/")[2]
-    ids = f"{attributes['vendor'][2:]}:{attributes['device'][2:]}".upper()
-    tree.add_attributes(path, {**attributes, "uevent": f"PCI_ID={ids}\nPCI_SLOT_NAME={address}"})
+    number = {name: int(text, 16) for name, text in attributes.items() if text.startswith("0x")}
+    number = {"revision": 0, "subsystem_vendor": 0, "subsystem_device": 0} | number
+    tree.add_attributes(path, {**attributes, "uevent": _uevent(number, address, driver), "irq": 0})
+    tree.add_file(f"{path}/config", _configuration(number))
+    tree.add_file(f"{path}/resource", NO_RESOURCE * RESOURCES)
     tree.add_link(f"{path}/subsystem", "/sys/bus/pci")
     tree.add_link(f"/sys/bus/pci/devices/{address}", path)
+
+
+def _uevent(number: dict[str, int], address: str, driver: str) -> str:
+    """Return what pci_uevent of drivers/pci/pci-driver.c says of a function."""
+    lines = {
+        **({"DRIVER": driver} if driver else {}),
+        "PCI_CLASS": f"{number['class']:04X}",
+        "PCI_ID": f"{number['vendor']:04X}:{number['device']:04X}",
+        "PCI_SUBSYS_ID": f"{number['subsystem_vendor']:04X}:{number['subsystem_device']:04X}",
+        "PCI_SLOT_NAME": address,
+    }
+    return "\n".join(f"{name}={text}" for name, text in lines.items())
+
+
+def _configuration(number: dict[str, int]) -> bytes:
+    """Return the header of a function's configuration space, as much of it as users may read."""
+    revision_and_class = number["revision"] | number["class"] << 8
+    identity = struct.pack("<HHHHI", number["vendor"], number["device"], DECODES, 0, revision_and_class)
+    subsystem = struct.pack("<HH", number["subsystem_vendor"], number["subsystem_device"])
+    return identity.ljust(SUBSYSTEM, b"\0") + subsystem.ljust(HEADER - SUBSYSTEM, b"\0")
 
 
 def _add_module(tree: Tree, version: str) -> None:
@@ -105,7 +120,10 @@ def _driver_attributes(gpu: SimulatedGpu) -> dict[str, object]:
 
 def _add_platform_device(tree: Tree, path: str) -> None:
     name = path.rpartition("/")[2]
-    tree.add_attributes(path, {"driver_override": "(null)", "modalias": f"platform:{name}"})
+    # A number behind a dot is not part of the name by which drivers are found (platform_device_add).
+    modalias = f"platform:{name.partition('.')[0]}"
+    attributes = {"driver_override": "(null)", "modalias": modalias, "uevent": f"MODALIAS={modalias}"}
+    tree.add_attributes(path, attributes)
     tree.add_link(f"{path}/subsystem", "/sys/bus/platform")
     tree.add_link(f"/sys/bus/platform/devices/{name}", path)
 

@@ -6,12 +6,11 @@ The format of DRM is that of Linux 6.12; amdgpu_discovery.usage names the source
 from __future__ import annotations
 
 from amdgpu_discovery.recording.profile import Profile, ProfileError, SimulatedProcess, SimulatedUse
+from amdgpu_simulator.hosts.activity import GTT_BYTES
 from amdgpu_simulator.hosts.kfd_sysfs import KFD
 from amdgpu_simulator.hosts.placement import PlacedGpu, PlacedHost, PlacedNode
 from amdgpu_simulator.hosts.tree import Link, Tree
 
-# System memory that a GPU may use if its model does not say: the kernel allows half of it or more.
-GTT_BYTES = 64 << 30
 # The first descriptors are standard input, output and error.
 FIRST_DESCRIPTOR = 3
 FIRST_PASID = 32768

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 from amdgpu_discovery.value import Value
 
@@ -96,6 +97,8 @@ def _write_file(file: File, real_path: str) -> None:
 def _set_access(descriptor: int, file: File) -> None:
     # Only root can give files away. Other users see their own group where the profile has "render".
     if os.geteuid() == 0:
-        os.fchown(descriptor, 0, file.group or 0)
+        # The root of `unshare --map-root-user` has one group, and the others do not exist.
+        with suppress(OSError):
+            os.fchown(descriptor, 0, file.group or 0)
     # Again, because the umask removed some bits.
     os.fchmod(descriptor, file.mode)

@@ -19,12 +19,9 @@ from amdgpu_simulator.hosts.pci_sysfs import AMDGPU
 # The attributes of the PCI function after each fault. None means that reading it never ends.
 FAULTS: dict[str, dict[str, str | None]] = {
     "hot": {
-        "hwmon/hwmon0/name": "amdgpu",
-        # rocm-smi 5.2 does not start if a sensor has no voltage.
-        "hwmon/hwmon0/in0_label": "vddgfx",
-        "hwmon/hwmon0/temp2_label": "junction",
-        "hwmon/hwmon0/temp2_input": "112000",
-        "hwmon/hwmon0/temp2_crit": "110000",
+        "hwmon/temp2_label": "junction",
+        "hwmon/temp2_input": "112000",
+        "hwmon/temp2_crit": "110000",
     },
     "ras": {"ras/umc_err_count": "ue: 1\nce: 12"},
     "busy": {"gpu_busy_percent": "100"},
@@ -74,7 +71,9 @@ def _attributes_of(host: Host, gpu: GpuLocation, fault: str) -> Mapping[str, str
         if not mode:
             raise CannotBreak(f"GPU {gpu.number} has no partition modes", hint="simulate mi300x-8, for example")
         return {"current_memory_partition": next(each for each in MEMORY_MODES if each != mode)}
-    return FAULTS.get(fault, {})
+    # A model without idle values has no sensors, and gets a directory for them.
+    sensors = next(iter(sorted(host.names(f"{now}/hwmon"))), "hwmon0")
+    return {name.replace("hwmon/", f"hwmon/{sensors}/"): text for name, text in FAULTS.get(fault, {}).items()}
 
 
 def _add_orphan(host: Host, gpus: Sequence[Gpu], number: int) -> None:

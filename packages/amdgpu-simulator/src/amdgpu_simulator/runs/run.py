@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # The terminal also sends these to the command. The signals in PASSED_ON need to be passed on.
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+DRIVERLESS = "without a driver: opening a GPU fails"
 PLAIN = "; its device nodes are plain files"
 # The GPUs that these name, and the reservation, are those of this machine.
 REMOVED = (
@@ -68,7 +69,8 @@ def _become(host: Host, numbers: Mapping[str, tuple[int, int]], name: str, argv:
         enter_namespace()
         plain = lay_over(host, numbers)
         if name:
-            print(f"Simulating {name} until the command ends{_describe_nodes(plain)}", file=sys.stderr, flush=True)
+            print(f"Simulating {name} until the command ends, {DRIVERLESS}{_describe_nodes(plain)}", file=sys.stderr)
+            sys.stderr.flush()
         os.environ.pop(ROOT_VARIABLE, None)
         # The path of the working directory may now lead to the simulated host's directory.
         with suppress(OSError):
