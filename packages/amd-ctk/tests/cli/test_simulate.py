@@ -129,3 +129,48 @@ def test_a_simulation_lives_as_long_as_its_command(environment, tmp_path, waitin
     assert "MI210" in waiting.communicate("\n")[0]
     run(environment, *RUN, "one-gpu", "--", "true")
     assert not directory.exists()
+
+
+# In the user namespaces that users may make, they are themselves or root.
+AS_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+AS_ROOT = ("unshare", "--user", "--map-root-user")
+ASKED = "unshare --user cannot be used here"
+
+
+@pytest.fixture
+def run_in(environment):
+    """Return a function that runs a script on a simulated server, in a user namespace of its own."""
+
+    def run_script(namespace, script):
+        if run(environment, *namespace, "true")[0]:
+            pytest.skip(ASKED)
+        script = script.replace("amd-ctk", " ".join(AMD_CTK))
+        return run(environment, *namespace, *RUN, "mi210-4", "--", "sh", "-ec", script)
+
+    return run_script
+
+
+def test_a_user_can_enable_the_tracker_and_run_jobs(run_in):
+    code, shown, said = run_in(
+        AS_USER, "id -u; amd-ctk gpu-tracker enable; amd-ctk run --gpus=free:1 --wait -- echo ran; amd-ctk queue"
+    )
+
+    assert code == 0, said
+    assert shown == "1000\nGPU Tracker has been enabled\nran\nNo job waits for GPUs\n"
+    assert said.endswith("\nGPU 0\n")
+
+
+def test_whoever_is_root_in_a_namespace_of_his_own_can_reserve_gpus(run_in):
+    socket = "/run/amd-container-toolkit/gpus.socket"
+
+    code, shown, said = run_in(
+        AS_ROOT,
+        "amd-ctk users allow everyone --gpus=2 >/dev/null 2>&1\n"
+        f"amd-ctk gpu-tracker serve --listen {socket} >/dev/null & service=$!\n"
+        "trap 'kill $service' EXIT\n"
+        f"until [ -S {socket} ]; do kill -0 $service; sleep 0.1; done\n"
+        "amd-ctk reserve 2 --for=1h --name=training",
+    )
+
+    assert code == 0, said
+    assert shown == "GPU 2 reserved as training for 1 h 0 min\n"
