@@ -44,6 +44,31 @@ def test_the_gpu_that_was_asked_for_and_no_other_is_proved(gpus):
     assert proved(RIGHT, gpus) == ("ok", "opens and answers; other GPUs are refused")
 
 
+LIMIT = "limit drm/0000:03:00.0/vram 1073741824\n"
+
+
+def test_a_limit_that_the_kernel_has_is_proved(gpus):
+    answers = parse_answers(RIGHT + LIMIT)
+
+    assert judge(answers, gpus[0], gpus, limit_mib=1024) == (
+        "ok",
+        "opens and answers; other GPUs are refused; limited to 1024 MiB",
+    )
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["", LIMIT.replace("1073741824", "max"), LIMIT.replace("1073741824", "2147483648"), LIMIT.replace("03:", "26:")],
+)
+def test_a_limit_that_the_kernel_does_not_have_fails(gpus, limit):
+    answers = parse_answers(RIGHT + limit)
+
+    assert judge(answers, gpus[0], gpus, limit_mib=1024) == (
+        "failed",
+        "the kernel has no limit of 1024 MiB for the container",
+    )
+
+
 def test_without_a_device_cgroup_a_gpu_without_a_node_is_of_no_use(gpus):
     assert proved(ROOTLESS, gpus) == ("ok", "opens and answers; has no node of other GPUs")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ case $1 in
     info) echo '{info}' ;;
     import) cat >/dev/null; echo "$3" >>"{log}" ;;
     rmi) echo "removed $3" >>"{log}" ;;
-    run) cat "{answers}" ;;
+    run) echo "$*" >>"{log}.runs"; cat "{answers}" ;;
 esac
 """
 RIGHT = "open /dev/kfd 0\nlisted {gpu_id} 0\nopen /dev/dri/renderD128 0\ndevice /dev/dri/renderD128 {device}\n"
@@ -64,6 +65,24 @@ def test_a_gpu_that_computes_is_proved(gpu, docker, amd_ctk, tmp_path):
         {"engine": "docker", "gpu": 0, "state": "ok", "words": "opens and answers; there is no other GPU"}
     ]
     assert f"{gpu.pci_unique_id:x}" not in json.dumps(written).lower()
+
+
+def test_where_the_kernel_limits_memory_the_limit_is_proved_too(gpu, host, docker, amd_ctk, tmp_path):
+    cgroups = Path(host("one-gpu").path("/sys/fs/cgroup"))
+    region = f"drm/{gpu.pci_address}/vram"
+    cgroups.mkdir(parents=True, exist_ok=True)
+    (cgroups / "cgroup.controllers").write_text("cpu memory dmem\n")
+    (cgroups / "dmem.capacity").write_text(f"{region} {64 << 30}\n")
+    runc = tmp_path / "bin/runc"
+    environment = docker(right(gpu, f"limit {region} {1 << 30}\n"))
+    runc.touch(0o755)
+
+    ended = amd_ctk("doctor", "--prove", **environment)
+
+    assert ended.stdout.splitlines()[1] == (
+        "docker  0    ok      opens and answers; there is no other GPU; limited to 1024 MiB"
+    )
+    assert " -e AMD_VISIBLE_DEVICES=0 -e AMD_VRAM=1GiB " in (tmp_path / "log.runs").read_text()
 
 
 def test_another_device_behind_the_node_fails(gpu, docker, amd_ctk, tmp_path):

@@ -120,7 +120,7 @@ def _prove(host: Host, engine: str) -> None:
     from amd_ctk.prove.prove import PROOF, format_proofs, is_proved, prove, require_provable, write_proof
 
     facts = read_facts(host, engine=engine)
-    engines = [found for found in find_engines(facts) if engine in ("", found.name)]
+    engines = [found for found in find_engines(facts, host) if engine in ("", found.name)]
     require_provable(facts, engines)
     proofs = list(prove(facts, find_gpu_states(host)[0], engines))
     print(format_proofs(proofs))

@@ -7,7 +7,9 @@ import os
 from collections.abc import Sequence
 
 from amdgpu_discovery.driver.device_nodes import KFD_PATH
-from amdgpu_discovery.gpu import Gpu
+from amdgpu_discovery.gpu import MEBIBYTE, Gpu
+from amdgpu_discovery.usage.amounts import parse_optional
+from amdgpu_discovery.usage.memory_limits import region_of
 from amdgpu_discovery.value import Value
 
 OK = "ok"
@@ -33,6 +35,8 @@ class Answers(Value):
     # For GPUs that the container was not given, by render minor: errors of making the node and of opening it.
     created: dict[int, int]
     foreign: dict[int, int]
+    # The limits of the container on the memory of GPUs, in bytes by region.
+    limits: dict[str, int]
 
 
 class Proof(Value):
@@ -46,12 +50,14 @@ class Proof(Value):
 
 def parse_answers(text: str) -> Answers:
     """Parse the answers that a probe printed; other lines are ignored."""
-    answers = Answers(opened={}, ioctls={}, listed=(), devices={}, created={}, foreign={})
+    answers = Answers(opened={}, ioctls={}, listed=(), devices={}, created={}, foreign={}, limits={})
     by_path = {"open": answers.opened, "ask": answers.ioctls, "device": answers.devices}
     by_minor = {"make": answers.created, "foreign": answers.foreign}
     listed = []
     for line in text[:LARGEST_PROBE_ANSWER].splitlines():
         words = line.split()
+        if len(words) == 3 and words[0] == "limit":
+            answers.limits[words[1]] = parse_optional(words[2]) or 0
         if len(words) != 3 or not _is_number(words[2]):
             continue
         kind, subject, number = words[0], words[1], int(words[2])
@@ -68,8 +74,19 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
-def judge(answers: Answers, requested: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
-    """Return the state and the words of a proof for a container that requested one GPU of a host.
+def judge(answers: Answers, requested: Gpu, gpus: Sequence[Gpu], *, limit_mib: int = 0) -> tuple[str, str]:
+    """Return the state and the words of a proof for a container that requested one GPU of a host, and a limit."""
+    state, words = _judge_gpu(answers, requested, gpus)
+    if state != OK or not limit_mib:
+        return state, words
+    limit = answers.limits.get(region_of(requested), 0)
+    if not 0 < limit <= limit_mib * MEBIBYTE:
+        return FAILED, f"the kernel has no limit of {limit_mib} MiB for the container"
+    return OK, f"{words}; limited to {limit // MEBIBYTE} MiB"
+
+
+def _judge_gpu(answers: Answers, requested: Gpu, gpus: Sequence[Gpu]) -> tuple[str, str]:
+    """Return the state and the words for the GPU itself.
 
     A GPU counts as usable if KFD lists it and its render node opens. Rootless engines have no device cgroup, so KFD's
     list alone proves nothing there.

@@ -11,11 +11,16 @@ from contextlib import contextmanager
 from functools import partial
 
 from amd_ctk.configuration.engine import RUNTIME_PROGRAM
+from amd_ctk.configuration.runtime_program import usual_runtime
 from amd_ctk.doctor.checks.docker import configure_and_restart
 from amd_ctk.doctor.facts.all import Facts
 from amd_device_spec.cdi import KIND
+from amd_device_spec.request import MEMORY
+from amd_device_spec.settings import read_settings
+from amd_device_spec.start.memory_limit import OFF, MemoryLimit, enforce
 from amdgpu_discovery.command_line.programs import Answer, ask
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 IMAGE = "localhost/amd-ctk-proof:local"
@@ -24,6 +29,8 @@ NAMESPACE = "amd-ctk-proof"
 # Placeholders in an engine's command: the number of a GPU, and the directory of the image.
 GPU, ROOTFS = "{gpu}", "{rootfs}"
 VARIABLE = f"AMD_VISIBLE_DEVICES={GPU}"
+# A container that the AMD runtime creates asks for this limit, where it can be enforced.
+LIMIT = MemoryLimit(mib=1024, source=f"{MEMORY}=1GiB")
 
 
 # Runs a command in a container with the GPU of this number.
@@ -33,12 +40,14 @@ Run = Callable[[int, list[str]], Answer]
 class ProofEngine(Value):
     """An installed engine: its name, its version, and the command that runs the image, with `GPU` for the GPU's number.
 
-    `problem` says why the engine cannot give GPUs to containers, and what to do; "" if it can.
+    `is_limited` means that the container asks for LIMIT. `problem` says why the engine cannot give GPUs to
+    containers, and what to do; "" if it can.
     """
 
     name: str
     version: str
     argv: tuple[str, ...] = ()
+    is_limited: bool = False
     problem: str = ""
 
 
@@ -46,10 +55,26 @@ class EngineProblem(ToolkitError):
     """An engine cannot load the image."""
 
 
-def find_engines(facts: Facts) -> list[ProofEngine]:
+def find_engines(facts: Facts, host: Host) -> list[ProofEngine]:
     """Return the engines that answer on this host."""
     engines = [_find_docker(facts), _find_podman(facts), _find_containerd()]
-    return [engine for engine in engines if engine]
+    can_limit = _can_limit(facts, host)
+    return [_with_limit(engine) if can_limit and VARIABLE in engine.argv else engine for engine in engines if engine]
+
+
+def _can_limit(facts: Facts, host: Host) -> bool:
+    """Return whether the memory of each GPU of this host can be limited for a container that has it alone."""
+    settings = read_settings(host)
+    runtime = settings.low_level_runtime or usual_runtime()
+    limited = [enforce(LIMIT, [gpu], host, runtime=runtime) for gpu in facts.gpus.gpus]
+    return settings.vram_limit != OFF and not any(each.obstacle for each in limited)
+
+
+def _with_limit(engine: ProofEngine) -> ProofEngine:
+    """Let the container ask for a limit, beside the variable that asks for the GPU."""
+    at = engine.argv.index(VARIABLE)
+    option = engine.argv[at - 1]
+    return engine.replace(argv=(*engine.argv[: at + 1], option, LIMIT.source, *engine.argv[at + 1 :]), is_limited=True)
 
 
 def _find_docker(facts: Facts) -> ProofEngine | None:

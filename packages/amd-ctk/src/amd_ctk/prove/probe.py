@@ -3,7 +3,8 @@
 Example: python3 -ISB probe.py 129,130 (render minors of GPUs that this container was not given)
 
 It stands alone, as nothing else of the toolkit is in the image. Each line has a word, its subject, and an error number,
-0 for none: `open /dev/kfd 0`, `listed 12261 0`. `device /dev/dri/renderD128 29711` ends with a PCI device id instead.
+0 for none: `open /dev/kfd 0`, `listed 12261 0`. `device /dev/dri/renderD128 29711` ends with a PCI device id instead,
+and `limit drm/0000:03:00.0/vram 1073741824` with bytes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ INFO_BYTES = 32
 # Python passes a copy of smaller buffers, and writing it back would overwrite the kernel's answer.
 ROOM = 4096
 NODE = "/dev/amd-ctk-probe"
+CGROUPS = "/sys/fs/cgroup"
 
 
 def main(foreign: list[int]) -> None:
@@ -51,6 +53,7 @@ def main(foreign: list[int]) -> None:
                 print("device", f"{DRI}/{name}", device)
     for minor in foreign:
         try_foreign(minor)
+    show_limits()
 
 
 def try_open(path: str, ask: Callable[[int], Answer]) -> Answer | None:
@@ -112,6 +115,18 @@ def try_foreign(minor: int) -> None:
         print("foreign", minor, 0)
     finally:
         os.unlink(NODE)
+
+
+def show_limits() -> None:
+    """Print the limits on the memory of GPUs that the kernel has for this process's cgroup; older kernels have none."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            cgroup = file.read().rpartition("0::/")[2].strip()
+        with open(f"{CGROUPS}/{cgroup}/dmem.max") as file:
+            for line in file:
+                print("limit", line.strip())
+    except OSError:
+        return
 
 
 if __name__ == "__main__":

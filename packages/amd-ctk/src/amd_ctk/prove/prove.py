@@ -13,7 +13,7 @@ from amd_ctk.build import read_build
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.kernel import OS_RELEASE
 from amd_ctk.prove.answers import FAILED, NO_GPU, OK, SKIPPED, Proof, judge, parse_answers
-from amd_ctk.prove.engines import ProofEngine, Run, image_in
+from amd_ctk.prove.engines import LIMIT, ProofEngine, Run, image_in
 from amd_ctk.prove.image import pack_image, probe_command
 from amd_gpu_tracker import GpuState
 from amdgpu_discovery.command_line.listing import format_columns
@@ -74,7 +74,8 @@ def _prove(engine: ProofEngine, gpu: Gpu, gpus: Sequence[Gpu], state: GpuState |
         lines = answer.errors.strip().splitlines() or [answer.problem or f"exit code {answer.exit_code}"]
         words = printable(lines[-1][:LONGEST_PROOF_MESSAGE])
         return Proof(engine=engine.name, gpu=gpu.number, state=FAILED, words=f"the container does not start: {words}")
-    result, words = judge(parse_answers(answer.output), gpu, gpus)
+    limit = LIMIT.mib if engine.is_limited else 0
+    result, words = judge(parse_answers(answer.output), gpu, gpus, limit_mib=limit)
     return Proof(engine=engine.name, gpu=gpu.number, state=result, words=words)
 
 
