@@ -313,3 +313,20 @@ def test_a_file_of_variables_that_is_not_required_may_be_absent(compose):
     path = compose("services: {web: {env_file: [{path: none.env, required: false}], environment: [A=1]}}")
 
     assert read_service(path, "web", {}, SIMULATED).environment == ("A=1",)
+
+
+@pytest.mark.parametrize(
+    "devices",
+    ['["/dev/kfd", "dev/dri"]', '["dev/kfd:/dev/kfd", "dev/dri:dev/dri:rwm"]'],
+)
+def test_a_relative_device_is_looked_for_from_the_root_as_dockerd_does(compose, sleeping_host, devices):
+    """Docker 28.5.2 as a service, and runc, make the nodes below /dev/dri of the container."""
+    path = compose(f"services: {{web: {{image: img, devices: {devices}}}}}")
+
+    explanation = explain_container(read_service(path, "web", {}, sleeping_host), sleeping_host)
+
+    assert len(explanation.usable) == 4
+    assert (
+        "dockerd looks for the device dev/dri in its own directory, / for a service: write /dev/dri"
+        in explanation.notes
+    )

@@ -64,8 +64,9 @@ def _read_service(path: str, name: str, environment: Mapping[str, str], host: Ho
     variables = [*_from_files(path, service, environment), *_environment_of(service, environment)]
     notes = (NOT_ASKED.format(path=path),) if host.is_this_machine and is_of_another(path) else ()
     late = resolved.late if resolved else ""
-    return _describe(service, variables).replace(
-        notes=notes, own_settings=own, is_engine_silent=resolved is not None, late=late
+    described = _describe(service, variables)
+    return described.replace(
+        notes=(*notes, *described.notes), own_settings=own, is_engine_silent=resolved is not None, late=late
     )
 
 
@@ -96,6 +97,7 @@ def _describe(service: dict[str, Any], variables: Iterable[str]) -> Container:
         image=image,
         environment=tuple({entry.partition("=")[0]: entry for entry in variables}.values()),
         devices=tuple(_devices(service)),
+        notes=tuple(_notes_of(service)),
     )
 
 
@@ -181,7 +183,19 @@ def _devices(service: dict[str, Any]) -> Iterator[str]:
     """Yield the devices that Compose passes to Docker, with paths as written; the last one of a target counts."""
     mappings = map(_mapping, as_list(service.get("devices")))
     for target, (source, access) in {target: (source, access) for source, target, access in mappings}.items():
-        yield source if is_cdi_name(source) else f"{source}:{target}:{access}"
+        yield source if is_cdi_name(source) else f"{_from_root(source)}:{_from_root(target)}:{access}"
+
+
+def _from_root(path: str) -> str:
+    """Return where a relative path of a node leads: dockerd, as a service, and a container begin at /."""
+    return f"/{path}" if path.startswith("dev/") else path
+
+
+def _notes_of(service: dict[str, Any]) -> Iterator[str]:
+    for source in (_mapping(device)[0] for device in as_list(service.get("devices"))):
+        if source.startswith("dev/") and not is_cdi_name(source):
+            shown = one_line(source)
+            yield f"dockerd looks for the device {shown} in its own directory, / for a service: write /{shown}"
 
 
 def _mapping(device: object) -> tuple[str, str, str]:
