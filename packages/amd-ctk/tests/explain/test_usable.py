@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from pathlib import Path
 from shutil import rmtree
 
@@ -78,6 +79,19 @@ def test_user_outside_of_the_group_is_told_to_join_it(rootless, closed):
     group = os.stat(closed.path("/dev/kfd")).st_gid
     assert [problem.partition(": ")[2] for problem in explanation.problems] == [
         f"be in group {group} of this host, and {FIX}"
+    ]
+
+
+def test_user_who_joined_the_group_after_login_is_told_to_log_in_again(rootless, closed, monkeypatch):
+    group = os.stat(closed.path("/dev/kfd")).st_gid
+    entry = pwd.struct_passwd(("u1", "x", USER, USER, "", "/home/u1", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: entry)
+    monkeypatch.setattr(os, "getgrouplist", lambda *_: [USER, group])
+
+    explanation = rootless("--group-add=keep-groups", is_member=False)
+
+    assert [problem.partition(": ")[2] for problem in explanation.problems] == [
+        f"log out and in again, as you are in group {group} since after the login, and {FIX}"
     ]
 
 

@@ -265,8 +265,24 @@ def _fix_without_root(node: NodeAccess, container: Container) -> str:
     if container.engine == DOCKER:
         # Rootless Docker keeps no groups.
         return 'use a udev rule that sets MODE="0666"'
-    group = "" if node.gid in os.getgroups() else f"be in group {node.gid} of this host, and "
+    group = f"be in group {node.gid} of this host, and "
+    if node.gid in os.getgroups():
+        group = ""
+    elif _has_joined(node.gid):
+        group = f"log out and in again, as you are in group {node.gid} since after the login, and "
     return f"{group}use crun with --group-add keep-groups"
+
+
+def _has_joined(gid: int) -> bool:
+    """Return whether the caller is in a group of which the session does not know yet."""
+    # Imported here because few containers have closed nodes.
+    from pwd import getpwuid
+
+    try:
+        entry = getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return gid in os.getgrouplist(entry.pw_name, entry.pw_gid)
 
 
 def _read_user(container: Container, plan: Plan) -> ProcessUser:
