@@ -34,6 +34,8 @@ RUNC = "runc"
 KERNEL_RELEASE = "/proc/sys/kernel/osrelease"
 ONE_REGION_SINCE = (7, 3)
 LINE_BY_LINE_SINCE = (1, 2)
+# It answers at once, except on a machine that is overloaded; a wrong answer would cost the container its start.
+RUNC_SECONDS = 30.0
 MIB_BY_UNIT = {"mib": 1, "gib": 1024}
 MOST_LIMIT_DIGITS = 9
 REQUIRED = "required"
@@ -179,7 +181,7 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
     release = VERSION.match(host.read_attribute(KERNEL_RELEASE))
     if release and _numbers(release[0]) < ONE_REGION_SINCE:
         return ""
-    version = VERSION.search(ask([runc, "--version"]).output)
+    version = VERSION.search(ask([runc, "--version"], seconds=RUNC_SECONDS).output)
     if not version or _numbers(version[0]) >= LINE_BY_LINE_SINCE:
         return ""
     kernel, needed = (".".join(map(str, numbers)) for numbers in (ONE_REGION_SINCE, LINE_BY_LINE_SINCE))
