@@ -305,22 +305,34 @@ def rows_of_rocm_smi(gpus):
     return sorted(rows)
 
 
-@pytest.mark.parametrize("seed", range(PROFILES))
-def test_rocm_smi_and_hwloc_list_a_random_host_as_this_toolkit_does(root, tmp_path, seed):
-    profile = draw_profile(Random(seed))
-    file = tmp_path / "random.json"
+def assert_listed_alike(root, directory, profile):
+    file = directory / "profile.json"
     file.write_bytes(format_profile(profile))
-    server = SimulatedServer(tmp_path / "server", os.fspath(file), refuse=pytest.skip)
+    server = SimulatedServer(directory / "server", os.fspath(file), refuse=pytest.skip)
 
     def see(*words):
         done = server.run(["sh", "-ec", ENTER, os.fspath(root), *words], capture_output=True, text=True)
         return done.stdout
 
-    ours = find_gpus(build_host(tmp_path / "host", profile, with_links=False))
+    ours = find_gpus(build_host(directory / "host", profile, with_links=False))
     # Where there is no card at all, rocm-smi does not end.
     smi = cards(see("rocm-smi", "--showbus", "--showuniqueid", "--json")) if ours else []
     assert [card["PCI Bus"].lower() for card in smi] == rows_of_rocm_smi(ours)
     assert hwloc(see)[0] == sorted(gpu.pci_address for gpu in profile.gpus)
+
+
+@pytest.mark.parametrize("seed", range(PROFILES))
+def test_rocm_smi_and_hwloc_list_a_random_host_as_this_toolkit_does(root, tmp_path, seed):
+    assert_listed_alike(root, tmp_path, draw_profile(Random(seed)))
+
+
+def test_rocm_smi_and_hwloc_list_partitions_without_a_card_too(root, tmp_path):
+    profile = load_profile("mi308x-8-cpx")
+    cards = [1, 2, None, None, 3, 4, 5, 6]
+    minors = (tuple(zip(cards, range(128, 136), strict=True)), tuple(zip(range(10, 18), range(140, 148), strict=True)))
+    gpus = tuple(gpu.replace(minors=pairs) for gpu, pairs in zip(profile.gpus[:2], minors, strict=True))
+
+    assert_listed_alike(root, tmp_path, profile.replace(gpus=gpus))
 
 
 def test_every_row_of_the_page_has_a_test():
