@@ -337,8 +337,8 @@ def _lease_name(root: str, container_id: str) -> str:
     """Return a file name that is different for every pair."""
     name = "@".join(part.replace("%", "%25").replace("/", "%2F").replace("@", "%40") for part in (container_id, root))
     if len(name) > LONGEST_GPU_OWNER:
-        from hashlib import sha256
+        from amd_gpu_tracker.book.digest import sha256_of
 
         # An argument that is not UTF-8 has surrogates.
-        name = f"{name[:LONGEST_ID_IN_NAME]}@{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        name = f"{name[:LONGEST_ID_IN_NAME]}@{sha256_of(name.encode('utf-8', 'surrogatepass'))}"
     return f"{name}.json"

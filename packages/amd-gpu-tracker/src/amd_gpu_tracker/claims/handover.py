@@ -89,9 +89,9 @@ def new_token(name: str) -> str:
 
 def digest_of(token: str) -> str:
     """Return the digest of a token, which may be stored."""
-    from hashlib import sha256
+    from amd_gpu_tracker.book.digest import sha256_of
 
-    return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256_of(token.encode("utf-8", "surrogateescape"))
 
 
 def find_handed_on(state: State, token: str, processes: Processes) -> Lease | None:
