@@ -12,8 +12,8 @@ from support.installed import engine_program
 pytestmark = pytest.mark.parametrize("profile", ["mi300x-8", "mi300x-8-cpx"], indirect=True)
 
 # As pip installs it, each module a file of its own, and with room for other versions of python, sh and the C library.
-# Modules come from files, about twelve calls each (decision 30), and 22 for a package around them. Three of those are the
-# rooms of amdgpu-discovery; packages of distributions read one file instead, and make half of these calls.
+# Modules come from files, about twelve calls each (decision 30), and 22 for a package around them. Three of those are
+# rooms of amdgpu-discovery; the deb and rpm packages read one file instead, and make half of these calls.
 MOST_CALLS = {"mi300x-8": 1116, "mi300x-8-cpx": 1566}
 
 
