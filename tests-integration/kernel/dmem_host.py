@@ -10,8 +10,11 @@ from kernel.machine import Machine
 ADDRESSES = ("0000:03:00.0", "0000:26:00.0")
 REGIONS = tuple(f"drm/{address}/vram" for address in ADDRESSES)
 CGROUPS = "/sys/fs/cgroup"
-# The simulated host has the machine's cgroups.
-BIND_CGROUPS = f"mkdir -p {SIMULATED_HOST}{CGROUPS} && mount --bind {CGROUPS} {SIMULATED_HOST}{CGROUPS}"
+# The simulated host has the machine's cgroups. What is mounted over them there must not cover the machine's own.
+BIND_CGROUPS = (
+    f"mkdir -p {SIMULATED_HOST}{CGROUPS} && mount --bind {CGROUPS} {SIMULATED_HOST}{CGROUPS}"
+    f" && mount --make-private {SIMULATED_HOST}{CGROUPS}"
+)
 MODULE = "/srv/gpu_memory.ko"
 LOG = f"{SIMULATED_HOST}/var/log/amd-container-runtime.log"
 # What the settings of limits are before each test.
