@@ -17,7 +17,8 @@ from amd_ctk.doctor.facts.users import User
 from amd_ctk.doctor.run import DoctorError, check_names, run_checks
 from amd_device_spec.cdi.spec import CdiOptions
 from amd_device_spec.settings_file import set_setting
-from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE
+from amd_gpu_sharing.node_access.nodes import RULE
+from amd_gpu_tracker.book.state import RULE_FILE
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.value import Value
 from amdgpu_simulator import build_host, load_profile, profile_names

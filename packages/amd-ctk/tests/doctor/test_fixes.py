@@ -27,9 +27,10 @@ from amd_ctk.doctor.facts.gpus import GpuCondition, NodeProblem
 from amd_ctk.doctor.run import CHECKS
 from amd_gpu_sharing.broker.requests.client import send_request
 from amd_gpu_sharing.broker.requests.protocol import RESERVE, SOCKET, Request
-from amd_gpu_sharing.node_access.nodes import RULE_FILE, set_users
+from amd_gpu_sharing.node_access.nodes import set_users
 from amd_gpu_sharing.rules.units import SOCKET_UNIT
 from amd_gpu_tracker import Tracker
+from amd_gpu_tracker.book.state import RULE_FILE
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.driver.other_drivers import ForeignGpu
 from amdgpu_discovery.gpu import NO_RENDER_NODE, PciAddress, UnnumberedGpu

@@ -10,8 +10,11 @@ import pytest
 
 from amd_gpu_sharing.broker.requests.client import send_request
 from amd_gpu_sharing.broker.requests.protocol import RELEASE, RESERVE, Request
-from amd_gpu_sharing.node_access.nodes import RULE, RULE_FILE, close_nodes, find_nodes, give_back, read_users, set_users
+from amd_gpu_sharing.node_access.nodes import RULE, close_nodes, find_nodes, give_back, read_users, set_users
+from amd_gpu_tracker.book.state import RULE_FILE
+from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.numbering import locate_gpus
 from support.other_user import become
 from support.shared_host import ALICE, BOB, run, users, wait_until
@@ -93,6 +96,54 @@ def test_an_open_descriptor_works_after_the_end(host, person):
     os.write(end, b"x")
 
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def start(host, number, *, environment=()):
+    """Reserve a GPU for a container, as its start does."""
+    container = StartingContainer(container_id="c1", spec={"process": {"env": [*environment]}}, bundle="/b")
+    return claim_nodes(host, container, granted=[locate_gpus(host)[number]]).reserve()
+
+
+@pytest.fixture
+def unclosed(host, broker, person):
+    """Return the host after alice's job on GPUs 0 and 1 has ended while the service was stopped."""
+    alice = person(ALICE, run("train", "0-1"))
+    alice.line()
+    broker.kill()
+    alice.end()
+    assert [who_opens(host, number)[1] for number in (0, 1)] == [["alice"], ["alice"]]
+    return host
+
+
+def test_a_container_that_has_a_gpu_alone_shares_it_with_no_user_whose_job_ended_unseen(unclosed):
+    assert start(unclosed, 0)
+
+    assert [who_opens(unclosed, number)[1] for number in (0, 1)] == [[], ["alice"]]
+
+
+def test_a_container_whose_gpu_cannot_be_closed_to_a_user_is_refused(unclosed):
+    node = locate_gpus(unclosed)[0].render_path
+    # Its list cannot be written.
+    os.rename(unclosed.path("/dev/dri"), unclosed.path("/dev/moved"))
+    Path(unclosed.path("/dev/dri")).touch()
+
+    with pytest.raises(FileError) as refused:
+        start(unclosed, 0)
+
+    assert (
+        refused.value.message
+        == f"users who had {node} before cannot be kept from it: a part of its path is not a directory"
+    )
+    assert users(unclosed) == {}
+
+
+def test_a_container_in_a_job_leaves_the_gpu_open_to_its_user(host, broker):
+    answer = send_request(broker.socket, run("train", "0", behind=ALICE))
+    set_users(host.path(locate_gpus(host)[0].render_path), [ALICE])
+
+    assert start(host, 0, environment=[f"AMD_CTK_RESERVATION={answer.environment['AMD_CTK_RESERVATION']}"])
+
+    assert who_opens(host, 0)[1] == ["alice"]
 
 
 def test_kfd_stays_open_as_long_as_a_user_has_any_gpu(host, person):

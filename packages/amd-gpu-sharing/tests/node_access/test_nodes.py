@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_sharing.node_access.nodes import NAME, format_acl, parse_users, read_users, set_users
+from amd_gpu_sharing.node_access.nodes import format_acl, parse_users, read_users, set_users
+from amd_gpu_tracker.claims.closed_nodes import ACCESS_LIST
 
 OWNER = "0100 0600 ffffffff"
 GROUP_AND_OTHERS = "0400 0600 ffffffff 1000 0600 ffffffff 2000 0000 ffffffff"
@@ -29,7 +30,7 @@ def test_the_kernel_takes_a_list_keeps_it_and_the_mode_and_forgets_it(tmp_path) 
     node.chmod(0o660)
 
     assert set_users(str(node), [1001]) is True
-    assert os.getxattr(node, NAME) == format_acl([1001])
+    assert os.getxattr(node, ACCESS_LIST) == format_acl([1001])
     assert set_users(str(node), [1001]) is False
     assert (read_users(str(node)), node.stat().st_mode & 0o777) == ({1001}, 0o660)
 

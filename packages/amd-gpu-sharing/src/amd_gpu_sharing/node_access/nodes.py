@@ -5,11 +5,12 @@ This writes access control lists in the kernel's format, so `setfacl` is not nee
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
 from contextlib import suppress
 
+from amd_gpu_tracker.book.state import RULE_FILE
+from amd_gpu_tracker.claims.closed_nodes import ACCESS_LIST, NO_LIST
 from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.driver.drm import DrmDevice, amdgpu_pci_addresses, read_drm_devices
 from amdgpu_discovery.errors import FileError, reason
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from amdgpu_discovery.host import Host
 
-RULE_FILE = "/etc/udev/rules.d/72-amd-gpu-access.rules"
 # Partitions are platform devices without a driver. A mode of 0600 would mask the entries of users.
 RULE = """\
 # Only users who reserved an AMD GPU may open it. Made by 'amd-ctk config set gpu-access reserved', which
@@ -48,7 +48,6 @@ MODE = 0o660
 GROUPS = {"render": ("render", "video"), "card": ("video",)}
 UDEV_SECONDS = 30.0
 UDEV_CONTROL = "/run/udev/control"
-NAME = "system.posix_acl_access"
 # From include/uapi/linux/posix_acl_xattr.h: a version, then entries of a tag, permissions and an id.
 HEADER = struct.Struct("<I")
 ENTRY = struct.Struct("<HHI")
@@ -56,7 +55,6 @@ VERSION = 2
 OWNER, USER, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
 READ_WRITE = 6
 NO_ID = 0xFFFFFFFF
-NOT_THERE = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 def find_devices(host: Host) -> list[DrmDevice]:
@@ -152,9 +150,9 @@ def set_users(path: str, uids: Iterable[int]) -> bool:
     if wanted == found:
         return False
     if wanted:
-        os.setxattr(path, NAME, wanted, follow_symlinks=False)
+        os.setxattr(path, ACCESS_LIST, wanted, follow_symlinks=False)
     else:
-        os.removexattr(path, NAME, follow_symlinks=False)
+        os.removexattr(path, ACCESS_LIST, follow_symlinks=False)
     return True
 
 
@@ -195,8 +193,8 @@ def _notify_udev(host: Host, nodes: Sequence[str] | dict[str, str]) -> None:
 
 def _read(path: str) -> bytes:
     try:
-        return os.getxattr(path, NAME, follow_symlinks=False)
+        return os.getxattr(path, ACCESS_LIST, follow_symlinks=False)
     except OSError as error:
-        if error.errno in NOT_THERE:
+        if error.errno in NO_LIST:
             return b""
         raise

@@ -11,7 +11,7 @@ from amd_gpu_sharing.node_access import nodes, scope
 from amd_gpu_sharing.node_access.nodes import read_users, set_users
 from amd_gpu_tracker.book.job_ids import owner_of
 from amd_gpu_tracker.book.lease import Lease, held_by_name
-from amd_gpu_tracker.book.state import State
+from amd_gpu_tracker.book.state import RULE_FILE, State
 from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.driver.device_nodes import KFD_PATH
@@ -30,7 +30,7 @@ class ReservedNodes:
     """The device nodes of the GPUs of one host."""
 
     # The udev rule that closes them at the next boot.
-    rule_file = nodes.RULE_FILE
+    rule_file = RULE_FILE
 
     def __init__(self, host: Host) -> None:
         """Manage the nodes of this host."""

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 RUN_DIRECTORY = "/run/amd-container-toolkit"
 # kubelet lists the pods with their devices here.
 KUBELET_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+# The udev rule of a host on which only holders of GPUs open their nodes; `amd-ctk config set gpu-access` writes it.
+RULE_FILE = "/etc/udev/rules.d/72-amd-gpu-access.rules"
 # Since when memory of GPUs is in use that no process holds; see `leases.unheld`.
 UNHELD_FILE = "gpu-tracker-unheld.json"
 HISTORY_DIRECTORY = "/var/lib/amd-container-toolkit/history"

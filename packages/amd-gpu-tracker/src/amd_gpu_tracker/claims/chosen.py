@@ -6,7 +6,13 @@ from amd_gpu_tracker.book.identity import match_wanted, require_tracked_gpus
 from amd_gpu_tracker.book.state import STARTS, State
 from amd_gpu_tracker.claims.claim import Book, Claim, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.claims.decision import refuse_unreserved
-from amd_gpu_tracker.claims.reservation import find_other_leases, read_current_policy, recorded, withdraw_if_exclusive
+from amd_gpu_tracker.claims.reservation import (
+    close_to_users,
+    find_other_leases,
+    read_current_policy,
+    recorded,
+    withdraw_if_exclusive,
+)
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases
 from amdgpu_discovery.choices.oci_spec import gpus_in_spec
 from amdgpu_discovery.errors import RequestError, ToolkitError
@@ -94,6 +100,7 @@ def reserve_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu] | No
         if isinstance(chosen, ToolkitError):
             raise recorded(state, claim, chosen)
         met = in_pod(state, policy, claim).replace(wanted=chosen)
+        close_to_users(state, policy, chosen)
         state.write_lease(new_lease(met, book.processes))
         state.count(STARTS)
         if state.is_rootless:

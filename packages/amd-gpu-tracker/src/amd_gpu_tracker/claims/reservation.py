@@ -6,10 +6,11 @@ import posix
 
 from amd_gpu_tracker.book.identity import require_tracked_gpus, take_stamp
 from amd_gpu_tracker.book.lease import TOKEN, Holder, Lease
-from amd_gpu_tracker.book.state import STARTS, State
+from amd_gpu_tracker.book.state import RULE_FILE, STARTS, State
 from amd_gpu_tracker.claims.claim import Book, Claim, extended_lease, in_pod, new_lease, prune_others, read_own_lease
 from amd_gpu_tracker.enabled import may_be_tracking
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.files import is_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.decision import Refused, Situation
     from amd_gpu_tracker.errors import GpusRefused
     from amd_gpu_tracker.leases.lease_scan import LeaseScan
+    from amdgpu_discovery.gpu import GpuLocation
 
 # A claim on shared GPUs needs no other leases, but ended ones must not accumulate. Each claim reads up to SWEEP_ALWAYS
 # leases. If there are more, one claim in SWEEP_INTERVAL reads SWEEP_BATCH, twice as many as are added meanwhile.
@@ -201,6 +203,8 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
         if isinstance(met, ToolkitError):
             raise recorded(state, claim, met)
         claim = met
+        if handed_on is None:
+            close_to_users(state, policy, claim.wanted)
     elif swept:
         # Imported here, because most claims do not sweep.
         from amd_gpu_tracker.leases.lease_scan import prune_leases
@@ -217,6 +221,19 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
 def _may_be_refused(state: State, claim: Claim, policy: Policy) -> bool:
     is_contested = claim.kinds or claim.reservation or policy.exclusive_among(claim.wanted)
     return bool(is_contested or policy.require_reservation or state.has_drains)
+
+
+def close_to_users(state: State, policy: Policy, gpus: Sequence[GpuLocation]) -> None:
+    """Close exclusive GPUs, before somebody gets them, to users whose jobs ended while the service was stopped.
+
+    FileError; only where the nodes of GPUs are open to their holders alone.
+    """
+    exclusive = policy.exclusive_among(gpus)
+    if exclusive and not state.is_rootless and is_file(state.host.path(RULE_FILE)):
+        # Imported here, because few hosts are set up so.
+        from amd_gpu_tracker.claims.closed_nodes import remove_users
+
+        remove_users(state.host, exclusive)
 
 
 def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
