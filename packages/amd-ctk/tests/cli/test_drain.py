@@ -43,6 +43,27 @@ def test_slurm_and_swarm_are_told_by_the_administrator(made, amd_ctk):
     assert undrained.stderr == swarm + known + "State=RESUME\n"
 
 
+def test_a_node_that_has_left_the_swarm_needs_nothing(made, amd_ctk):
+    swarm = Path(made.path("/var/lib/docker/swarm"))
+    swarm.mkdir(parents=True)
+    (swarm / "docker-state.json").write_text('{"LocalAddr":"127.0.0.1"}')
+    amd_ctk("swarm", "setup", "--no-validate")
+    assert "so that Swarm plans with the current GPUs\n" in amd_ctk("gpu-tracker", "drain", "1").stderr
+
+    (swarm / "docker-state.json").unlink()
+
+    assert amd_ctk("gpu-tracker", "undrain", "1").stderr == ""
+
+
+def test_the_swarm_of_a_docker_with_another_data_root_is_found_there(made, amd_ctk):
+    Path(made.path("/etc/docker")).mkdir(parents=True, exist_ok=True)
+    Path(made.path("/etc/docker/daemon.json")).write_text('{"data-root": "/srv/docker"}')
+    Path(made.path("/srv/docker/swarm")).mkdir(parents=True)
+    amd_ctk("swarm", "setup", "--no-validate")
+
+    assert amd_ctk("gpu-tracker", "drain", "1").stderr == ""
+
+
 def test_a_swarm_is_not_told_of_a_drained_gpu(made, amd_ctk):
     amd_ctk("gpu-tracker", "drain", "1,3")
 

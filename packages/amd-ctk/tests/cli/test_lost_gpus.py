@@ -69,6 +69,19 @@ def test_the_table_has_a_row_for_a_lost_gpu(made, lose, amd_ctk):
     ]
 
 
+def test_no_two_rows_have_the_same_number(made, lose, amd_ctk):
+    lose(1)
+
+    rows = [re.split("  +", line)[:3] for line in amd_ctk("status").stdout.splitlines()[3:7]]
+
+    assert rows == [
+        ["0", "MI210", "free"],
+        ["1", "-", "lost"],
+        ["1 was 2", "MI210", "free"],
+        ["2 was 3", "MI210", "free"],
+    ]
+
+
 def test_since_when_it_is_lost_is_known_once_something_started(made, lose, amd_ctk):
     lose(1)
     Tracker(made).reserve("0", name="job")

@@ -19,7 +19,7 @@ from amd_gpu_sharing.broker.requests.protocol import LARGEST_LINE, RESERVE, RUN,
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.face.tracker import Tracker
 from support.other_user import become
-from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
+from support.shared_host import ALICE, BOB, CAROL, SECONDS, run, users, wait_until
 
 NO_ACCOUNT = f"3: user {BOB} has no account (run the command outside the container)"
 HONEST = {"version": 1, **run("a", "free:1").as_dict()}
@@ -385,6 +385,35 @@ def sockets_of(pid):
         with suppress(FileNotFoundError):
             links.add(os.readlink(entry.path))
     return {link for link in links if link.startswith("socket:")}
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_request_whose_process_has_ended_is_refused_at_once(host, broker, wait):
+    ours, theirs = socket.socketpair()
+
+    def connect_and_pass_on():
+        become(ALICE)
+        connected = connect(broker.socket)
+        socket.send_fds(theirs, [b"x"], [connected.fileno()])
+        signal.pause()
+
+    pid = forked(connect_and_pass_on)
+    theirs.close()
+    with ours:
+        connected = socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+    # The service has accepted a connection before it answers a later one.
+    broker.wake()
+    broker.wake()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+    connected.settimeout(SECONDS)
+    with connected, connected.makefile("rb") as answers:
+        connected.sendall(format_request(run("train", "0", wait=wait)))
+        (answer,) = map(json.loads, answers)
+
+    assert (answer["kind"], answer["message"]) == ("refused", "the requesting process has ended")
+    assert users(host) == {}
 
 
 @pytest.mark.parametrize("days", [-400, 400])

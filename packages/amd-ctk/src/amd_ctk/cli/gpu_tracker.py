@@ -40,7 +40,7 @@ def find_hints(host: Host, *, is_drained: bool, reason: str) -> list[str]:
     from amd_device_spec.slurm.conf import GRES_CONF, find_conf
 
     hints = []
-    if advertises_gpus(host):
+    if advertises_gpus(host, joined=True):
         plans = "so that Swarm plans with the current GPUs"
         hints.append(f"Run 'sudo amd-ctk swarm setup' again and restart Docker, {plans}")
     if find_conf(host, GRES_CONF):

@@ -23,6 +23,10 @@ DEFAULT_RUNTIME = "--default-runtime"
 ADD_RUNTIME = "--add-runtime"
 GENERIC_RESOURCE = "--node-generic-resource"
 LIVE_RESTORE = "--live-restore"
+DATA_ROOT = "--data-root"
+USUAL_DATA_ROOT = "/var/lib/docker"
+# In Docker's directory for swarms as long as the node is in one.
+MEMBERSHIP = "docker-state.json"
 RUNTIME_NAME = "amd"
 # Marks the changes of this command other than resources.
 SETUP = "swarm setup"
@@ -98,6 +102,7 @@ class NodeSettings(Value):
     # The unit with the default runtime on its command line, "" for none.
     default_from: str
     live_restore: bool
+    data_root: str
 
 
 def read_node_settings(target: Target, text: str | None) -> NodeSettings:
@@ -112,16 +117,24 @@ def read_node_settings(target: Target, text: str | None) -> NodeSettings:
         default_program=_default_program(document, options),
         default_from=options.unit if options.values_of(DEFAULT_RUNTIME) else "",
         live_restore=document.get(("live-restore",)) is True or options.has_flag(LIVE_RESTORE),
+        data_root=_data_root(document, options),
     )
 
 
-def advertises_gpus(host: Host) -> bool:
-    """Return whether Docker on a host advertises generic resources; False if its file cannot be read."""
+def advertises_gpus(host: Host, *, joined: bool = False) -> bool:
+    """Return whether Docker on a host advertises generic resources; False if its file cannot be read.
+
+    With `joined`, False also if Docker's files say that the node is in no swarm, as after `docker swarm leave`.
+    """
     try:
         target = find_target(host, DOCKER, "")
-        return bool(read_node_settings(target, read_text(target.file)).resources)
+        settings = read_node_settings(target, read_text(target.file))
     except ToolkitError:
         return False
+    # Docker removes all files of a swarm that the node leaves, and keeps the directory.
+    swarm = f"{settings.data_root}/swarm"
+    is_in_none = host.stat(swarm) is not None and host.stat(f"{swarm}/{MEMBERSHIP}") is None
+    return bool(settings.resources) and not (joined and is_in_none)
 
 
 def read_given_budget(target: Target, vram_kind: str) -> tuple[list[Resource], str]:
@@ -149,6 +162,12 @@ def _advice(unit: str) -> str:
     if not unit:
         return f"run {command}"
     return f"remove {DEFAULT_RUNTIME} from {unit}, then run {command}"
+
+
+def _data_root(document: Document, options: CommandLine) -> str:
+    written = document.get((DATA_ROOT.lstrip("-"),))
+    given = [*([written] if isinstance(written, str) else []), *options.values_of(DATA_ROOT)]
+    return given[-1] if given else USUAL_DATA_ROOT
 
 
 def _default_program(document: Document, options: CommandLine) -> str:

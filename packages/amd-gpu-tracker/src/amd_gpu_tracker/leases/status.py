@@ -107,6 +107,11 @@ class GpuUse(GpuRow):
         return self.tracked_number not in (None, self.number)
 
     @property
+    def listed_number(self) -> str:
+        """Return its number in a list, where a lost GPU may have the same: `1 was 2`, if it had another."""
+        return f"{self.number} was {self.tracked_number}" if self.has_moved else str(self.number)
+
+    @property
     def name(self) -> str:
         """Return its number, with its PCI address if no command takes the number."""
         return f"GPU {self.number}{f' at {self.pci_address}' if self.has_moved else ''}"

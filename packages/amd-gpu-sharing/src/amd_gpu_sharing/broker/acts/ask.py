@@ -12,6 +12,7 @@ from amd_gpu_sharing.broker.queue.place import Place
 from amd_gpu_sharing.broker.queue.planned import find_doubts
 from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.demand import Demand, resolve_demand
+from amd_gpu_sharing.broker.requests.peer import has_gone
 from amd_gpu_sharing.broker.requests.people import Terms, permission_of, require_in_time
 from amd_gpu_sharing.broker.requests.protocol import DONE, Answer, Request
 from amd_gpu_tracker.book.job_ids import job_id
@@ -29,7 +30,7 @@ def run(parts: BrokerParts, terms: Terms, client: Connection, request: Request) 
         parts.queue.remove_job(peer.uid, request.name)
         return parts.scopes.hand_over(client, job, grant)
     if client.has_disconnected():
-        return None
+        raise has_gone()
     if request.reservation:
         return _run_inside(parts, client, request, job)
     demand = resolve_demand(parts.book, terms, permission, peer, request)

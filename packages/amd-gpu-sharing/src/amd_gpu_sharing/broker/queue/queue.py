@@ -14,6 +14,7 @@ from amd_gpu_sharing.broker.queue.recent_use import RecentUse
 from amd_gpu_sharing.broker.queue.scopes import Scopes
 from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits
+from amd_gpu_sharing.broker.requests.peer import has_gone
 from amd_gpu_sharing.broker.requests.protocol import Answer, refusal
 from amd_gpu_sharing.tickets import Tickets
 from amd_gpu_tracker.book.lease import boot_offset
@@ -254,7 +255,7 @@ class Queue:
         if client is None:
             return False
         if client.has_disconnected():
-            self._remove(place)
+            self.refuse(place, has_gone())
             return True
         try:
             grant = self._grants.give(place.demand, gpus, is_waiting=True)

@@ -82,6 +82,11 @@ def has_ended(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
+def has_gone() -> PeerRefused:
+    """Return the error for a request whose process has ended, though another still has its connection."""
+    return PeerRefused("the requesting process has ended")
+
+
 def no_account(uid: int) -> PeerRefused:
     """Return the error for a uid that belongs to no account."""
     return PeerRefused(f"user {uid} has no account", hint="run the command outside the container")
@@ -121,7 +126,7 @@ def _found(processes: Processes, pid: int, uid: int, gids: tuple[int, ...], pidf
     namespace = processes.link(pid, "ns/user")
     # Checked last: what was read is about this process only if it is still alive.
     if process is None or has_ended(pidfd):
-        raise PeerRefused("the requesting process has ended")
+        raise has_gone()
     if set(uids) != {uid}:
         # The process is to become the caller's job, but runs partly as another user, as a setuid program does.
         raise PeerRefused(f"the process {pid} runs as several users", hint="run the command without a setuid program")
@@ -144,7 +149,7 @@ def _open_pidfd(connection: socket.socket, pid: int) -> int:
     try:
         return os.pidfd_open(pid)
     except OSError as error:
-        raise PeerRefused("the requesting process has ended") from error
+        raise has_gone() from error
 
 
 def _read_groups(connection: socket.socket, processes: Processes, pid: int) -> tuple[int, ...]:

@@ -100,9 +100,8 @@ def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None
 
 
 def _first_columns(gpu: GpuUse) -> tuple[str, ...]:
-    number = str(gpu.number) if gpu.tracked_number is None else f"{gpu.number} was {gpu.tracked_number}"
     is_lost = isinstance(gpu, LostGpu)
-    return number, gpu.uuid, f"Lost ({gpu.accessibility})" if is_lost else gpu.accessibility.capitalize()
+    return gpu.listed_number, gpu.uuid, f"Lost ({gpu.accessibility})" if is_lost else gpu.accessibility.capitalize()
 
 
 def _columns(use: ContainerUse, names: Mapping[str, str] | None, now: float | None) -> tuple[str, ...]:

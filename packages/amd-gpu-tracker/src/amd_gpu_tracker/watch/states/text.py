@@ -132,7 +132,7 @@ def _clock(moment: float) -> str:
 def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict[str, str]:
     share = None if gpu.vram_used is None or not gpu.vram_total else min(1.0, gpu.vram_used / gpu.vram_total)
     return {
-        "GPU": str(gpu.number),
+        "GPU": gpu.listed_number,
         "Model": gpu.model or NOTHING,
         "State": gpu.state,
         "VRAM": _number(None if share is None else 100 * share, "%"),
