@@ -21,6 +21,7 @@ from amd_gpu_sharing.broker.requests.demand import Demand
 from amd_gpu_sharing.broker.requests.people import Permission, Terms, parse_permission, without_ended
 from amd_gpu_sharing.broker.requests.protocol import RUN, SOCKET, Request
 from amd_gpu_sharing.broker.serve import serve
+from amd_gpu_sharing.rules.accounts import read_expiries
 from amd_gpu_sharing.tickets import Ticket, Tickets, format_ticket
 from amd_gpu_tracker.book.history import format_begun, open_path
 from amd_gpu_tracker.book.lease import ProcessId, since_boot
@@ -140,17 +141,20 @@ class Broker:
         """Return the current permissions."""
         return self._terms(self.host).permissions
 
-    def _terms(self, _: Host) -> Terms:
+    def _terms(self, host: Host) -> Terms:
+        expiries, now = read_expiries(host), time.time()
         with open(self._terms_path, encoding="utf-8") as file:
             order, access, names, idle, cleans, *permissions = file.read().splitlines()
         return Terms(
             rules=ChoiceRules(groups=GROUPS),
-            permissions=tuple(without_ended(map(parse_permission, permissions), time.time())),
+            permissions=tuple(without_ended(map(parse_permission, permissions), now)),
             order=order,
             is_reserved=access == "reserved",
             idle=int(idle),
             has_private_names=names == "private",
             cleans=cleans == "auto",
+            expiries=expiries,
+            expired=frozenset(uid for uid, at in expiries.items() if at <= now),
         )
 
     def _listens(self, pid: int) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import CANCEL, KEEP, RESERVE, Request
+from amdgpu_discovery.numbering import locate_gpus
 from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
 
 PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-gpu-sharing")
@@ -110,7 +111,7 @@ def test_a_restart_of_the_service_between_the_reservation_and_the_record_of_it_r
 
     broker.start()
 
-    wait_until(lambda: b"demo" not in Path(path).read_bytes())
+    wait_until(lambda: not os.path.exists(path))
     assert users(host) == {0: ["40001/demo"]}
 
 
@@ -142,6 +143,23 @@ def test_one_whose_time_passed_while_the_machine_was_off_is_missed(host, broker,
 
     wait_until(lambda: "missed: demo of user 40001, planned before: GPUs []" in broker.lines())
     assert person(BOB, run("train", "0")).line() == "got (0,)"
+
+
+def test_one_whose_gpu_is_gone_begins_when_the_gpu_is_back(host, broker, person):
+    person(ALICE, later()).line()
+    broker.kill()
+    # While the machine starts, GPUs appear one after another.
+    node = host.path(f"/sys/class/kfd/kfd/topology/nodes/{locate_gpus(host)[0].kfd_node}")
+    os.rename(node, f"{host.root}/away")
+    broker.clock.forward(11 * HOUR)
+    broker.start()
+    broker.wake()
+    assert users(host) == {}
+
+    os.rename(f"{host.root}/away", node)
+    broker.pass_time(10)
+
+    wait_until(lambda: users(host) == {0: ["40001/demo"]})
 
 
 def test_two_at_the_same_time_are_refused_and_one_after_the_other_are_not(person):

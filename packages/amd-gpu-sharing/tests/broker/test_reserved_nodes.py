@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -137,11 +138,14 @@ def test_a_container_whose_gpu_cannot_be_closed_to_a_user_is_refused(unclosed):
     assert users(unclosed) == {}
 
 
-def test_a_container_in_a_job_leaves_the_gpu_open_to_its_user(host, broker):
-    answer = send_request(broker.socket, run("train", "0", behind=ALICE))
-    set_users(host.path(locate_gpus(host)[0].render_path), [ALICE])
+def test_a_container_in_a_job_leaves_the_gpu_open_to_its_user(host, broker, person):
+    alice = person(ALICE, run("train", "0"), command=("sh", "-c", "echo $AMD_CTK_RESERVATION; exec sleep 600"))
+    assert alice.line() == "got (0,)"
+    token = alice.line()
+    # The service cannot correct the list.
+    os.kill(broker.pid, signal.SIGSTOP)
 
-    assert start(host, 0, environment=[f"AMD_CTK_RESERVATION={answer.environment['AMD_CTK_RESERVATION']}"])
+    assert start(host, 0, environment=[f"AMD_CTK_RESERVATION={token}"])
 
     assert who_opens(host, 0)[1] == ["alice"]
 

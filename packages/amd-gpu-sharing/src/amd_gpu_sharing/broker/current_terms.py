@@ -25,7 +25,7 @@ class CurrentTerms:
             if strict:
                 raise
         self._pass_on()
-        if self.last.permissions != before.permissions:
+        if (self.last.permissions, self.last.expired) != (before.permissions, before.expired):
             self._update_permissions()
         return self.last
 

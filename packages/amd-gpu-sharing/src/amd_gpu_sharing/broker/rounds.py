@@ -38,9 +38,9 @@ def _begin_planned(parts: BrokerParts, terms: Terms) -> list[Demand]:
     """Begin the reservations whose time has come; return the requests of those whose GPUs others still have."""
     plans, waiting = parts.plans, []
     for plan in list(plans.due()):
-        permission = find_permission(plan, terms.permissions)
+        permission = None if plans.is_over(plan) else find_permission(plan, terms)
         demand = plans.demand_of(plan, permission, parts.view) if permission else None
-        if demand and parts.view.is_over(demand):
+        if permission and (demand is None or parts.view.is_over(demand)):
             continue
         numbers = demand.among if demand else ()
         try:

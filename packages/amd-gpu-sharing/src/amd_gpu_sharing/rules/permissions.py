@@ -30,6 +30,7 @@ from amd_gpu_sharing.broker.requests.people import (
     parse_permission,
     without_ended,
 )
+from amd_gpu_sharing.rules.accounts import read_expiries
 from amd_gpu_tracker.times import format_duration, format_moment
 from amdgpu_discovery.command_line.edited import FileEdit
 from amdgpu_discovery.command_line.listing import format_columns, to_json
@@ -63,15 +64,19 @@ def parse_users(users: Iterable[str], where: str = "") -> list[Permission]:
 
 def find_terms(host: Host) -> Terms:
     """Return the settings of the service: who may reserve GPUs, and in which order; SettingsError."""
-    settings = read_settings(host)
+    settings, now = read_settings(host), time.time()
+    # Without rules, only root reserves GPUs.
+    expiries = read_expiries(host) if settings.users else {}
     return Terms(
         rules=settings.choice_rules(),
-        permissions=tuple(without_ended(parse_users(settings.users, host.path(CONFIG_FILE)), time.time())),
+        permissions=tuple(without_ended(parse_users(settings.users, host.path(CONFIG_FILE)), now)),
         order=settings.queue_order,
         is_reserved=settings.gpu_access == RESERVED,
         idle=parse_time(settings.idle),
         has_private_names=settings.job_names == PRIVATE,
         cleans=settings.clean == "auto",
+        expiries=expiries,
+        expired=frozenset(uid for uid, at in expiries.items() if at <= now),
     )
 
 

@@ -5,20 +5,21 @@ A plan has its GPUs from the moment at which it is made: before it begins, only 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView
 from amd_gpu_sharing.broker.queue.plan_file import PLANS, VERSION, PlannedReservation, read_plans
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
-from amd_gpu_sharing.broker.requests.people import ROOT, NotAllowed, Permission
+from amd_gpu_sharing.broker.requests.people import ROOT, NotAllowed, Permission, Terms, while_account_lasts
 from amd_gpu_tracker.book.lease import boot_offset
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, WaitRefused
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.times import format_moment, format_seconds
 from amdgpu_discovery.choices.unknown_gpus import format_numbers
-from amdgpu_discovery.files import replace_file
+from amdgpu_discovery.errors import FileError, reason
+from amdgpu_discovery.files import remove_file, replace_file
 from amdgpu_discovery.untrusted.plain_json import dumps
 
 MOST_PLANS = 200
@@ -88,13 +89,12 @@ class Plans:
         self._write(self.all)
 
     def demand_of(self, plan: PlannedReservation, permission: Permission, view: LeaseView) -> Demand | None:
-        """Return the request of a plan that has begun, for the time that is left; None if it is over.
+        """Return the request of a plan that has begun, for the time that is left; None while one of its GPUs is gone.
 
-        None also if one of its GPUs is gone.
+        When the machine has started, GPUs appear one after another.
         """
-        left = int(plan.end - self._processes.now() - boot_offset())
         numbers = tuple(sorted(view.numbers[key] for key in plan.gpus if key in view.numbers))
-        if left <= 0 or len(numbers) < len(plan.gpus):
+        if len(numbers) < len(plan.gpus):
             return None
         demand = Demand(
             number=0,
@@ -109,10 +109,17 @@ class Plans:
             namespace=self._processes.namespace,
             owner=plan.owner,
             person=plan.person,
-            reserved_seconds=left,
+            reserved_seconds=max(1, self._seconds_left(plan)),
             person_known=plan.person,
         )
         return demand.allowed(permission)
+
+    def is_over(self, plan: PlannedReservation) -> bool:
+        """Return whether no time is left of a plan."""
+        return self._seconds_left(plan) <= 0
+
+    def _seconds_left(self, plan: PlannedReservation) -> int:
+        return int(plan.end - self._processes.now() - boot_offset())
 
     def _require_allowed(self, demand: Demand, start: float) -> None:
         now = self._processes.now() + boot_offset()
@@ -141,17 +148,32 @@ class Plans:
         return tuple(sorted(sorted(numbers, key=lambda number: (number in doubts, number))[: demand.count]))
 
     def _write(self, plans: tuple[PlannedReservation, ...]) -> None:
-        content = {"version": VERSION, "plans": [each.as_dict() for each in plans]}
-        replace_file(self._state.host.path(PLANS), dumps(content) + b"\n", mode=0o644, durable=True)
+        content, path = {"version": VERSION, "plans": [each.as_dict() for each in plans]}, self._state.host.path(PLANS)
+        if plans:
+            replace_file(path, dumps(content) + b"\n", mode=0o644, durable=True)
+        else:
+            _remove(path)
         self.all = plans
 
 
-def find_permission(plan: PlannedReservation, permissions: Iterable[Permission]) -> Permission | None:
-    """Return the rule that allowed a plan, as it is now; None if that is gone."""
-    if not plan.rule:
-        return ROOT
-    own = (each for each in permissions if (each.who, each.number) == (plan.rule, plan.number))
-    return next((each for each in own if not each.is_excluded), None)
+def _remove(path: str) -> None:
+    """Remove the file, where the socket's unit starts the service after a restart of the machine; FileError."""
+    try:
+        remove_file(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+
+
+def find_permission(plan: PlannedReservation, terms: Terms) -> Permission | None:
+    """Return the rule that allowed a plan, as it is now; None if that or the person's account is over."""
+    own = (each for each in terms.permissions if (each.who, each.number) == (plan.rule, plan.number))
+    found = next((each for each in own if not each.is_excluded), None) if plan.rule else ROOT
+    try:
+        return found and while_account_lasts(terms, plan.person, found)
+    except NotAllowed:
+        return None
 
 
 def find_doubts(numbers: Collection[int], start: float, view: LeaseView) -> dict[int, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from calendar import timegm
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from amd_gpu_tracker.errors import WaitRefused
 from amd_gpu_tracker.times import format_duration, parse_at_most
@@ -100,6 +100,8 @@ class Terms(Value):
         idle: Idle seconds of GPUs after which their owner gets a warning; 0 for never.
         has_private_names: Whether files have words in place of the names that people gave their jobs.
         cleans: Whether processes that an ended job has left on its GPUs are ended.
+        expiries: When accounts expire, by uid, in seconds since 1970 (UTC), as far as that is known.
+        expired: The uids of accounts that have expired.
     """
 
     rules: ChoiceRules = NO_RULES
@@ -110,6 +112,8 @@ class Terms(Value):
     idle: int = 0
     has_private_names: bool = False
     cleans: bool = False
+    expiries: Mapping[int, int] = {}
+    expired: frozenset[int] = frozenset()
 
 
 # Reads the terms of a host; raises ToolkitError if they cannot be read.
@@ -173,7 +177,15 @@ def require_permission(terms: Terms, peer: Peer) -> Permission:
     if found.who == EVERYONE and peer.may_lack_groups and any(each.is_of_group for each in terms.permissions):
         # Without the group's rule, a member who dropped the group might have more GPUs than that rule allows.
         raise _may_lack_groups(is_hidden=peer.is_hidden)
-    return found
+    return while_account_lasts(terms, peer.uid, found)
+
+
+def while_account_lasts(terms: Terms, uid: int, permission: Permission) -> Permission:
+    """Return a rule that ends with the account of a user at the latest; NotAllowed if that has expired."""
+    if uid in terms.expired:
+        raise NotAllowed(f"the account {uid} has expired", hint="ask the administrator")
+    times = (permission.until, terms.expiries.get(uid, 0))
+    return permission.replace(until=min(filter(None, times), default=0))
 
 
 def _may_lack_groups(*, is_hidden: bool) -> NotAllowed:
@@ -197,6 +209,7 @@ def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
             problem = f"user {person} may not reserve GPUs on this host"
             raise NotAllowed(problem, hint="run the command as root, without sudo")
         permission = ROOT.replace(gpus=own.gpus, seconds=own.seconds, until=own.until) if own else ROOT
+        permission = while_account_lasts(terms, person, permission)
     return permission.replace(gpus=NO_LIMIT, seconds=NO_LIMIT) if request.spare else permission
 
 
