@@ -20,11 +20,12 @@ from amd_gpu_tracker.book.drains import Drain, this_boot, write_drains
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
-from amdgpu_simulator import build_host
+from amdgpu_simulator import build_host, load_profile
 from amdgpu_simulator.runs.breaking import break_gpu
 from support.enabled_tracker import enable
 from support.kubelet import Kubelet
 from support.other_user import become
+from support.shared_host import put_ticket
 
 pytestmark = pytest.mark.needs("root")
 ALL_CLEAN = "GPU 0 is clean\nGPU 1 is clean\nGPU 2 is clean\nGPU 3 is clean\n"
@@ -137,6 +138,37 @@ def test_a_gpu_of_the_processor_is_not_reset(host, amd_ctk):
     answer = amd_ctk("gpu", "clean", "0", "--reset")
 
     assert (answer.returncode, answer.stderr) == (1, "GPU 0 is a part of the processor (reboot instead)\n")
+
+
+def test_a_virtual_function_is_not_reset(made, amd_ctk):
+    Tracker(made).drain("all")
+    os.mkdir(made.path(f"/sys/bus/pci/devices/{locate_gpus(made)[1].pci_address}/physfn"))
+
+    answer = amd_ctk("gpu", "clean", "1", "--reset")
+
+    assert (answer.returncode, answer.stderr) == (1, "GPU 1 is a virtual function (its host can reset it)\n")
+
+
+def test_a_gpu_whose_hive_is_unknown_is_not_reset(host, amd_ctk):
+    made = host(load_profile("mi300x-8").with_gpu(1, hive_id=0))
+    enable(made)
+    Tracker(made).drain("all")
+
+    answer = amd_ctk("gpu", "clean", "1", "--reset")
+
+    assert (answer.returncode, answer.stderr) == (1, "the XGMI hive of GPU 1 is unknown (reboot instead)\n")
+
+
+def test_there_is_no_reset_of_a_gpu_for_which_a_job_waits(made, amd_ctk):
+    Tracker(made).drain("all")
+    put_ticket(made, "next", "1", [1])
+
+    answer = amd_ctk("gpu", "clean", "1", "--reset")
+
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        "the job next waits for a GPU that a reset reaches (see 'amd-ctk queue')\n",
+    )
 
 
 @pytest.fixture
