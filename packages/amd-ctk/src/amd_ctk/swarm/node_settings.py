@@ -166,8 +166,9 @@ def _advice(unit: str) -> str:
 
 def _data_root(document: Document, options: CommandLine) -> str:
     written = document.get((DATA_ROOT.lstrip("-"),))
-    given = [*([written] if isinstance(written, str) else []), *options.values_of(DATA_ROOT)]
-    return given[-1] if given else USUAL_DATA_ROOT
+    if given := options.values_of(DATA_ROOT):
+        return given[-1]
+    return written if isinstance(written, str) else USUAL_DATA_ROOT
 
 
 def _default_program(document: Document, options: CommandLine) -> str:
