@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amdgpu_discovery.host import Host
-from amdgpu_discovery.people import read_user_names
-from amdgpu_discovery.plain_files import read_plain_file
+from amdgpu_discovery.untrusted.plain_files import read_plain_file
+from amdgpu_discovery.usage.people import read_user_names
 
 SHADOW = "/etc/shadow"
 # Accounts take some hundred bytes each, and read_user_names reads as many names.
