@@ -12,8 +12,10 @@ import pytest
 import amd_gpu_sharing
 import amd_gpu_tracker
 import amdgpu_discovery
+from amd_gpu_sharing.requests import change
 from amd_gpu_sharing.shared_jobs import SharedJobs
 from amd_gpu_tracker.book.lease import BY_API, BY_ENVIRONMENT
+from amd_gpu_tracker.errors import ServiceMissing
 
 PACKAGES = (amd_gpu_sharing, amd_gpu_tracker, amdgpu_discovery)
 
@@ -98,3 +100,13 @@ def test_a_list_of_jobs_loads_no_sockets_where_no_service_gives_out_gpus(machine
     answer = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
 
     assert answer.stdout == "[] [] []\n[]\n"
+
+
+@pytest.mark.needs("root")
+def test_root_without_the_service_changes_nothing_by_a_verb_that_only_the_service_knows(machine):
+    put_lease(machine, "train")
+
+    with pytest.raises(ServiceMissing):
+        change(machine.host, "first", "train", None)
+
+    assert [job.name for job in machine.tracker.jobs()] == ["train"]

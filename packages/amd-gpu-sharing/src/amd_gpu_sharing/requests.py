@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 SLURM_PREFIX = "SLURM_"
+# What root's commands do themselves where the service does not run.
+WITHOUT_SERVICE = ("keep", "end", "release")
 
 
 def reserve(
@@ -39,14 +41,14 @@ def reserve(
 
 
 def change(host: Host, verb: str, name: str, owner: int | None, *, seconds: int = 0) -> float:
-    """Change a job or reservation with the verbs keep, end and release of `Service.change`; root needs no service.
+    """Change a job or reservation with a verb of `Service.change`; for keep, end and release root needs no service.
 
     Return the number of seconds until it ends, 0 if it has no end.
     """
     try:
         return Service(host).change(verb, name, owner, seconds=seconds)
     except ServiceMissing:
-        if os.geteuid():
+        if os.geteuid() or verb not in WITHOUT_SERVICE:
             raise
     from amd_gpu_sharing.shared_jobs import SharedJobs
     from amd_gpu_tracker import CommandLock

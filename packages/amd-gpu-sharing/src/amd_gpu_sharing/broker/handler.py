@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amd_gpu_sharing.broker import rounds
-from amd_gpu_sharing.broker.acts import ask, own
+from amd_gpu_sharing.broker.acts import change_jobs, get_gpus
 from amd_gpu_sharing.broker.current_terms import CurrentTerms
 from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
 from amd_gpu_sharing.broker.jobs.journal import Journal
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     Act = Callable[[BrokerParts, Terms, Connection, Request], Answer | None]
 
 ACTS: Mapping[str, Act] = {
-    protocol.RUN: ask.run,
-    protocol.PREVIEW: ask.preview,
-    protocol.RESERVE: ask.reserve,
-    protocol.RELEASE: own.release,
-    protocol.CANCEL: own.cancel,
-    protocol.KEEP: own.keep,
-    protocol.END: own.end,
-    protocol.FIRST: own.put_first,
+    protocol.RUN: get_gpus.run,
+    protocol.PREVIEW: get_gpus.preview,
+    protocol.RESERVE: get_gpus.reserve,
+    protocol.RELEASE: change_jobs.release,
+    protocol.CANCEL: change_jobs.cancel,
+    protocol.KEEP: change_jobs.keep,
+    protocol.END: change_jobs.end,
+    protocol.FIRST: change_jobs.put_first,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from amd_gpu_sharing.broker.acts.turn import give_now
+from amd_gpu_sharing.broker.acts.at_once import give_now
 from amd_gpu_sharing.broker.acts.whose import find_reservation
 from amd_gpu_sharing.broker.parts import BrokerParts
 from amd_gpu_sharing.broker.queue.place import Place
