@@ -124,6 +124,12 @@ def test_installed_again_it_repairs_a_compiled_module(tmp_path):
     assert compiled.read_bytes() == before
 
 
+def modules_in(start_file):
+    """Return the modules in the file of a start, each with the path that its code has."""
+    _, modules, _, _ = marshal.loads(start_file.read_bytes()[12:])
+    return [(name, code.co_filename) for name, code in modules]
+
+
 def test_the_runtime_gets_one_file_with_the_modules_of_a_start(tmp_path):
     sources = ASSEMBLE.parents[2] / "packages/amd-container-runtime/src"
     part = tmp_path / LIBRARY / "parts/amd-container-runtime"
@@ -138,13 +144,14 @@ def test_the_runtime_gets_one_file_with_the_modules_of_a_start(tmp_path):
     joined = tmp_path / LIBRARY / "current/python/start.modules"
 
     assert assemble(tmp_path) == ""
-    before = marshal.loads(joined.read_bytes()[12:])
+    made = modules_in(joined)
     joined.write_bytes(joined.read_bytes()[:9])
     assert assemble(tmp_path) == ""
 
-    assert marshal.loads(joined.read_bytes()[12:]) == before
-    _, modules, tracked, _ = before
-    assert ([name for name, _ in modules], tracked) == (["amdgpu_discovery"], set())
+    # Where an image is made, its files lie elsewhere; and a generation is made under another name.
+    lies = f"/{LIBRARY}/generations/{joined.resolve().parents[1].name}/python"
+    assert made == [("amdgpu_discovery", f"{lies}/amdgpu_discovery/__init__.py")]
+    assert modules_in(joined) == made
     assert sorted(path.name for path in joined.parent.iterdir()) == [
         *("amd_container_runtime", "amd_ctk", "amdgpu_discovery", "start.modules"),
     ]

@@ -274,12 +274,31 @@ def test_the_modules_of_a_part_that_cannot_be_read_are_imported(runtime, own_lib
     assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 
 
-def test_a_start_reads_what_json_needs_where_it_was_when_the_file_was_written(runtime, own_library, own_create):
-    _, _, _, scanner = marshal.loads((own_library / NAME).read_bytes()[12:])
-    content = (own_library / NAME).read_bytes().replace(scanner.encode(), b"/" + b"x" * (len(scanner) - 1))
-    (own_library / NAME).write_bytes(content)
+def test_a_start_finds_the_module_of_json_that_lies_elsewhere_since_the_file_was_written(
+    runtime, own_library, own_create
+):
+    content = (own_library / NAME).read_bytes()
+    _, _, _, scanner = marshal.loads(content[12:])
+    if scanner:
+        (own_library / NAME).write_bytes(content.replace(scanner.encode(), b"/" + b"x" * (len(scanner) - 1)))
 
     assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
+
+
+def test_a_module_that_is_not_in_the_file_is_found_where_the_library_will_lie(runtime, tmp_path):
+    """As `assemble` does: it makes a library under another name, and renames it."""
+    library = assemble(tmp_path)
+    made = library.with_name(".new")
+    library.rename(made)
+    write_start_file(made, str(library))
+    made.rename(library)
+    runtime.write_config("AMD_VISIBLE_DEVICES=9")
+
+    # The refusal is in a module that most starts do not need.
+    assert create_with(library, runtime)().stderr == (
+        "amd-container-runtime: AMD_VISIBLE_DEVICES=9: GPU 9 does not exist, this host has GPUs 0-3"
+        " ('amd-ctk gpu list' shows them)\n"
+    )
 
 
 def test_a_trace_shows_the_line_of_the_module(runtime, own_library, own_create):

@@ -15,7 +15,7 @@ FIRST, SECOND = "drm/0000:03:00.0/vram", "drm/0000:26:00.0/vram"
 NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
 # It notes each question, and the call that creates the container as every other fake does.
 VERSIONED_RUNC = """#!/bin/sh
-if [ "$*" = --version ]; then echo asked >>"$RUNC_CALLS.versions"; echo "runc version {version}"; exit; fi
+if [ "$*" = --version ]; then echo asked >>"$RUNC_CALLS.versions"; echo "runc version {version}"; echo "spec: 1.0.2-dev"; exit; fi
 printf '%s\\n' "$0" "$@" > "$RUNC_CALLS"
 """
 AT_ONCE = "sets the limits of several GPUs in one write, which Linux 7.3 and later refuse; install runc 1.2 or later"
@@ -275,7 +275,11 @@ def test_where_limits_are_required_two_gpus_need_a_runc_that_sets_their_limits_o
 
 @pytest.mark.parametrize(
     ("version", "kernel"),
-    [("1.2.0", "7.3.4-amd64"), ("1.3.6", "8.0.0"), ("1.1.15", "7.2.13+deb14-amd64"), ("1.1.12", "6.14.0-37-generic")],
+    # A runc without a version of its own still tells that of the specification, in the next lines.
+    [
+        *[("1.2.0", "7.3.4-amd64"), ("1.3.6", "8.0.0"), ("unknown", "7.3.4-amd64")],
+        *[("1.1.15", "7.2.13+deb14-amd64"), ("1.1.12", "6.14.0-37-generic")],
+    ],
 )
 def test_limits_of_two_gpus_are_set_where_runc_or_the_kernel_can(limited, version, kernel):
     give_runc(limited, version, kernel)

@@ -13,7 +13,7 @@ import __future__
 
 import ast
 import marshal
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
@@ -48,15 +48,21 @@ SCANNER = "_json"
 StartParts = tuple[CodeType, list[tuple[str, CodeType]], set[str], str]
 
 
-def write_start_file(directory: str) -> None:
-    """Join the modules of a start below a directory that is on Python's module path."""
-    top = Path(directory)
+def write_start_file(directory: str, path: str = "") -> None:
+    """Join the modules of a start below a directory that is on Python's module path; `path` is where it will lie."""
+    top, final = Path(directory), Path(path or directory)
+
+    def codes_of(modules: Mapping[str, Path]) -> list[tuple[str, CodeType]]:
+        return [(name, compiled(modules[name])) for name in order if name in modules]
+
+    def compiled(source: Path) -> CodeType:
+        return _compile(source, str(final / source.relative_to(top)))
+
     every, all_of_tracked = _installed(top, MODULES), _installed(top, TRACKED_MODULES)
     tracked = {name: path for name, path in all_of_tracked.items() if name not in every}
     order = _in_order(every | tracked)
-    reader = _compile(top / READER)
-    first = marshal.dumps((reader, _codes(every, order), set(tracked), _path_of_scanner()))
-    second = marshal.dumps(_codes(tracked, order))
+    parts: StartParts = (compiled(top / READER), codes_of(every), set(tracked), _path_of_scanner())
+    first, second = marshal.dumps(parts), marshal.dumps(codes_of(tracked))
     # A start at the same time, as during a repair, reads the whole former file.
     new = top / f"{NAME}.new"
     new.write_bytes(MAGIC_NUMBER + b"".join(len(part).to_bytes(4, "big") for part in (first, second)) + first + second)
@@ -65,21 +71,14 @@ def write_start_file(directory: str) -> None:
 
 def _installed(top: Path, listed: Mapping[str, str]) -> dict[str, Path]:
     """Return the files of the listed modules, and of their packages, that are installed."""
-    names = [name for package in listed for name in (package, *_modules_of(package, listed))]
+    modules = {f"{package}.{module}" for package, names in listed.items() for module in names.split()}
+    names = sorted(modules.union(listed))
     paths = {name: _file_of(top / name.replace(".", "/")) for name in names}
     return {name: path for name, path in paths.items() if path.exists()}
 
 
-def _modules_of(package: str, listed: Mapping[str, str]) -> list[str]:
-    return [f"{package}.{module}" for module in listed[package].split()]
-
-
 def _file_of(path: Path) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def _codes(modules: Mapping[str, Path], order: Iterable[str]) -> list[tuple[str, CodeType]]:
-    return [(name, _compile(modules[name])) for name in order if name in modules]
 
 
 def _read(path: Path) -> ast.Module:
@@ -106,11 +105,11 @@ def _in_order(modules: Mapping[str, Path]) -> list[str]:
     return order
 
 
-def _compile(path: Path) -> CodeType:
+def _compile(source: Path, path: str) -> CodeType:
     """Return the code of a module without what only readers and type checkers need. Its lines keep their numbers."""
-    lean = _Lean().visit(_read(path))
+    lean = _Lean().visit(_read(source))
     flags = __future__.annotations.compiler_flag
-    code: CodeType = compile(lean, str(path), "exec", flags=flags, dont_inherit=True)
+    code: CodeType = compile(lean, path, "exec", flags=flags, dont_inherit=True)
     return code
 
 

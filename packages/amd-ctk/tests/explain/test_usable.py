@@ -91,7 +91,7 @@ def test_user_who_joined_the_group_after_login_is_told_to_log_in_again(rootless,
     explanation = rootless("--group-add=keep-groups", is_member=False)
 
     assert [problem.partition(": ")[2] for problem in explanation.problems] == [
-        f"log out and in again, as you are in group {group} since after the login, and {FIX}"
+        f"log out and in again, because you joined group {group} after you logged in, and {FIX}"
     ]
 
 

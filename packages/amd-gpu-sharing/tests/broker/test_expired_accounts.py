@@ -68,6 +68,21 @@ def test_a_job_ends_with_the_account(expire, broker, person):
     assert alice.ended_by() == signal.SIGTERM
 
 
+def test_a_job_that_waits_when_the_account_gets_a_date_ends_with_the_account(expire, broker, person):
+    bob = person(BOB, run("b", "0"))
+    bob.line()
+    alice = person(ALICE, run("a", "0"), command=("sleep", "600"))
+    assert alice.line().startswith("waiting for 1 GPU")
+
+    expire(2)
+    broker.wake()
+    bob.end()
+
+    assert alice.answer() == "got (0,)"
+    broker.pass_time(2 * DAY)
+    assert alice.ended_by() == signal.SIGTERM
+
+
 def test_a_reservation_is_not_longer_than_the_account(expire, broker, person):
     expire(2)
 

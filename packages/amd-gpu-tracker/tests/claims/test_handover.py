@@ -291,7 +291,8 @@ def test_a_program_that_holds_gpus_by_number_loads_neither_the_queue_nor_choices
         f"import sys; sys.path[:0] = {sorted(packages)!r}; from amd_gpu_tracker import Tracker;"
         f" from amdgpu_discovery.host import Host; Tracker(Host({host.root!r})).reserve('1', name='train').release();"
         " heavy = {'contextlib', 'enum', 'functools', 'json', 're', 'socket', 'hashlib',"
-        " 'amdgpu_discovery.choices.grammar', 'amdgpu_discovery.choices.candidates'};"
+        " 'amdgpu_discovery.choices.grammar', 'amdgpu_discovery.choices.candidates', 'amd_gpu_tracker.claims.choice',"
+        " 'amd_gpu_tracker.claims.choosing'};"
         " print([name for name in sorted(sys.modules) if name in heavy or '.broker' in name])"
     )
 

@@ -78,3 +78,16 @@ def test_a_cgroup_outside_of_the_callers_namespace_has_no_limit(cgroups):
     Path(host.path("/proc/3121/cgroup")).write_text("0::/../other\n")
 
     assert limit_on(host) == [(None, None)]
+
+
+def test_only_the_nearest_of_very_many_cgroups_are_read(simulated):
+    """Users nest cgroups as deep as they like, and each level is two files."""
+    deep = "/user.slice" + "/a" * 100
+    process = SimulatedProcess(pid=3121, cgroup=deep, uses=(SimulatedUse(gpu=2, vram_bytes=GIB, client_id=7),))
+    host = simulated(load_profile("mi210-4").replace(processes=(process,)))
+    directory = Path(host.path("/sys/fs/cgroup"))
+    write(directory, capacity=f"{FIRST} {64 * GIB}")
+    write(directory / "user.slice", max=f"{FIRST} {4 * GIB}", current=f"{FIRST} {GIB}")
+    write(directory / deep[1:], max=f"{FIRST} {8 * GIB}", current=f"{FIRST} {GIB}")
+
+    assert limit_on(host) == [(8 * GIB, GIB)]

@@ -269,7 +269,7 @@ def _fix_without_root(node: NodeAccess, container: Container) -> str:
     if node.gid in os.getgroups():
         group = ""
     elif _has_joined(node.gid):
-        group = f"log out and in again, as you are in group {node.gid} since after the login, and "
+        group = f"log out and in again, because you joined group {node.gid} after you logged in, and "
     return f"{group}use crun with --group-add keep-groups"
 
 

@@ -181,7 +181,9 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
     release = VERSION.match(host.read_attribute(KERNEL_RELEASE))
     if release and _numbers(release[0]) < ONE_REGION_SINCE:
         return ""
-    version = VERSION.search(ask([runc, "--version"], seconds=RUNC_SECONDS).output)
+    # The next lines have the version of the specification.
+    first_line = ask([runc, "--version"], seconds=RUNC_SECONDS).output.partition("\n")[0]
+    version = VERSION.search(first_line)
     if not version or _numbers(version[0]) >= LINE_BY_LINE_SINCE:
         return ""
     kernel, needed = (".".join(map(str, numbers)) for numbers in (ONE_REGION_SINCE, LINE_BY_LINE_SINCE))

@@ -25,7 +25,7 @@ class CurrentTerms:
             if strict:
                 raise
         self._pass_on()
-        if (self.last.permissions, self.last.expired) != (before.permissions, before.expired):
+        if _about_people(self.last) != _about_people(before):
             self._update_permissions()
         return self.last
 
@@ -46,3 +46,7 @@ class CurrentTerms:
                     place.demand = place.demand.allowed(permission)
             except ToolkitError as error:
                 queue.refuse(place, error)
+
+
+def _about_people(terms: people.Terms) -> tuple[object, ...]:
+    return terms.permissions, terms.expiries, terms.expired

@@ -1,6 +1,6 @@
 """Nodes of GPUs that only their holders open, by access control lists that the service of amd-gpu-sharing keeps.
 
-It is apart, because only container starts on such hosts load it.
+It is apart, because of container starts only those on such hosts load it.
 """
 
 from __future__ import annotations

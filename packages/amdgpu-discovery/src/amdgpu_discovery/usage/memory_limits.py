@@ -22,6 +22,8 @@ CAPACITY = f"{CGROUPS}/dmem.capacity"
 # These have the same lines, and `max` for no limit.
 LIMIT_FILE = "dmem.max"
 CHARGED_FILE = "dmem.current"
+# Engines and systemd nest a handful.
+MOST_LEVELS = 64
 # The line of the unified hierarchy among a process's cgroups.
 UNIFIED = "0::"
 
@@ -64,7 +66,12 @@ def _find_limit(host: Host, cgroup: str, region: str) -> tuple[int, int] | None:
     """Return the smallest limit of a cgroup and those above it, and what is charged there; None without a limit."""
     limits = []
     # A cgroup outside of the caller's namespace has a path with "..", which names nothing here.
-    while cgroup.strip("/") and ".." not in cgroup.split("/"):
+    if ".." in cgroup.split("/"):
+        return None
+    # Users nest cgroups as deep as they like.
+    for _ in range(MOST_LEVELS):
+        if not cgroup.strip("/"):
+            break
         limit = read_regions(host, f"{CGROUPS}{cgroup}/{LIMIT_FILE}").get(region)
         if limit is not None:
             limits.append((limit, read_regions(host, f"{CGROUPS}{cgroup}/{CHARGED_FILE}").get(region, 0)))
