@@ -15,7 +15,11 @@ FIRST, SECOND = "drm/0000:03:00.0/vram", "drm/0000:26:00.0/vram"
 NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
 # It notes each question, and the call that creates the container as every other fake does.
 VERSIONED_RUNC = """#!/bin/sh
-if [ "$*" = --version ]; then echo asked >>"$RUNC_CALLS.versions"; echo "runc version {version}"; echo "spec: 1.0.2-dev"; exit; fi
+if [ "$*" = --version ]; then
+    echo asked >>"$RUNC_CALLS.versions"
+    printf 'runc version {version}\\nspec: 1.0.2-dev\\n'
+    exit
+fi
 printf '%s\\n' "$0" "$@" > "$RUNC_CALLS"
 """
 AT_ONCE = "sets the limits of several GPUs in one write, which Linux 7.3 and later refuse; install runc 1.2 or later"
