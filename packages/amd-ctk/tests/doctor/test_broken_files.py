@@ -25,6 +25,7 @@ FILES = {
     "/etc/containers/containers.conf.d/amd.conf": "",
     "/etc/default/docker": "DOCKER_OPTS=\n",
     "/etc/docker/daemon.json": json.dumps({"runtimes": {"amd": {"path": "/x/amd-container-runtime"}}}),
+    "/etc/modprobe.d/local.conf": "options amdgpu dpm=0\n",
     "/etc/os-release": "VERSION_CODENAME=trixie\n",
     "/etc/slurm/cgroup.conf": "",
     "/etc/slurm/gres.conf": "Name=gpu File=/dev/dri/renderD128\n",
@@ -57,6 +58,10 @@ MAY_BE_THERE = (
 )
 USER = User(name="u1", uid=1000, groups=(110,), home="/home/u1", runtime_directory="/run/user/1000")
 DIRECTORIES = (
+    "/etc/modprobe.d",
+    "/run/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/usr/local/lib/modprobe.d",
     "/usr/lib/amd-container-toolkit/parts",
     "/var/lib/amd-container-toolkit/cdi",
     "/etc/apt/sources.list.d",

@@ -24,6 +24,7 @@ import pytest
 
 from amd_ctk.doctor.facts.containers import StaleContainer, UnstartedContainer
 from amd_ctk.doctor.facts.gpus import GpuCondition, NodeProblem
+from amd_ctk.doctor.facts.modprobe import ModprobeLine
 from amd_ctk.doctor.run import CHECKS
 from amd_gpu_sharing.broker.requests.client import send_request
 from amd_gpu_sharing.broker.requests.protocol import RESERVE, SOCKET, Request
@@ -293,6 +294,7 @@ LOST = UnnumberedGpu(
 )
 OF_VFIO = ForeignGpu(pci_address="0000:03:00.0", driver="vfio-pci")
 OF_K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+BLACKLISTED = ModprobeLine(text="blacklist amdgpu", path="/etc/modprobe.d/local.conf")
 RUNTIME_TABLE = 'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd.options'
 ROWS = [
     # cdi
@@ -432,6 +434,7 @@ ROWS = [
     of_facts("driver", gpus(foreign=(OF_VFIO,)), RIGHTS),
     of_facts("driver", gpus(gpus=(), foreign=(OF_VFIO,)), RIGHTS),
     of_facts("driver", kernel(is_driver_loaded=False, refusing_option="nomodeset"), "a kernel is started at boot"),
+    of_facts("driver", kernel(is_driver_loaded=False, refusing_line=BLACKLISTED), "a kernel is started at boot"),
     of_facts("driver", kernel(unknown_gpus=("0000:03:00.0",)), "a kernel is started at boot"),
     of_facts("kfd", gpus(hidden=2), "the process is where somebody has started it"),
     of_facts("kfd", gpus(problem="the KFD topology changed 10 times while it was read"), CAUSE),
