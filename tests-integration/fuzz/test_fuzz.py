@@ -28,7 +28,7 @@ def test_no_program_ends_in_a_trace_for_a_changed_input(tmp_path):
 
     assert (played.returncode, played.stderr) == (0, "")
     assert played.stdout == (
-        "corpus: 233 calls\n"
+        "corpus: 251 calls\n"
         "seed 1: archive 10, cdi 10, cdi-yaml 10, daemon.json 10, explained 10, history 10, image 10, leases 10,"
         " requests 10, settings 10, specs 10, state 10, sysfs 10\n"
         "130 rounds, 0 faults\n"
