@@ -176,25 +176,21 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
     A kernel whose release is not known is taken for a new one, and a runc that does not tell its version, too.
     """
     # Few containers have limits on several GPUs.
-    from amdgpu_discovery.command_line.programs import VERSION, ask
+    from amdgpu_discovery.command_line.programs import ask, parse_version
 
-    release = VERSION.match(host.read_attribute(KERNEL_RELEASE))
-    if release and _numbers(release[0]) < ONE_REGION_SINCE:
+    release = parse_version(host.read_attribute(KERNEL_RELEASE))
+    if () < release < ONE_REGION_SINCE:
         return ""
     # The next lines have the version of the specification.
     first_line = ask([runc, "--version"], seconds=RUNC_SECONDS).output.partition("\n")[0]
-    version = VERSION.search(first_line)
-    if not version or _numbers(version[0]) >= LINE_BY_LINE_SINCE:
+    version = parse_version(first_line)
+    if not () < version < LINE_BY_LINE_SINCE:
         return ""
-    kernel, needed = (".".join(map(str, numbers)) for numbers in (ONE_REGION_SINCE, LINE_BY_LINE_SINCE))
+    found, kernel, needed = (".".join(map(str, each)) for each in (version, ONE_REGION_SINCE, LINE_BY_LINE_SINCE))
     return (
-        f"runc {version[0]} sets the limits of several GPUs in one write, which Linux {kernel} and later refuse;"
+        f"runc {found} sets the limits of several GPUs in one write, which Linux {kernel} and later refuse;"
         f" install runc {needed} or later"
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in version.split(".")[:2])
 
 
 def _needs_limit(gpus: Sequence[Gpu]) -> RequestError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amd_ctk.doctor.facts.aliases import find_unknown_gpus
-from amd_ctk.doctor.facts.modprobe import ModprobeLine, find_refusing_line, find_vfio_line
+from amd_ctk.doctor.facts.modprobe import ModprobeLine, find_refusing_line, find_vfio_line, read_lines
 from amdgpu_discovery.driver.drm import AMDGPU_DRIVER
 from amdgpu_discovery.driver.kfd_topology import TOPOLOGY
 from amdgpu_discovery.driver.other_drivers import find_refusing_option
@@ -69,15 +69,15 @@ class KernelFacts(Value):
 def read_kernel(host: Host, proc: str) -> KernelFacts:
     """Return the facts about a host's kernel; `proc` is the directory with this machine's processes."""
     release, driver = _read(f"{proc}/sys/kernel/osrelease"), host.read_attribute(DRIVER_VERSION)
-    enforce = host.read_attribute(f"{SELINUX}/enforce")
+    enforce, modprobe_lines = host.read_attribute(f"{SELINUX}/enforce"), read_lines(host)
     return KernelFacts(
         release=release,
         is_windows=("microsoft" in release.lower() or host.stat(DXG) is not None) and host.stat(TOPOLOGY) is None,
         is_driver_loaded=host.stat(AMDGPU_DRIVER) is not None,
         unknown_gpus=tuple(find_unknown_gpus(host, release)),
         refusing_option=find_refusing_option(_read(f"{proc}/cmdline")),
-        refusing_line=find_refusing_line(host),
-        vfio_line=find_vfio_line(host),
+        refusing_line=find_refusing_line(modprobe_lines),
+        vfio_line=find_vfio_line(modprobe_lines),
         driver_version=driver,
         releases=read_releases(host, driver),
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -21,25 +21,28 @@ class ModprobeLine(Value):
     text: str = ""
 
 
-def find_refusing_line(host: Host) -> ModprobeLine:
-    """Return the line because of which amdgpu does not load at boot, or does nothing."""
-    return next((line for line in _lines(host) if _refuses(line.text.split())), ModprobeLine())
-
-
-def find_vfio_line(host: Host) -> ModprobeLine:
-    """Return the line that gives GPUs of AMD to vfio-pci."""
-    return next((line for line in _lines(host) if _gives_to_vfio(line.text.split())), ModprobeLine())
-
-
-def _lines(host: Host) -> Iterator[ModprobeLine]:
+def read_lines(host: Host) -> list[ModprobeLine]:
+    """Return the lines of modprobe's files."""
     paths: dict[str, str] = {}
     for directory in DIRECTORIES:
         for name in sorted(host.names(directory))[:MOST_MODPROBE_FILES]:
             if name.endswith(".conf"):
                 paths.setdefault(name, f"{directory}/{name}")
-    for path in sorted(paths.values()):
-        for text in host.read_attribute(path).replace("\\\n", " ").splitlines():
-            yield ModprobeLine(path=path, text=" ".join(text.partition("#")[0].split()))
+    return [
+        ModprobeLine(path=path, text=" ".join(text.partition("#")[0].split()))
+        for path in sorted(paths.values())
+        for text in host.read_attribute(path).replace("\\\n", " ").splitlines()
+    ]
+
+
+def find_refusing_line(lines: Iterable[ModprobeLine]) -> ModprobeLine:
+    """Return the line because of which amdgpu does not load at boot, or does nothing."""
+    return next((line for line in lines if _refuses(line.text.split())), ModprobeLine())
+
+
+def find_vfio_line(lines: Iterable[ModprobeLine]) -> ModprobeLine:
+    """Return the line that gives GPUs of AMD to vfio-pci."""
+    return next((line for line in lines if _gives_to_vfio(line.text.split())), ModprobeLine())
 
 
 def _refuses(words: list[str]) -> bool:
