@@ -84,7 +84,7 @@ def test_a_job_whose_time_is_over_is_warned_and_ended(shared):
     shared.run("amd-ctk users allow alice --gpus=3 --time=8s")
 
     said = shared.as_user(
-        "alice", "amd-ctk run --gpus=0 --name=short -- sh -c 'trap \"\" TERM; sleep 86400' 2>&1", check=False
+        "alice", "amd-ctk run --gpus=0 --name=short -- sh -c 'trap \"\" TERM; exec sleep 86400' 2>&1", check=False
     )
 
     shared.run("amd-ctk users deny alice")

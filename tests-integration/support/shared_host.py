@@ -179,11 +179,16 @@ class Person:
         groups: Sequence[int] = (),
         command: Sequence[str] = (),
         first: Callable[[], None] = lambda: None,
+        is_patient: bool = False,
     ) -> None:
-        """Send the request as a user after `first`; then execute `command`, if any, and report its output."""
+        """Send the request as a user after `first`; then execute `command`, if any, and report its output.
+
+        A patient one asks again as long as nobody listens, as between two lives of a broker.
+        """
         self.uid = uid
         self._socket = broker.socket
         self._command = command
+        self._is_patient = is_patient
         reader, self._writer = os.pipe()
         self._end, end = os.pipe()
         self.pid = os.fork()
@@ -207,7 +212,8 @@ class Person:
             os.write(self._writer, f"{sentence}\n".encode())
 
         try:
-            answer = send_request(path, request, timeout=timeout, notify=report)
+            while not (answer := send_request(path, request, timeout=timeout, notify=report)) and self._is_patient:
+                time.sleep(0.02)
             report(answer.message or f"got {answer.numbers}" if answer else "nobody listens")
             if answer and self._command:
                 os.dup2(self._writer, 1)
