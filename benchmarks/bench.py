@@ -164,7 +164,7 @@ def build_large_host(directory: Path, count: int) -> Host:
         profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
         for number in range(count)
     )
-    return build_host(directory, profile.replace(gpus=tuple(gpus), driver=driver), with_links=False)
+    return build_host(directory, profile.replace(gpus=tuple(gpus), driver=driver), bare=True)
 
 
 def forget(host: Host) -> None:

@@ -60,7 +60,7 @@ class Load:
     """An installation on the disk, a host and bundles in memory, and an engine."""
 
     def __init__(self, directory: Path, on_disk: Path) -> None:
-        self.host = build_host(directory / "host", "mi210-4", with_links=False)
+        self.host = build_host(directory / "host", "mi210-4", bare=True)
         Tracker(self.host).enable()
         Tracker(self.host).set_accessibility("1", exclusive=True)
         self.runtime = install(on_disk) / "usr/bin/amd-container-runtime"

@@ -57,7 +57,7 @@ def main(count: int) -> None:
     """Run `count` jobs and print the figures."""
     lengths = [random.Random(SEED + number).uniform(1, 3) for number in range(count)]
     with tempfile.TemporaryDirectory() as made:
-        host = build_host(Path(made, "host"), "mi210-8", with_links=False)
+        host = build_host(Path(made, "host"), "mi210-8", bare=True)
         Tracker(host).enable()
         Tracker(host).set_accessibility("all", exclusive=True)
         run_directory = Path(host.path("/run/amd-container-toolkit"))

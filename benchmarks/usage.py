@@ -32,7 +32,7 @@ def main(words: list[str]) -> None:
     """Start the processes and print the time of a look relative to a walk."""
     processes, descriptors = map(int, words or ("1000", "20"))
     with TemporaryDirectory() as directory, running(processes, descriptors):
-        host = build_host(f"{directory}/host", "mi210-8", with_links=False)
+        host = build_host(f"{directory}/host", "mi210-8", bare=True)
         Tracker(host).enable()
         reader = UsageReader(State(host), Processes(PROC), LibraryLock)
         pairs = [(seconds(walk), seconds(reader.read)) for _ in range(ROUNDS)]

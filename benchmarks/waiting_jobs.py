@@ -31,7 +31,7 @@ SETTLED_SECONDS = 3.0
 def main(count: int) -> None:
     """Let `count` jobs wait, and print the memory."""
     with tempfile.TemporaryDirectory() as made:
-        host = build_host(Path(made, "host"), "mi210-8", with_links=False)
+        host = build_host(Path(made, "host"), "mi210-8", bare=True)
         tracker = Tracker(host)
         tracker.enable()
         tracker.set_accessibility("all", exclusive=True)

@@ -68,9 +68,7 @@ def shown_screen() -> list[str]:
 def _build(directory: str) -> Host:
     profile = load_profile("mi300x-8")
     gpus = tuple(gpu.replace(**_measured(number)) for number, gpu in enumerate(profile.gpus))
-    host = build_host(
-        directory, profile.replace(gpus=gpus, processes=tuple(map(_process, PROCESSES))), with_links=False
-    )
+    host = build_host(directory, profile.replace(gpus=gpus, processes=tuple(map(_process, PROCESSES))), bare=True)
     passwd = "".join(f"{name}:x:{uid}:{uid}::/:/bin/sh\n" for name, uid in PEOPLE.items())
     Path(host.path("/etc/passwd")).write_text(passwd, encoding="utf-8")
     Tracker(host).enable()

@@ -23,7 +23,7 @@ GPUS = ("0000:03:00.0/0", "0000:26:00.0/0", "0000:43:00.0/0", "0000:c3:00.0/0")
 def page_file(tmp_path_factory):
     """Return the page of a host on which five people had GPUs for a week."""
     directory = tmp_path_factory.mktemp("report")
-    host = build_host(directory / "host", "mi210-4", with_links=False)
+    host = build_host(directory / "host", "mi210-4", bare=True)
     history = Path(host.path("/var/lib/amd-container-toolkit/history"))
     history.mkdir(parents=True)
     (history / "2026-01.jsonl").write_text("".join(lines()))

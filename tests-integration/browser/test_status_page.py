@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror=document.body.remove()>"
 def page_file(tmp_path_factory):
     """Return the page of a host whose GPUs are drained and have a job with a hostile name."""
     directory = tmp_path_factory.mktemp("status")
-    host = build_host(directory / "host", "mi300x-8", with_links=False)
+    host = build_host(directory / "host", "mi300x-8", bare=True)
     tracker = Tracker(host)
     tracker.enable()
     tracker.drain("6-7", reason=f"{HOSTILE} {'fan ' * 20}")

@@ -38,7 +38,7 @@ AT_ONCE = int(os.environ.get("AMD_CHOICE_CONTAINERS_IN_DOCKER", "12"))
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
     """Return the host; its configuration has a group."""
-    machine = TrackedHost(build_host(tmp_path_factory.mktemp("choices") / "host", "mi210-8", with_links=False))
+    machine = TrackedHost(build_host(tmp_path_factory.mktemp("choices") / "host", "mi210-8", bare=True))
     machine.ctk("config", "set", "gpu-groups", "notebooks=0", "training=4-7")
     return machine
 

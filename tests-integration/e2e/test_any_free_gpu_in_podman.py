@@ -24,7 +24,7 @@ SHOW = ("sh", "-c", "echo $AMD_VISIBLE_DEVICES; ls /dev/dri")
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
-    return TrackedHost(build_host(tmp_path_factory.mktemp("choices") / "host", "mi210-4", with_links=False))
+    return TrackedHost(build_host(tmp_path_factory.mktemp("choices") / "host", "mi210-4", bare=True))
 
 
 @pytest.fixture(scope="module")

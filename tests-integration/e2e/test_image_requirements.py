@@ -74,7 +74,7 @@ class Server:
 
     def __init__(self, profile, directory, image_archive, make_engine):
         directory.mkdir()
-        self.host = build_host(directory / "host", profile, with_links=False)
+        self.host = build_host(directory / "host", profile, bare=True)
         self._level = PROCESSORS[profile]
         self._needed = {image for where, image in NEEDED if where == profile}
         self._directory = directory
@@ -172,7 +172,7 @@ def plain_podman(tmp_path_factory, image_archive):
     """Return Podman without the AMD runtime, with the CDI spec of four MI210 and an image for other GPUs."""
     require_root()
     directory = tmp_path_factory.mktemp("cdi")
-    host = build_host(directory / "host", "mi210-4", with_links=False)
+    host = build_host(directory / "host", "mi210-4", bare=True)
     podman = Podman(engine_program("podman"), directory, engine_program("runc"), "/")
     podman(
         "import", f"--change=ENV {WRONG}", '--change=CMD ["test", "-e", "/dev/kfd"]', str(image_archive), "app:wrong"

@@ -39,7 +39,7 @@ class Server:
     def __init__(self, profile, directory, registry):
         self.directory = directory
         directory.mkdir()
-        self.host = build_host(directory / "host", profile, with_links=False)
+        self.host = build_host(directory / "host", profile, bare=True)
         self.docker = DockerOnLoopback(our_program("amd-container-runtime"), self.host.root)
         self.docker.start()
         log_in(directory, registry.address)

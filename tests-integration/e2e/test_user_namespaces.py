@@ -86,7 +86,7 @@ def test_explain_refuses_privileged_containers_in_the_words_of_a_remapping_docke
     refused = docker("create", "--privileged", IMAGE, "true", check=False)
     taken = docker("create", "--privileged", "--userns=host", IMAGE, "true")
     docker("rm", taken.stdout.strip())
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     settings = Path(host.path("/etc/docker/daemon.json"))
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"userns-remap": "daemon"}))

@@ -84,7 +84,7 @@ class World:
     def make(self) -> None:
         """Make everything as it is before the first change."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        host = build_host(self.directory / "host", "mi210-4", with_links=False)
+        host = build_host(self.directory / "host", "mi210-4", bare=True)
         self.environment = {"AMD_CTK_HOST_ROOT": host.root, "PATH": PATH, "HOME": os.fspath(self.directory)}
         _write_bundle(self.directory / "bundle")
         _write_layout(self.directory / "image")

@@ -314,7 +314,7 @@ def assert_listed_alike(root, directory, profile):
         done = server.run(["sh", "-ec", ENTER, os.fspath(root), *words], capture_output=True, text=True)
         return done.stdout
 
-    ours = find_gpus(build_host(directory / "host", profile, with_links=False))
+    ours = find_gpus(build_host(directory / "host", profile, bare=True))
     # Where there is no card at all, rocm-smi does not end.
     smi = cards(see("rocm-smi", "--showbus", "--showuniqueid", "--json")) if ours else []
     assert [card["PCI Bus"].lower() for card in smi] == rows_of_rocm_smi(ours)

@@ -76,13 +76,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "host": build_two_gpus(directory / "host"),
         "bundles": build_two_gpus(directory / "bundles"),
         "untracked": build_two_gpus(directory / "untracked"),
-        "laid": build_two_gpus(directory / "laid", with_links=True),
+        "laid": build_two_gpus(directory / "laid", bare=False),
         "limited": hide_first(build_two_gpus(directory / "limited")),
         "followed": follow_first(build_two_gpus(directory / "followed")),
     }
 
 
-def build_two_gpus(directory: Path, *, with_links: bool = False) -> Path:
+def build_two_gpus(directory: Path, *, bare: bool = True) -> Path:
     """Build a host with two MI210, whose nodes have the numbers of the two render nodes that really open.
 
     ROCm's library wants the links of KFD's nodes.
@@ -90,7 +90,7 @@ def build_two_gpus(directory: Path, *, with_links: bool = False) -> Path:
     profile = load_profile("mi210-4")
     in_order = sorted(profile.gpus, key=lambda gpu: str(gpu.pci_address))[: len(MINORS)]
     gpus = tuple(gpu.replace(minors=(minors,)) for gpu, minors in zip(in_order, MINORS, strict=True))
-    build_host(directory, profile.replace(gpus=gpus), with_links=with_links)
+    build_host(directory, profile.replace(gpus=gpus), bare=bare)
     return directory
 
 

@@ -46,7 +46,7 @@ def make_disk(image: Image, disk: Path) -> None:
         debs = build_debs(root / "srv/debs")
         next(debs.glob(f"{META_PACKAGE}*")).unlink()
         in_root(root, "dpkg --force-unsafe-io --install /srv/debs/*.deb")
-        build_host(root / HOST, "mi210-4", with_links=False)
+        build_host(root / HOST, "mi210-4", bare=True)
         (root / HOST / "etc/docker").mkdir(parents=True, exist_ok=True)
         (root / HOST / "etc/docker/daemon.json").write_text(DAEMON_JSON)
         (root / HOST / "run").mkdir(exist_ok=True)

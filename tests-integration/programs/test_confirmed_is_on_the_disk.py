@@ -51,7 +51,7 @@ class Trace(NamedTuple):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_changes_of_a_command_are_on_the_disk_when_it_ends(command, tmp_path):
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     environment = {**os.environ, "AMD_CTK_HOST_ROOT": host.root}
     for words in COMMANDS[command]:
         subprocess.run([our_program("amd-ctk"), *words.split()], env=environment, stdout=subprocess.DEVNULL, check=True)

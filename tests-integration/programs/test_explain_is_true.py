@@ -33,7 +33,7 @@ class Scene:
     """A simulated host, its GPUs, and a bundle."""
 
     def __init__(self, directory, profile, *, tracked):
-        self.host = build_host(directory / "host", profile, with_links=False)
+        self.host = build_host(directory / "host", profile, bare=True)
         self.gpus = [] if profile == "no-driver" else find_gpus(self.host)
         self.bundle = directory / "bundle"
         self.bundle.mkdir()

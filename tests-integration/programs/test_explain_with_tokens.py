@@ -39,7 +39,7 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
-        self.host = build_host(directory / "host", "mi210-4", with_links=False)
+        self.host = build_host(directory / "host", "mi210-4", bare=True)
         self.state = State(self.host)
         self.keys = [gpu.key for gpu in locate_gpus(self.host)]
         self.bundle = directory / "bundle"

@@ -32,7 +32,7 @@ def test_the_node_exporter_serves_the_usage(tmp_path):
         uses=(SimulatedUse(gpu=2, vram_bytes=2**30, gtt_bytes=2**20, client_id=3),),
     )
     profile = load_profile("mi210-4").replace(processes=(process,)).with_gpu(2, busy_percent=93)
-    host = build_host(tmp_path / "host", profile, with_links=False)
+    host = build_host(tmp_path / "host", profile, bare=True)
     text = subprocess.run(
         [our_program("amd-ctk"), "gpu", "metrics"],
         env={**os.environ, "AMD_CTK_HOST_ROOT": host.root},

@@ -52,7 +52,7 @@ def host(tmp_path):
         pid=70, cgroup="/lxc.payload.c1", uses=(SimulatedUse(gpu=2, vram_bytes=2**30, gtt_bytes=2**20, client_id=3),)
     )
     profile = load_profile("mi210-4").replace(processes=(process,)).with_gpu(2, busy_percent=93)
-    built = build_host(tmp_path / "host", profile, with_links=False)
+    built = build_host(tmp_path / "host", profile, bare=True)
     for name, text in HEALTH.items():
         path = Path(built.path(f"/sys/bus/pci/devices/0000:03:00.0/{name}"))
         path.parent.mkdir(parents=True, exist_ok=True)

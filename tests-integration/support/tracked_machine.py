@@ -35,7 +35,7 @@ class Machine:
 
     def __init__(self, directory: Path, profile: str) -> None:
         self.directory = directory
-        self.host = build_host(directory / "host", profile, with_links=False)
+        self.host = build_host(directory / "host", profile, bare=True)
         self.state = State(self.host)
         self.proc = directory / "proc"
         (self.proc / "self" / "ns").mkdir(parents=True)
@@ -275,7 +275,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def exclusive_host(tmp_path: Path) -> Host:
     """Return four exclusive MI210."""
-    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    built = build_host(tmp_path / "host", "mi210-4", bare=True)
     enable(built, exclusive=True)
     return built
 

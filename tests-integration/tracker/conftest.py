@@ -115,7 +115,7 @@ def engine_on(tmp_path):
     made = []
 
     def make(profile: str) -> Engine:
-        engine = Engine(tmp_path / "engine", build_host(tmp_path / "host", profile, with_links=False).root)
+        engine = Engine(tmp_path / "engine", build_host(tmp_path / "host", profile, bare=True).root)
         made.append(engine)
         return engine
 

@@ -27,7 +27,7 @@ JOB = ("sh", "-c", "echo begun; exec sleep 600")
 @pytest.fixture
 def host(tmp_path):
     require_root()
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     Tracker(host).enable()
     Tracker(host).set_accessibility("all", exclusive=True)
     return host

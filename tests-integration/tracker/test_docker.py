@@ -71,7 +71,7 @@ def engines(start_docker, tmp_path_factory):
     def engine(**settings):
         key = tuple(sorted(settings))
         if key not in made:
-            host = build_host(tmp_path_factory.mktemp("tracked") / "host", "mi210-4", with_links=False)
+            host = build_host(tmp_path_factory.mktemp("tracked") / "host", "mi210-4", bare=True)
             made[key] = TrackedDocker(start_docker(host.root, **settings), host)
         return made[key]
 
@@ -407,7 +407,7 @@ class DockerInPidNamespace(Docker):
 def engine_in_namespace(tmp_path, image_archive):
     """Return an engine in a pid namespace, with an enabled tracker; GPU 0 is exclusive."""
     require_root()
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     docker = DockerInPidNamespace(our_program("amd-container-runtime"), host.root)
     docker.start()
     docker.import_image(image_archive)

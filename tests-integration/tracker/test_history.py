@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 @pytest.fixture
 def engine(start_docker, tmp_path):
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     made = TrackedDocker(start_docker(host.root), host)
     made.tracker("enable")
     return made

@@ -116,7 +116,7 @@ def service():
     require_root()
     directory = tempfile.mkdtemp(prefix="amd-people-")
     os.chmod(directory, 0o755)
-    host = build_host(f"{directory}/host", "mi210-8", with_links=False)
+    host = build_host(f"{directory}/host", "mi210-8", bare=True)
     Tracker(host).enable()
     Tracker(host).set_accessibility("all", exclusive=True)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

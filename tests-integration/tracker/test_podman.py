@@ -32,7 +32,7 @@ exec sleep infinity
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    return build_host(tmp_path_factory.mktemp("cdi") / "host", "mi210-4", with_links=False)
+    return build_host(tmp_path_factory.mktemp("cdi") / "host", "mi210-4", bare=True)
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def engines(start_docker, tmp_path_factory):
     def engine(**settings):
         key = tuple(sorted(settings))
         if key not in made:
-            host = build_host(tmp_path_factory.mktemp("restarts") / "host", "mi210-4", with_links=False)
+            host = build_host(tmp_path_factory.mktemp("restarts") / "host", "mi210-4", bare=True)
             made[key] = (start_docker(host.root, **settings), host)
         service = Service(*made[key])
         service.tracker("enable")

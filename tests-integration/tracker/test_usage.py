@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e]
 def engine(request, tmp_path, image_archive):
     """Return an engine's name, its command and the simulated host that it serves, on which GPUs are tracked."""
     require_root()
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     # Before it sees the machine's state, in which are containers of tests beside this one: it would adopt them.
     run_amd_ctk(host.root, "gpu-tracker", "enable")
     if request.param == "docker":

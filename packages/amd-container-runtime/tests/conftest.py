@@ -187,13 +187,13 @@ def launcher(tmp_path):
 @pytest.fixture
 def runtime(tmp_path):
     """Return a runtime on four MI210."""
-    return Runtime(tmp_path, build_host(tmp_path / "host", "mi210-4", with_links=False))
+    return Runtime(tmp_path, build_host(tmp_path / "host", "mi210-4", bare=True))
 
 
 @pytest.fixture
 def runtime_on(tmp_path):
     """Return a function that makes a runtime on a host of any profile."""
-    return lambda profile: Runtime(tmp_path, build_host(tmp_path / "host", profile, with_links=False))
+    return lambda profile: Runtime(tmp_path, build_host(tmp_path / "host", profile, bare=True))
 
 
 @pytest.fixture

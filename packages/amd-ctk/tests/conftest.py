@@ -18,7 +18,7 @@ PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-ctk")
 @pytest.fixture
 def host(tmp_path):
     """Return a function that builds the host the commands of a test serve; four MI210 if it says nothing else."""
-    return lambda profile="mi210-4": build_host(tmp_path / "host", profile, with_links=False)
+    return lambda profile="mi210-4": build_host(tmp_path / "host", profile, bare=True)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ TWO = "the container sees 2 GPUs, which HIP counts 0-1"
 @pytest.fixture
 def gpus(tmp_path):
     """GPUs 2 and 3 of four MI210, of which KFD lists GPU 3 first."""
-    return locate_gpus(build_host(tmp_path / "host", "mi210-4", with_links=False))[2:]
+    return locate_gpus(build_host(tmp_path / "host", "mi210-4", bare=True))[2:]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_container_without_gpus_hides_nothing():
 
 @pytest.mark.parametrize("profile", ["mi210-4", "rx7900xtx-raphael", "mi300x-8-cpx", "one-gpu"])
 def test_thousands_of_environments_are_read_as_by_the_sources(tmp_path, profile):
-    located = locate_gpus(build_host(tmp_path / "host", profile, with_links=False))[:4]
+    located = locate_gpus(build_host(tmp_path / "host", profile, bare=True))[:4]
     gpus = [(gpu.kfd_node, gpu.kfd_unique_id) for gpu in located]
     wrong = []
 

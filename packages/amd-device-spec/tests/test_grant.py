@@ -374,7 +374,7 @@ def test_a_container_gets_what_the_user_or_this_nodes_swarm_named_and_nothing_el
 
 @pytest.fixture
 def host(tmp_path):
-    return lambda profile: build_host(tmp_path / "host", profile, with_links=False)
+    return lambda profile: build_host(tmp_path / "host", profile, bare=True)
 
 
 def test_the_gpus_of_a_request_come_with_all_that_were_looked_at(host):

@@ -21,7 +21,7 @@ GONE = 2_000_040_001
 @pytest.fixture
 def host(tmp_path):
     """Return four MI210 with the tracker enabled."""
-    built = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    built = build_host(tmp_path / "host", "mi210-4", bare=True)
     Tracker(built).enable()
     return built
 

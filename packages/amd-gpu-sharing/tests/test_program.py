@@ -17,7 +17,7 @@ PROGRAM = os.path.join(os.path.dirname(sys.executable), "amd-gpu-sharing")
 @pytest.fixture
 def run(tmp_path):
     """Return a function that runs the program on four MI210."""
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
 
     def run(*words):
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AMD_CTK_HOST_ROOT": host.root}

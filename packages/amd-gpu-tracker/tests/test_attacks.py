@@ -63,7 +63,7 @@ sys.stdin.read()
 @pytest.fixture
 def tracker(tmp_path):
     """Return root's tracker of four MI210, enabled."""
-    made = Tracker(build_host(tmp_path / "host", "mi210-4", with_links=False), lock_timeout=2)
+    made = Tracker(build_host(tmp_path / "host", "mi210-4", bare=True), lock_timeout=2)
     made.enable()
     return made
 

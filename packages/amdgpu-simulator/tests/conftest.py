@@ -18,6 +18,6 @@ def simulated(tmp_path: Path) -> Simulated:
     """Build a host from the name of a profile or from a changed one; its files are there to be edited."""
 
     def build(profile: str | Profile) -> Host:
-        return build_host(tmp_path / "host", profile, with_links=False)
+        return build_host(tmp_path / "host", profile, bare=True)
 
     return build

@@ -54,7 +54,7 @@ def test_sysfs_has_links_where_the_kernel_has_them(tmp_path):
 
 @pytest.mark.parametrize("profile", ["mi300a-4", "mi300x-8", "rx7900xtx-raphael", "no-driver"])
 def test_every_link_leads_somewhere_on_the_host(tmp_path, profile):
-    host = build_host(tmp_path / "host", profile, with_links=False)
+    host = build_host(tmp_path / "host", profile, bare=True)
 
     links = [path for path in (tmp_path / "host").rglob("*") if path.is_symlink()]
     assert len(links) > 5
@@ -70,7 +70,7 @@ def test_a_host_can_be_moved(tmp_path):
 
 
 def test_a_pci_function_has_the_attributes_of_its_driver(tmp_path):
-    host = build_host(tmp_path / "host", "mi300x-8", with_links=False)
+    host = build_host(tmp_path / "host", "mi300x-8", bare=True)
 
     names = sorted(host.names("/sys/bus/pci/devices/0000:05:00.0/"))
 
@@ -170,7 +170,7 @@ def test_a_number_behind_a_dot_is_not_in_the_name_of_a_partitions_driver(tmp_pat
 
 
 def test_a_partition_has_a_platform_device_without_the_attributes_of_the_function(tmp_path):
-    host = build_host(tmp_path / "host", "mi300x-8", with_links=False)
+    host = build_host(tmp_path / "host", "mi300x-8", bare=True)
 
     assert sorted(host.names(XCP)) == ["driver_override", "drm", "modalias", "subsystem", "uevent"]
     assert sorted(host.names(f"{XCP}/drm")) == ["card2", "controlD66", "renderD129"]
@@ -238,14 +238,15 @@ def test_a_link_says_what_the_kernel_says(tmp_path):
     )
 
 
-def test_nodes_can_be_had_without_their_links(tmp_path):
-    host = build_host(tmp_path / "host", "mi300x-8-cpx", with_links=False)
+def test_a_bare_host_lists_no_links_and_shows_no_idle_values(tmp_path):
+    host = build_host(tmp_path / "host", "mi300x-8-cpx", bare=True)
 
     assert sorted(host.names(f"{NODES}/2")) == [
         *("caches", "gpu_id", "io_links", "mem_banks", "name", "p2p_links", "properties"),
     ]
     assert host.names(f"{NODES}/2/io_links") == []
     assert "io_links_count 63\n" in read(host, f"{NODES}/2/properties")
+    assert "gpu_busy_percent" not in host.names("/sys/bus/pci/devices/0000:05:00.0/")
 
 
 def test_nodes_in_dev_have_the_mode_that_udev_gives(tmp_path):

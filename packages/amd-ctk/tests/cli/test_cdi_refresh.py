@@ -179,7 +179,7 @@ def test_options_of_another_type_are_not_what_amd_ctk_writes(host, amd_ctk, tmp_
 def test_the_watcher_follows_partitions_and_ends_when_it_is_told_to(host, amd_ctk, tmp_path, spec):
     host("mi300x-8")
     amd_ctk("cdi", "generate", "--device-name-strategy=index", "--no-all")
-    build_host(tmp_path / "partitioned", "mi300x-8-cpx", with_links=False)
+    build_host(tmp_path / "partitioned", "mi300x-8-cpx", bare=True)
     shutil.copytree(tmp_path / "host/var/lib", tmp_path / "partitioned/var/lib", dirs_exist_ok=True)
     with subprocess.Popen(
         [os.path.join(os.path.dirname(sys.executable), "amd-ctk"), "cdi", "watch", "--interval=0.1"],

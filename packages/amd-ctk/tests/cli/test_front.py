@@ -60,7 +60,7 @@ def both(tmp_path, ready, ready_typer):
 @pytest.mark.parametrize("words", COMMAND_LINES)
 @pytest.mark.parametrize("profile", ["mi210-4", "no-driver"])
 def test_both_print_the_same_of_a_host(tmp_path, both, words, profile):
-    build_host(tmp_path / "host", profile, with_links=False)
+    build_host(tmp_path / "host", profile, bare=True)
 
     directly, through_typer = both(words)
 
@@ -71,7 +71,7 @@ def test_both_print_the_same_of_a_host(tmp_path, both, words, profile):
 @pytest.mark.parametrize("words", COMMAND_LINES)
 @pytest.mark.parametrize("policy", ["enabled", "broken"])
 def test_both_print_the_same_of_a_tracker(tmp_path, both, amd_ctk, words, policy):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
     assert amd_ctk("gpu-tracker", "enable").returncode == 0
     if policy == "broken":
         (tmp_path / "host/var/lib/amd-container-toolkit/gpu-tracker.json").write_text("{")
@@ -92,7 +92,7 @@ def test_both_refuse_a_directory_that_is_no_host(tmp_path, both, words):
 @pytest.mark.parametrize("words", COMMAND_LINES)
 @pytest.mark.parametrize("script", [CLOSED, FULL], ids=["closed", "full"])
 def test_both_end_in_the_same_way_where_nobody_takes_the_output(tmp_path, through_typer, words, script):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
     environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": str(tmp_path / "host")}
 
     directly, typed = (
@@ -109,7 +109,7 @@ def test_both_end_in_the_same_way_where_nobody_takes_the_output(tmp_path, throug
 # `top` goes on until a key is typed there; tests of the tracker type them.
 @pytest.mark.parametrize("words", [words for words in COMMAND_LINES if not words.endswith(("version", "top"))])
 def test_both_draw_the_same_on_a_terminal(tmp_path, through_typer, words):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
 
     assert seen_on_a_terminal(tmp_path, [DIRECTLY, *words.split()]) == seen_on_a_terminal(
         tmp_path, [through_typer, *words.split()]
@@ -118,7 +118,7 @@ def test_both_draw_the_same_on_a_terminal(tmp_path, through_typer, words):
 
 @pytest.mark.parametrize("words", COMMAND_LINES)
 def test_no_typer_is_imported(tmp_path, both, words):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
 
     directly, through_typer = both(words, PYTHONPROFILEIMPORTTIME="1")
 
@@ -163,7 +163,7 @@ RUN = [
 
 @pytest.mark.parametrize("words", RUN)
 def test_both_run_a_job_in_the_same_way(tmp_path, both, amd_ctk, words):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
     assert amd_ctk("gpu-tracker", "enable").returncode == 0
 
     directly, through_typer = both(words)

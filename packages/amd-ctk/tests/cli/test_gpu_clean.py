@@ -175,7 +175,7 @@ def node(run_amd_ctk):
     """Return eight MI300X of one hive, drained, with a kubelet and a function that runs amd-ctk there."""
     # The path of a socket has at most 107 bytes.
     directory = tempfile.mkdtemp(prefix="amd-")
-    made = build_host(f"{directory}/h", "mi300x-8", with_links=False)
+    made = build_host(f"{directory}/h", "mi300x-8", bare=True)
     enable(made)
     Tracker(made).drain("all")
     kubelet = Kubelet(made)

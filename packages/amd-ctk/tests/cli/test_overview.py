@@ -34,7 +34,7 @@ def on_terminal(tmp_path, program):
 
 
 def test_the_state_of_the_host_and_the_next_command_are_shown(tmp_path, on_terminal, amd_ctk):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
     amd_ctk("gpu-tracker", "enable")
     amd_ctk("runtime", "configure", "--no-validate", "--runtime-path=/usr/bin/amd-container-runtime")
 
@@ -50,7 +50,7 @@ def test_the_state_of_the_host_and_the_next_command_are_shown(tmp_path, on_termi
 
 
 def test_a_drop_in_of_containerd_counts(tmp_path, on_terminal, amd_ctk):
-    build_host(tmp_path / "host", "mi210-4", with_links=False)
+    build_host(tmp_path / "host", "mi210-4", bare=True)
     main = tmp_path / "host/etc/containerd/config.toml"
     main.parent.mkdir(parents=True)
     main.write_text('version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n')

@@ -38,7 +38,7 @@ class Machine:
 
     def __init__(self, directory, profile="one-gpu"):
         self.profile = profile
-        self.host = build_host(directory / "host", profile, with_links=False)
+        self.host = build_host(directory / "host", profile, bare=True)
         self.root = Path(self.host.root)
         self.proc = directory / "proc"
         self.programs = directory / "bin"

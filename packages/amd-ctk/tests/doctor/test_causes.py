@@ -51,7 +51,7 @@ def secure_boot(machine):
 
 def without_kfd_nodes(machine):
     profile = load_profile("one-gpu").with_every_gpu(partitions=0)
-    build_host(machine.host.root, profile, with_links=False)
+    build_host(machine.host.root, profile, bare=True)
 
 
 def broken_gpu(machine):
@@ -315,7 +315,7 @@ def small_apu(machine):
     profile = load_profile("strix-halo")
     (gpu,) = profile.gpus
     model = gpu.model.replace(kfd_bytes=gpu.model.vram_bytes)
-    build_host(machine.host.root, profile.replace(gpus=(gpu.replace(model=model),)), with_links=False)
+    build_host(machine.host.root, profile.replace(gpus=(gpu.replace(model=model),)), bare=True)
 
 
 def test_only_its_check_calls_an_apu_without_memory_bad(machine):
@@ -338,7 +338,7 @@ def test_partitions_without_nodes_are_told_apart(machine):
 def test_two_partitions_of_a_gpu_are_partitions(machine):
     halved = machine()
     profile = load_profile("mi300x-8").with_every_gpu(partitions=2)
-    build_host(halved.host.root, profile, with_links=False)
+    build_host(halved.host.root, profile, bare=True)
 
     (result,) = halved.examine(only=["partitions"])
 

@@ -91,7 +91,7 @@ def test_a_driver_that_gave_up_a_gpu_is_not_said_to_answer_for_all(machine, stat
 
 
 def test_memory_that_no_process_holds_is_a_condition(tmp_path, monkeypatch):
-    host = build_host(tmp_path / "host", "mi300x-8", with_links=False)
+    host = build_host(tmp_path / "host", "mi300x-8", bare=True)
     first = find_gpus(host)[0].pci_address
     used = host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{first}/mem_info_vram_used")
     Path(used).write_text(f"{181198 * 2**20}\n")
@@ -110,7 +110,7 @@ def test_memory_that_no_process_holds_is_a_condition(tmp_path, monkeypatch):
 
 
 def test_a_drained_gpu_may_be_sick(tmp_path):
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     Tracker(host).enable()
     Tracker(host).drain("1-2", reason="fan swap")
     address = locate_gpus(host)[1].pci_address

@@ -36,7 +36,7 @@ def keep_from_kfd(machine, profile, *numbers):
     """Have a host of which KFD lists all GPUs but these."""
     made = load_profile(profile)
     gpus = [gpu.replace(partitions=0) if place in numbers else gpu for place, gpu in enumerate(made.gpus)]
-    build_host(machine.host.root, made.replace(gpus=tuple(gpus)), with_links=False)
+    build_host(machine.host.root, made.replace(gpus=tuple(gpus)), bare=True)
 
 
 @pytest.mark.parametrize("content", [UNREADABLE, OF_ANOTHER_KIND])

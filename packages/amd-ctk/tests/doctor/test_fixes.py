@@ -74,7 +74,7 @@ def nothing(machine, *_):
 def rebuild(machine, *_):
     """Have the nodes and attributes that a driver that is well makes."""
     machine.change = lambda facts: facts
-    fresh = build_host(machine.programs.parent / "fresh", machine.profile, with_links=False)
+    fresh = build_host(machine.programs.parent / "fresh", machine.profile, bare=True)
     subprocess.run(["/bin/cp", "-a", "--remove-destination", f"{fresh.root}/.", machine.host.root], check=True)
 
 
@@ -259,7 +259,7 @@ def with_override(value, **image):
 def tell_health(said):
     """Return what makes the driver of the first GPU say this."""
     return lambda machine: build_host(
-        machine.host.root, load_profile(machine.profile).with_gpu(0, health=said), with_links=False
+        machine.host.root, load_profile(machine.profile).with_gpu(0, health=said), bare=True
     )
 
 

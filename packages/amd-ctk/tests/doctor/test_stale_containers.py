@@ -38,7 +38,7 @@ def facts_of(gpus, stale):
     ],
 )
 def test_a_container_with_other_numbers_is_named(tmp_path, bundle, fix):
-    gpus = read_gpus(build_host(tmp_path / "host", "one-gpu", with_links=False))
+    gpus = read_gpus(build_host(tmp_path / "host", "one-gpu", bare=True))
     devices = [
         {"path": "/dev/kfd", "type": "c", "major": 234, "minor": 0},
         {"path": "/dev/dri/renderD128", "type": "c", "major": 226, "minor": 128},
@@ -56,7 +56,7 @@ def test_a_container_with_other_numbers_is_named(tmp_path, bundle, fix):
 
 
 def test_a_user_without_root_reads_what_the_check_needs(tmp_path):
-    gpus = read_gpus(build_host(tmp_path / "host", "one-gpu", with_links=False))
+    gpus = read_gpus(build_host(tmp_path / "host", "one-gpu", bare=True))
 
     (result,) = run_checks(facts_of(gpus, None), only=["containers"])
 

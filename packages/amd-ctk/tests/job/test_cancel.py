@@ -23,7 +23,7 @@ def host():
     """Return a host in a directory that every user may enter."""
     directory = tempfile.mkdtemp(prefix="amd-cancel-")
     os.chmod(directory, 0o755)
-    built = build_host(f"{directory}/host", "mi210-8", with_links=False)
+    built = build_host(f"{directory}/host", "mi210-8", bare=True)
     Tracker(built).enable()
     yield built
     shutil.rmtree(directory)

@@ -38,7 +38,7 @@ def spec_of(tmp_path):
     """Return a function that builds the spec of a simulated host."""
 
     def build(profile, hooks=None, keep_host_mode=False, **options):
-        host = build_host(tmp_path / "host", profile, with_links=False)
+        host = build_host(tmp_path / "host", profile, bare=True)
         gpus = find_gpus(host)
         return build_cdi_spec(
             gpus, find_device_nodes(host, gpus), CdiOptions(**options), hooks=hooks, keep_host_mode=keep_host_mode
@@ -164,7 +164,7 @@ def test_options_that_no_engine_takes_are_refused(options, sentence):
 
 @pytest.mark.parametrize("profile", [name for name in profile_names() if name != "no-driver"])
 def test_the_spec_of_every_known_host_is_valid_and_true(tmp_path, profile):
-    assert_valid_and_true(build_host(tmp_path / "host", profile, with_links=False), CdiOptions())
+    assert_valid_and_true(build_host(tmp_path / "host", profile, bare=True), CdiOptions())
 
 
 @settings(max_examples=25)
@@ -180,7 +180,7 @@ def test_the_spec_of_every_known_host_is_valid_and_true(tmp_path, profile):
 )
 def test_the_spec_of_any_host_is_valid_and_true(random, options):
     with tempfile.TemporaryDirectory() as directory:
-        assert_valid_and_true(build_host(f"{directory}/host", random_profile(random), with_links=False), options)
+        assert_valid_and_true(build_host(f"{directory}/host", random_profile(random), bare=True), options)
 
 
 def assert_valid_and_true(host, options):

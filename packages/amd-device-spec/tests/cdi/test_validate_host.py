@@ -19,7 +19,7 @@ HOOKS = build_cdi_hooks({"createRuntime": [{"path": "/usr/bin/python3"}]})
 @pytest.fixture
 def machine(tmp_path):
     """Return the GPUs and nodes of a host with four GPUs, and its spec."""
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     gpus = find_gpus(host)
     nodes = find_device_nodes(host, gpus)
     return gpus, nodes, build_cdi_spec(gpus, nodes, CdiOptions(name_strategy="uuid"))

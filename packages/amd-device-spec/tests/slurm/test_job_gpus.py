@@ -26,7 +26,7 @@ SECOND_HALF = (*JOB, "SLURM_JOB_GPUS=0,1,2,3", "SLURM_STEP_GPUS=2,3")
 
 @pytest.fixture
 def host(tmp_path):
-    return build_host(tmp_path / "host", "mi210-4", with_links=False)
+    return build_host(tmp_path / "host", "mi210-4", bare=True)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def host():
     """Return eight exclusive MI210 in a directory that every user may enter."""
     directory = tempfile.mkdtemp(prefix="amd-broker-")
     os.chmod(directory, 0o755)
-    built = build_host(f"{directory}/host", "mi210-8", with_links=False)
+    built = build_host(f"{directory}/host", "mi210-8", bare=True)
     enable(built, exclusive=True)
     yield built
     shutil.rmtree(directory)

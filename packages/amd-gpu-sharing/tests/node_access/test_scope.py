@@ -24,7 +24,7 @@ Block devices:
 
 
 def test_a_job_may_open_its_gpus_and_whatever_is_no_gpu(tmp_path):
-    gpus = locate_gpus(build_host(tmp_path / "host", "mi210-4", with_links=False))
+    gpus = locate_gpus(build_host(tmp_path / "host", "mi210-4", bare=True))
 
     assert allowed_devices(gpus[:1], DEVICES) == [
         ("char-mem", "rwm"),

@@ -8,7 +8,7 @@ from amdgpu_simulator import build_host
 
 
 def test_a_unit_may_open_its_gpus_alone(tmp_path):
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
 
     assert ReservedNodes(host).unit_properties(locate_gpus(host)[:1]) == [
         "DevicePolicy=closed",
@@ -20,7 +20,7 @@ def test_a_unit_may_open_its_gpus_alone(tmp_path):
 
 
 def test_card_2_comes_before_card_10(tmp_path):
-    host = build_host(tmp_path / "host", "mi300a-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi300a-4", bare=True)
 
     paths = ReservedNodes(host).paths()
 

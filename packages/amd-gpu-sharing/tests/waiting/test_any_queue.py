@@ -334,7 +334,7 @@ class Drive:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_gpus_go_to_whom_the_model_names(tmp_path, job, seed):
-    host = build_host(tmp_path / "eight", "mi210-8", with_links=False)
+    host = build_host(tmp_path / "eight", "mi210-8", bare=True)
     enable(host, exclusive=True)
     drive = Drive(host, lambda *words, **options: job(*words, host=host, **options), seed)
     try:

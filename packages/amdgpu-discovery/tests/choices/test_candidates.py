@@ -22,7 +22,7 @@ def gpus_of(tmp_path_factory):
 
     def find(profile):
         if profile not in found:
-            found[profile] = find_gpus(build_host(directory / profile, profile, with_links=False))
+            found[profile] = find_gpus(build_host(directory / profile, profile, bare=True))
         return found[profile]
 
     return find

@@ -41,7 +41,7 @@ def host_with(tmp_path: Path):
     def build(health: dict[str, str]):
         profile = load_profile("mi210-4")
         gpus = [gpu.replace(health=health) if gpu.pci_address == ADDRESSES[1] else gpu for gpu in profile.gpus]
-        return build_host(tmp_path / "host", profile.replace(gpus=tuple(gpus)), with_links=False)
+        return build_host(tmp_path / "host", profile.replace(gpus=tuple(gpus)), bare=True)
 
     return build
 
@@ -194,7 +194,7 @@ def test_a_sick_host_can_be_recorded_and_built_again(host_with, tmp_path):
         **ILL,
         "mem_info_vram_used": "42949672960",
     }
-    again = build_host(tmp_path / "again", recorded, with_links=False)
+    again = build_host(tmp_path / "again", recorded, bare=True)
     assert read_health(again, ADDRESSES) == read_health(host, ADDRESSES)
 
 

@@ -65,7 +65,7 @@ def test_without_serials_everything_else_is_the_same(simulated, tmp_path):
     host = simulated("mi300x-8-cpx")
     gpus = find_gpus(host)
 
-    again = find_gpus(build_host(tmp_path / "again", record_profile(host, "mine"), with_links=False))
+    again = find_gpus(build_host(tmp_path / "again", record_profile(host, "mine"), bare=True))
 
     nothing = {"kfd_unique_id": 0, "pci_unique_id": 0, "xgmi_hive": None}
     assert [gpu.replace(**nothing) for gpu in again] == [gpu.replace(**nothing) for gpu in gpus]
@@ -160,7 +160,7 @@ def test_displays_that_are_no_pci_functions_are_recorded(simulated, tmp_path, pa
     recorded = record_profile(host, "mine", with_serials=True)
 
     assert recorded.others == (display,)
-    again = build_host(tmp_path / "again", recorded, with_links=False)
+    again = build_host(tmp_path / "again", recorded, bare=True)
     assert os.readlink(again.path(f"/sys/class/drm/card{minors[0]}")) == f"../../devices/{path}/drm/card{minors[0]}"
     assert find_gpus(again) == find_gpus(host)
     assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", models={}) == recorded
@@ -174,7 +174,7 @@ def test_memory_that_nobody_tells_stays_unknown(simulated, tmp_path):
     recorded = record_profile(host, "mine")
 
     assert (recorded.gpus[0].model.vram_bytes, recorded.gpus[0].partition_bytes) == (None, (None,))
-    again = build_host(tmp_path / "again", recorded, with_links=False)
+    again = build_host(tmp_path / "again", recorded, bare=True)
     assert [gpu.vram_bytes for gpu in find_gpus(again)] == [None]
     assert parse_profile(plain_json.loads(format_profile(recorded)), name="mine", models={}) == recorded
 
@@ -188,7 +188,7 @@ def test_nodes_of_processors_keep_their_place(simulated, tmp_path):
     recorded = record_profile(host, "mine", with_serials=True)
 
     assert [(cpu.node, cpu.cores) for cpu in recorded.cpus] == [(None, 64), (3, 64), (5, 0)]
-    assert find_gpus(build_host(tmp_path / "again", recorded, with_links=False)) == find_gpus(host)
+    assert find_gpus(build_host(tmp_path / "again", recorded, bare=True)) == find_gpus(host)
 
 
 def test_a_gpu_that_came_later_keeps_its_node_behind_a_hole(simulated, tmp_path):
@@ -197,7 +197,7 @@ def test_a_gpu_that_came_later_keeps_its_node_behind_a_hole(simulated, tmp_path)
     assert [gpu.kfd_node for gpu in find_gpus(host)] == [1, 4]
 
     recorded = record_profile(host, "mine", with_serials=True)
-    again = build_host(tmp_path / "again", recorded, with_links=False)
+    again = build_host(tmp_path / "again", recorded, bare=True)
 
     assert [gpu.kfd_nodes for gpu in recorded.gpus] == [(1,), (4,)]
     assert find_gpus(again) == find_gpus(host)
@@ -209,7 +209,7 @@ def test_processors_keep_their_node_behind_a_hole(simulated, tmp_path, node):
     nodes = Path(host.path("/sys/devices/virtual/kfd/kfd/topology/nodes"))
     (nodes / "0").rename(nodes / str(node))
 
-    again = build_host(tmp_path / "again", record_profile(host, "mine", with_serials=True), with_links=False)
+    again = build_host(tmp_path / "again", record_profile(host, "mine", with_serials=True), bare=True)
 
     nodes_of = [sorted(each.names("/sys/class/kfd/kfd/topology/nodes")) for each in (again, host)]
     assert nodes_of[0] == nodes_of[1]
@@ -248,7 +248,7 @@ def test_a_node_that_is_processors_and_a_gpu_keeps_both(simulated, tmp_path):
     old = model.replace(device_id=0x1309, gfx_target_version=0, properties={**model.properties, "cpu_cores_count": 4})
     host = simulated(profile.with_gpu(0, model=old).replace(cpus=()))
 
-    again = build_host(tmp_path / "again", record_profile(host, "mine"), with_links=False)
+    again = build_host(tmp_path / "again", record_profile(host, "mine"), bare=True)
 
     assert [(gpu.kfd_node, gpu.is_apu) for gpu in find_gpus(again)] == [(0, True)]
     assert find_gpus(again) == find_gpus(host)
@@ -275,7 +275,7 @@ def test_a_host_of_which_a_part_is_hidden_is_not_recorded(simulated):
 @settings(max_examples=25, deadline=None)
 def test_any_host_has_the_same_gpus_after_it_was_recorded(random):
     with tempfile.TemporaryDirectory() as directory:
-        host = build_host(f"{directory}/host", random_profile(random), with_links=False)
-        again = build_host(f"{directory}/again", record_profile(host, "again", with_serials=True), with_links=False)
+        host = build_host(f"{directory}/host", random_profile(random), bare=True)
+        again = build_host(f"{directory}/again", record_profile(host, "again", with_serials=True), bare=True)
 
         assert find_gpus(again) == find_gpus(host)

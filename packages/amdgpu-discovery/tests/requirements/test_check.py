@@ -159,7 +159,7 @@ def test_a_container_without_gpus_fits():
 
 
 def test_an_override_is_judged_as_what_it_says_and_noted(tmp_path):
-    host = build_host(tmp_path / "host", "strix-halo", with_links=False)
+    host = build_host(tmp_path / "host", "strix-halo", bare=True)
     gpus = locate_gpus(host)
     environment = ["AMD_REQUIRE_GFX=gfx=gfx1100", "HSA_OVERRIDE_GFX_VERSION=11.0.0"]
 

@@ -52,13 +52,13 @@ def test_other_lines_of_the_list_do_not_count(line):
 
 
 def test_compute_gpus_have_names_on_every_host(tmp_path):
-    host = build_host(tmp_path, load_profile("mi210-4"), with_links=False)
+    host = build_host(tmp_path, load_profile("mi210-4"), bare=True)
 
     assert find_product_names(host, find_gpus(host)) == dict.fromkeys(range(4), "AMD Instinct MI210")
 
 
 def test_a_graphics_card_has_the_name_of_its_revision(tmp_path):
-    host = build_host(tmp_path, load_profile("rx7900xtx-raphael"), with_links=False)
+    host = build_host(tmp_path, load_profile("rx7900xtx-raphael"), bare=True)
     assert find_product_names(host, find_gpus(host)) == {0: "", 1: ""}
     write(host, "/usr/share/libdrm/amdgpu.ids", LIBDRM)
     write(host, "/sys/bus/pci/devices/0000:03:00.0/revision", "0xc8\n")
@@ -67,7 +67,7 @@ def test_a_graphics_card_has_the_name_of_its_revision(tmp_path):
 
 
 def test_the_list_of_amds_driver_packages_goes_before_that_of_the_distribution(tmp_path):
-    host = build_host(tmp_path, load_profile("mi210-4"), with_links=False)
+    host = build_host(tmp_path, load_profile("mi210-4"), bare=True)
     revision = host.read_attribute("/sys/bus/pci/devices/0000:03:00.0/revision").removeprefix("0x")
     write(host, "/usr/share/libdrm/amdgpu.ids", f"740F,\t{revision},\told\n")
     write(host, "/opt/amdgpu/share/libdrm/amdgpu.ids", f"740F,\t{revision},\tnew\n")
@@ -76,7 +76,7 @@ def test_the_list_of_amds_driver_packages_goes_before_that_of_the_distribution(t
 
 
 def test_the_boards_own_name_goes_before_every_list(tmp_path):
-    host = build_host(tmp_path, load_profile("mi210-4"), with_links=False)
+    host = build_host(tmp_path, load_profile("mi210-4"), bare=True)
     write(host, "/sys/bus/pci/devices/0000:03:00.0/product_name", "AMD Instinct MI210 of a maker\n")
 
     assert find_product_names(host, find_gpus(host))[0] == "AMD Instinct MI210 of a maker"
@@ -97,7 +97,7 @@ def test_the_hardware_database_has_the_product_in_brackets(model, product):
 
 
 def test_a_device_that_udev_does_not_know_is_no_failure(tmp_path):
-    gpu = find_gpus(build_host(tmp_path, load_profile("mi210-4"), with_links=False))[0]
+    gpu = find_gpus(build_host(tmp_path, load_profile("mi210-4"), bare=True))[0]
     nowhere = gpu.replace(pci_address=PciAddress(domain=0xFFFF, bus=0xFF, device=0x1F, function=7))
 
     # This machine, with its own udev, where pyudev is installed.
@@ -105,7 +105,7 @@ def test_a_device_that_udev_does_not_know_is_no_failure(tmp_path):
 
 
 def test_udev_is_opened_once_for_all_gpus_because_each_time_starts_ldconfig(tmp_path, monkeypatch):
-    gpus = find_gpus(build_host(tmp_path, load_profile("mi210-4"), with_links=False))
+    gpus = find_gpus(build_host(tmp_path, load_profile("mi210-4"), bare=True))
     opened = []
     model = SimpleNamespace(properties={"ID_MODEL_FROM_DATABASE": "Aldebaran/MI200 [Instinct MI210 of udev]"})
     devices = SimpleNamespace(from_path=lambda *_: model)

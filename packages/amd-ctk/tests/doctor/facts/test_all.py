@@ -19,7 +19,7 @@ def test_an_engine_that_does_not_answer_leaves_a_container_less_time(waited, lef
 
 
 def test_nothing_forks_beside_threads_that_ask_engines(tmp_path, monkeypatch):
-    host = build_host(tmp_path / "host", "mi210-4", with_links=False)
+    host = build_host(tmp_path / "host", "mi210-4", bare=True)
     Tracker(host).enable()
     program = tmp_path / "bin/docker"
     program.parent.mkdir()

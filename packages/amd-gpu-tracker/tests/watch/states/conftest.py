@@ -29,7 +29,7 @@ def host_of(tmp_path):
             )
             for number, used in (vram or {0: 0}).items()
         )
-        host = build_host(tmp_path / "host", plain.replace(gpus=tuple(gpus), processes=processes), with_links=False)
+        host = build_host(tmp_path / "host", plain.replace(gpus=tuple(gpus), processes=processes), bare=True)
         with open(host.path("/etc/passwd"), "w", encoding="utf-8") as file:
             file.write("root:x:0:0::/root:/bin/sh\ncarol:x:1000:1000::/home/carol:/bin/sh\n")
         return host

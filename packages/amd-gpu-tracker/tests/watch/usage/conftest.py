@@ -23,7 +23,7 @@ def used_host(tmp_path: Path) -> Callable[..., Host]:
         described = load_profile(profile).replace(processes=processes or (*web(), display_server()))
         for position in range(1, len(described.gpus)):
             described = described.with_gpu(position, busy_percent=93 if position == 2 else 0)
-        return build_host(tmp_path / "used", described, with_links=False)
+        return build_host(tmp_path / "used", described, bare=True)
 
     return build
 

@@ -31,16 +31,16 @@ class BuildError(ToolkitError):
     exit_code = 5
 
 
-def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, with_links: bool = True) -> Host:
+def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, bare: bool = False) -> Host:
     """Build a host in `directory` and return it; `profile` is a name, a file or a value.
 
     A host that was built in `directory` earlier is replaced. Raises BuildError for a directory that holds anything
-    else, and ProfileError for an unknown or impossible profile; then nothing is written. Without `with_links` the host
-    is a bare one, which is made faster: KFD's nodes do not list their links, of which 63 partitions have 4000, and GPUs
-    show no idle values, only what the profile says of their health and processes.
+    else, and ProfileError for an unknown or impossible profile; then nothing is written. A `bare` host is made faster:
+    KFD's nodes do not list their links, of which 63 partitions have 4000, and GPUs show no idle values, only what the
+    profile says of their health and processes.
     """
     described = profile if isinstance(profile, Profile) else load_profile(profile)
-    tree = build_tree(described, with_links=with_links)
+    tree = build_tree(described, bare=bare)
     root = os.path.abspath(directory)
     try:
         _clear(root)
@@ -50,7 +50,7 @@ def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, wit
     return Host(root)
 
 
-def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
+def build_tree(profile: Profile, *, bare: bool = False) -> Tree:
     """Return every file of a host."""
     _check_attributes(profile)
     placed = place_host(profile)
@@ -66,10 +66,10 @@ def build_tree(profile: Profile, *, with_links: bool = True) -> Tree:
     if driver and driver.kfd_major is not None:
         links = link_nodes(profile, placed)
         add_kfd(tree, profile, driver, placed, links)
-        if with_links:
+        if not bare:
             add_links(tree, driver, links)
     if driver:
-        if with_links:
+        if not bare:
             add_idle(tree, placed)
         if profile.processes:
             add_processes(tree, profile, placed)
