@@ -12,7 +12,6 @@ from amd_ctk.doctor.facts.containers import find_unstarted
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.running import RunningContainer
 from amdgpu_discovery.host import Host
-from amdgpu_simulator import build_host
 from support.bare_runtime import BareRuntime
 from support.installed import engine_program, our_program, require_root
 from support.seen import SeenNode, parse_seen
@@ -38,12 +37,11 @@ def low_level(request) -> Path:
 
 
 @pytest.fixture
-def runtime(low_level, tmp_path, rootfs):
+def runtime(low_level, tmp_path, rootfs, amd_host):
     """Return our runtime on a host with eight MI300X whose administrator chose this low-level runtime."""
-    host = build_host(tmp_path / "host", "mi300x-8")
     choice = [our_program("amd-ctk"), "config", "set", "low-level-runtime", low_level]
-    subprocess.run(choice, env={"AMD_CTK_HOST_ROOT": host.root}, check=True, capture_output=True)
-    runtime = BareRuntime(our_program("amd-container-runtime"), tmp_path, rootfs, host.root, low_level)
+    subprocess.run(choice, env={"AMD_CTK_HOST_ROOT": amd_host.path}, check=True, capture_output=True)
+    runtime = BareRuntime(our_program("amd-container-runtime"), tmp_path, rootfs, amd_host.path, low_level)
     yield runtime
     for name in ("c1", "c2"):
         runtime("delete", "--force", name)

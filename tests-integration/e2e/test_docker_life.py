@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from amdgpu_simulator import build_host
 from support.docker import IMAGE
 from support.installed import engine_program, our_program
 from support.seen import parse_seen, paths
@@ -132,12 +131,11 @@ def test_an_option_of_the_engine_goes_with_gpus(see, options):
     assert {node.access for node in nodes} == {"opens"}
 
 
-def test_a_privileged_container_has_its_gpus_too(start_docker, tmp_path):
-    host = build_host(tmp_path / "host", "mi300x-8")
-    docker = start_docker(host.root)
+def test_a_privileged_container_has_its_gpus_too(start_docker, tmp_path, amd_host):
+    docker = start_docker(f"{amd_host.path}")
     runc = write_capped_runc(tmp_path / "runc")
     choice = [our_program("amd-ctk"), "config", "set", "low-level-runtime", runc]
-    subprocess.run(choice, env={"AMD_CTK_HOST_ROOT": host.root}, check=True, capture_output=True)
+    subprocess.run(choice, env={"AMD_CTK_HOST_ROOT": amd_host.path}, check=True, capture_output=True)
 
     asking = ("--runtime=amd", "--env=AMD_VISIBLE_DEVICES=0", "--privileged")
     nodes = parse_seen(docker.output(*asking, command=("list-gpus",)))

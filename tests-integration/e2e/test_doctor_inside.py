@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_simulator import build_host
 from support.bare_runtime import BareRuntime
 from support.installed import engine_program, our_program, require_root
 
@@ -19,11 +18,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.runc]
 KFD, RENDER = "/dev/kfd", "/dev/dri/renderD128"
 NOTHING_ALLOWED = [{"allow": False, "access": "rwm"}]
 RENDER_ALLOWED = [{"allow": True, "type": "c", "major": 226, "minor": 128, "access": "rwm"}]
-
-
-@pytest.fixture
-def host(tmp_path):
-    return build_host(tmp_path / "host", "mi300x-8")
 
 
 @pytest.fixture
@@ -36,9 +30,9 @@ def open_to_users(tmp_path, rootfs):
 
 
 @pytest.fixture
-def runtime(tmp_path, rootfs, host):
+def runtime(tmp_path, rootfs, amd_host):
     require_root()
-    runtime = BareRuntime(our_program("amd-container-runtime"), tmp_path, rootfs, host.root, engine_program("runc"))
+    runtime = BareRuntime(our_program("amd-container-runtime"), tmp_path, rootfs, amd_host.path, engine_program("runc"))
     yield runtime
     runtime("delete", "--force", "c1")
 
@@ -57,10 +51,10 @@ def start(runtime):
 
 
 @pytest.fixture
-def examine(host):
+def examine(amd_host):
     """Return a function that asks doctor about a container: {check: (state, words)} of what begins with inside-."""
 
-    def examine(pid, *, root=host.root, user=()):
+    def examine(pid, *, root=amd_host.path, user=()):
         ended = subprocess.run(
             [*user, our_program("amd-ctk"), "doctor", f"--container={pid}", "--json"],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "AMD_CTK_HOST_ROOT": root},

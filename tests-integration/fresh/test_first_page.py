@@ -11,7 +11,6 @@ import shutil
 
 import pytest
 
-from amdgpu_simulator import build_host
 from fresh.access import write_access
 from fresh.machine import copy_sources
 from install.first_page import (
@@ -30,7 +29,7 @@ from support.documentation import read_page
 from support.installed import require_root
 from support.transcripts import parse_page
 
-pytestmark = [pytest.mark.e2e, pytest.mark.fresh, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.fresh, pytest.mark.timeout(3600), pytest.mark.amd_host("mi210-4")]
 
 INSTALL = "sudo ./install && sudo amd-ctk cdi generate"
 PODMAN = f"sudo podman run --rm --device amd.com/gpu=all {IMAGE} rocm-smi"
@@ -45,12 +44,11 @@ LONGEST_COMMAND = 1200
 
 
 @pytest.fixture(params=["bookworm", "trixie"])
-def machine(request, rootfs, tmp_path):
+def machine(request, rootfs, tmp_path, amd_host):
     """Return a machine with four MI210, Docker, Podman, a user and a clone of this checkout."""
     require_root()
-    host = build_host(tmp_path / "host", "mi210-4")
     image = make_image(rootfs, tmp_path)
-    with machine_over(debian_root(request.param), tmp_path / "box", host.root, online=True) as box:
+    with machine_over(debian_root(request.param), tmp_path / "box", amd_host.path, online=True) as box:
         copy_sources(box.share / "checkout")
         shutil.copy(image, box.share / "image.tar")
         give_network(box)

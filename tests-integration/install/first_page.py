@@ -88,12 +88,12 @@ def make_image(rootfs: Path, directory: Path) -> Path:
     return pack(directory / "rootfs", directory / "rocm.tar")
 
 
-def machine_over(root: Path, directory: Path, host: str, *, online: bool = False) -> Box:
+def machine_over(root: Path, directory: Path, host: Path, *, online: bool = False) -> Box:
     """Return a box over a root file system, with the nodes and the /sys of a simulated host."""
     words = [our_program("amd-ctk"), "cdi", "generate", "--output=-"]
-    environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": host}
+    environment = {"PATH": os.environ["PATH"], "AMD_CTK_HOST_ROOT": f"{host}"}
     spec = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    return Box(str(root), directory, nodes_of(spec), hardware=host, online=online)
+    return Box(str(root), directory, nodes_of(spec), hardware=os.fspath(host), online=online)
 
 
 def put_in(box: Box, repository: Path, image: Path) -> None:

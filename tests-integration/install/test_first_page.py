@@ -11,7 +11,6 @@ import json
 
 import pytest
 
-from amdgpu_simulator import build_host
 from install.first_page import (
     COMMANDS,
     DAEMON_JSON,
@@ -32,7 +31,7 @@ from install.first_page import (
 from support.debian_root import debian_root
 from support.installed import require_programs, require_root
 
-pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800), pytest.mark.amd_host("mi210-4")]
 
 # Nobody is there to answer apt, and what it would ask of the archive is there already.
 APT = 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n'
@@ -62,11 +61,10 @@ def image(rootfs, tmp_path_factory):
 
 
 @pytest.fixture
-def machine(suite, engine, repository, image, tmp_path):
+def machine(suite, engine, repository, image, tmp_path, amd_host):
     """Return a machine with four MI210 and an engine that has the image."""
     require_root()
-    host = build_host(tmp_path / "host", "mi210-4")
-    with machine_over(debian_root(suite), tmp_path / "box", host.root) as box:
+    with machine_over(debian_root(suite), tmp_path / "box", amd_host.path) as box:
         put_in(box, repository, image)
         box("rm", "-f", "/etc/apt/sources.list")
         box.write("/etc/apt/apt.conf.d/99tests", APT.encode())

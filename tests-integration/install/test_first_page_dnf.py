@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pytest
 
-from amdgpu_simulator import build_host
 from install.first_page import (
     COMMANDS,
     EVERY_NODE,
@@ -26,7 +25,7 @@ from install.rpm_root import STAND_IN, build_rpm
 from support.debian_root import dnf_root
 from support.installed import engine_program, require_root
 
-pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(1800), pytest.mark.amd_host("mi210-4")]
 
 # Nobody is there to answer dnf.
 DNF = "[main]\nassumeyes=True\n"
@@ -56,11 +55,10 @@ def image(rootfs, tmp_path_factory):
 
 
 @pytest.fixture
-def machine(system, repository, image, tmp_path):
+def machine(system, repository, image, tmp_path, amd_host):
     """Return a machine with four MI210 and Podman, which rpm takes for another system than Debian."""
     require_root()
-    host = build_host(tmp_path / "host", "mi210-4")
-    with machine_over(dnf_root(), tmp_path / "box", host.root) as box:
+    with machine_over(dnf_root(), tmp_path / "box", amd_host.path) as box:
         put_in(box, repository, image)
         stand_in_for(system, box, tmp_path)
         prepare_podman(box)

@@ -12,7 +12,6 @@ from zipfile import ZipFile
 
 import pytest
 
-from amdgpu_simulator import build_host
 from install import former_state
 from install.container import ITS_NODES, bundle_that_runs
 from support.bare_runtime import BareRuntime
@@ -46,14 +45,13 @@ def built(tmp_path_factory):
 
 
 @pytest.mark.parametrize("distribution", TRIALS)
-def test_a_distribution_alone_works_and_leaves_nothing(tmp_path, built, distribution):
+def test_a_distribution_alone_works_and_leaves_nothing(tmp_path, amd_host, built, distribution):
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    host = build_host(tmp_path / "host", "mi300x-8")
     before = set(environment.rglob("*"))
 
     run(environment, "python", "-m", "pip", "-q", "install", "--find-links", built, "--pre", distribution)
-    run(environment, *TRIALS[distribution], AMD_CTK_HOST_ROOT=host.root)
+    run(environment, *TRIALS[distribution], AMD_CTK_HOST_ROOT=amd_host.path)
 
     installed = run(environment, "python", "-m", "pip", "list", "--format=freeze")
     names = [line.partition("==")[0] for line in installed.splitlines()]
@@ -63,13 +61,12 @@ def test_a_distribution_alone_works_and_leaves_nothing(tmp_path, built, distribu
     assert {path for path in set(environment.rglob("*")) - before if path.is_file()} == set()
 
 
-def test_lists_load_nothing_of_others_in_a_fresh_environment(tmp_path, built):
+def test_lists_load_nothing_of_others_in_a_fresh_environment(tmp_path, amd_host, built):
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    host = build_host(tmp_path / "host", "mi300x-8")
     run(environment, "python", "-m", "pip", "-q", "install", "--find-links", built, "--pre", "amd-ctk")
-    run(environment, "amd-ctk", "gpu-tracker", "enable", AMD_CTK_HOST_ROOT=host.root)
-    variables = {"PYTHONPROFILEIMPORTTIME": "1", "AMD_CTK_HOST_ROOT": host.root}
+    run(environment, "amd-ctk", "gpu-tracker", "enable", AMD_CTK_HOST_ROOT=amd_host.path)
+    variables = {"PYTHONPROFILEIMPORTTIME": "1", "AMD_CTK_HOST_ROOT": amd_host.path}
 
     for command in ("version", "gpu list", "gpu-tracker status", "queue list", "cdi list"):
         words = [environment / "bin/amd-ctk", *command.split()]
@@ -81,14 +78,13 @@ def test_lists_load_nothing_of_others_in_a_fresh_environment(tmp_path, built):
         assert others <= {"_json", "errno", "fcntl", "gc"}, command
 
 
-def test_a_container_gets_its_gpus_through_the_runtime_that_pip_installed(tmp_path, built, rootfs):
+def test_a_container_gets_its_gpus_through_the_runtime_that_pip_installed(tmp_path, amd_host, built, rootfs):
     require_root()
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    host = build_host(tmp_path / "host", "mi300x-8")
     run(environment, "python", "-m", "pip", "-q", "install", "--find-links", built, "--pre", "amd-container-runtime")
     program = environment / "bin/amd-container-runtime"
-    runtime = BareRuntime(program, tmp_path, rootfs, host.root, engine_program("runc"))
+    runtime = BareRuntime(program, tmp_path, rootfs, amd_host.path, engine_program("runc"))
 
     assert runtime.run("0,2", "sh", "-c", "cd /dev/dri; echo *") == ITS_NODES
 
@@ -146,12 +142,11 @@ def later(tmp_path_factory):
     return directory
 
 
-def test_an_upgrade_back_and_forth_keeps_a_running_container_its_exclusive_gpu(tmp_path, built, later):
+def test_an_upgrade_back_and_forth_keeps_a_running_container_its_exclusive_gpu(tmp_path, amd_host, built, later):
     require_root()
     environment, name = tmp_path / "venv", f"pip-{os.getpid()}"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    host = build_host(tmp_path / "host", "mi300x-8")
-    call = shell(environment, host.root)
+    call = shell(environment, amd_host.path)
     install(environment, built, *BOTH)
     earlier = [word for word in run(environment, "python", "-m", "pip", "freeze").split() if word.startswith("amd")]
     call(bundle_that_runs("sleep 1000").replace("/root/bundle", f"{tmp_path}/bundle"))

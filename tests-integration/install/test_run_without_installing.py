@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amdgpu_simulator import build_host
-
-pytestmark = [pytest.mark.e2e, pytest.mark.install]
+pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.amd_host("mi210-4")]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # A command may take half as long on a machine at rest; this one may be busy with other tests.
@@ -34,7 +32,7 @@ class Runner:
         self.directory = directory
         self._words = words
 
-    def __call__(self, *words: str, host: str) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *words: str, host: Path) -> subprocess.CompletedProcess[str]:
         """Run amd-ctk, without root where there is a choice."""
         return subprocess.run(
             [*map(str, self._words), *words],
@@ -75,29 +73,24 @@ def runner(request, tmp_path_factory, wheels):
     return Runner(directory, [directory / "bin" / words[0], *words[1:]])
 
 
-@pytest.fixture
-def host(tmp_path):
-    return build_host(tmp_path / "host", "mi210-4").root
-
-
-def test_doctor_runs_with_nothing_installed(runner, host):
-    answer = runner("doctor", "--only=driver,kfd,nodes", host=host)
+def test_doctor_runs_with_nothing_installed(runner, amd_host):
+    answer = runner("doctor", "--only=driver,kfd,nodes", host=amd_host.path)
 
     assert (answer.returncode, answer.stdout) == (0, REPORT), answer.stderr
 
 
-def test_explain_runs_with_nothing_installed(runner, host):
-    answer = runner("explain", "-e", "AMD_VISIBLE_DEVICES=1", host=host)
+def test_explain_runs_with_nothing_installed(runner, amd_host):
+    answer = runner("explain", "-e", "AMD_VISIBLE_DEVICES=1", host=amd_host.path)
 
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("AMD_VISIBLE_DEVICES=1  GPU 1\n")
 
 
-def test_every_check_is_done_in_time(runner, host):
-    runner("version", host=host)
+def test_every_check_is_done_in_time(runner, amd_host):
+    runner("version", host=amd_host.path)
     begin = time.monotonic()
 
-    answer = runner("doctor", host=host)
+    answer = runner("doctor", host=amd_host.path)
 
     assert time.monotonic() - begin < SECONDS
     assert "Traceback" not in answer.stderr
@@ -105,18 +98,18 @@ def test_every_check_is_done_in_time(runner, host):
 
 
 @pytest.mark.parametrize("words", ["doctor", "doctor --container=1", "doctor --fix", "explain --container web"])
-def test_without_root_there_is_never_a_trace(runner, wheels, host, words):
+def test_without_root_there_is_never_a_trace(runner, wheels, amd_host, words):
     """The programs that the runner has made are those that a user has made."""
     if os.geteuid() != 0:
         pytest.skip("this is no test for users, who run the others as themselves")
-    for directory in (runner.directory, *runner.directory.parents[:2], Path(host).parent):
+    for directory in (runner.directory, *runner.directory.parents[:2], amd_host.path.parent):
         directory.chmod(0o755)
     limited = ["setpriv", "--reuid", f"{NOBODY}", "--regid", f"{NOBODY}", "--clear-groups", "--"]
     (program,) = list(runner.directory.rglob("home/**/bin/amd-ctk"))[:1]
 
     answer = subprocess.run(
         [*limited, program, *words.split()],
-        env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host},
+        env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": amd_host.path},
         capture_output=True,
         text=True,
         check=False,
@@ -127,7 +120,7 @@ def test_without_root_there_is_never_a_trace(runner, wheels, host, words):
 
 
 @pytest.mark.parametrize("tool", ["uv", "pipx"])
-def test_a_tool_environment_has_the_runtime_where_amd_ctk_finds_it(tmp_path, wheels, host, tool):
+def test_a_tool_environment_has_the_runtime_where_amd_ctk_finds_it(tmp_path, wheels, amd_host, tool):
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     subprocess.run([environment / "bin/python", "-m", "pip", "install", "-q", tool], check=True)
@@ -143,7 +136,7 @@ def test_a_tool_environment_has_the_runtime_where_amd_ctk_finds_it(tmp_path, whe
 
     shown = subprocess.run(
         [tmp_path / "b/amd-ctk", "runtime", "configure", "--dry-run"],
-        env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": host},
+        env={"PATH": "/usr/bin:/bin", "AMD_CTK_HOST_ROOT": amd_host.path},
         capture_output=True,
         text=True,
         check=True,

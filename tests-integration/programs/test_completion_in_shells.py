@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from amd_ctk.cli.root import app
 from amd_gpu_tracker.cli import make_app
-from amdgpu_simulator import build_host
 from support.installed import our_program
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -101,14 +100,13 @@ class Terminal:
 
 
 @pytest.fixture(params=SHELLS)
-def terminal(request, scripts, tmp_path):
+def terminal(request, scripts, tmp_path, amd_host):
     words, setup = SHELLS[request.param]
     if shutil.which(words[0]) is None:
         pytest.skip(f"{words[0]} is not installed")
-    host = build_host(tmp_path / "host", "mi210-4")
     path = f"{Path(our_program('amd-ctk')).parent}:/usr/bin:/bin"
     environment = {"PATH": path, "HOME": f"{tmp_path}", "TERM": "xterm", "LANG": "C.UTF-8", "COLUMNS": "200"}
-    opened = Terminal(words, {**environment, "AMD_CTK_HOST_ROOT": host.root})
+    opened = Terminal(words, {**environment, "AMD_CTK_HOST_ROOT": amd_host.path})
     opened.type(f"{setup.format(scripts=scripts)}\n")
     # The first time it is the command that is shown.
     opened.type("echo set''up\n")
@@ -117,6 +115,7 @@ def terminal(request, scripts, tmp_path):
     opened.close()
 
 
+@pytest.mark.amd_host("mi210-4")
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [("amd-ctk doc\t", "doctor"), ("amd-ctk runtime configure --runtime pod\t", "podman"),

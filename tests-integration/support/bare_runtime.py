@@ -16,7 +16,7 @@ HIDE_UNIFIED = 'umount -l /sys/fs/cgroup/unified; exec "$@"'
 class BareRuntime:
     """A low-level runtime behind amd-container-runtime; `run` makes a container from its own bundle and waits."""
 
-    def __init__(self, program: Path, directory: Path, rootfs: Path, host_root: str, low_level: Path) -> None:
+    def __init__(self, program: Path, directory: Path, rootfs: Path, host_root: str | Path, low_level: Path) -> None:
         self.directory = directory
         self.log = directory / "log.json"
         self._rootfs = rootfs
