@@ -1,4 +1,4 @@
-"""What is left of deleted users and groups."""
+"""What is left of deleted users and groups, and rules that say one name and mean another."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from amd_device_spec.settings_file import set_setting
 from amd_gpu_sharing import find_departed
 from amd_gpu_tracker.book.lease import BY_API, Lease, boot_offset
 from amd_gpu_tracker.book.state import State
@@ -48,6 +49,12 @@ def test_a_job_is_named_once_and_not_what_ends_it(host):
     put_job(host, f"{GONE}/eval.ending", reservation=f"{GONE}/eval")
 
     assert find_departed(host) == (f"end train --user={GONE}",)
+
+
+def test_a_rule_from_another_machine_whose_number_is_somebody_elses_here_is_named(host):
+    set_setting(host, "users", ["everyone", "daemon=1", "root=2", "@daemon=1", "@bin=1", f"@{GONE}={GONE}"])
+
+    assert find_departed(host) == ("users deny 2", "users deny @1", f"users deny @{GONE}")
 
 
 def test_a_job_that_root_runs_is_of_an_account(host):

@@ -94,6 +94,19 @@ def test_a_new_rule_for_a_user_replaces_the_earlier_one(served: Host, amd_ctk) -
     }
 
 
+def test_a_new_rule_replaces_one_that_has_the_number_of_another_machine(served: Host, amd_ctk) -> None:
+    amd_ctk("config", "set", "users", "daemon=4711:gpus=2", "@daemon=4712", "everyone")
+
+    amd_ctk("users", "allow", "daemon", "--gpus=3")
+
+    assert amd_ctk("users", "list").stdout == (
+        "Who       Number  GPUs at once  Time      Groups\n"
+        "@daemon   4712    no limit      no limit  all GPUs\n"
+        "everyone          no limit      no limit  all GPUs\n"
+        "daemon    1       3             no limit  all GPUs\n"
+    )
+
+
 def test_a_denied_user_is_no_longer_listed(served: Host, amd_ctk) -> None:
     amd_ctk("users", "allow", "daemon")
     amd_ctk("users", "allow", "@daemon")

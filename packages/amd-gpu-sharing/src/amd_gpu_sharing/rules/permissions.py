@@ -92,7 +92,8 @@ def allow(host: Host, rule: Permission) -> tuple[Permission, FileEdit]:
     found = find_person(rule.who)
     permission = rule.replace(who=found.who, number=found.number)
     present = parse_users(settings.users, host.path(CONFIG_FILE))
-    others = [each for each in present if _key(each) != _key(permission)]
+    # In a file from another machine, their rule has another number.
+    others = [each for each in present if _key(each) != _key(permission) and each.who != permission.who]
     return permission, _edit(host, (*others, permission))
 
 
@@ -115,7 +116,8 @@ def find_person(who: str) -> Permission:
     if number == 0 and not who.startswith(GROUP_SIGN):
         raise UnknownUser("root needs no permission", hint="name another user")
     # Words in the settings contain no space.
-    return Permission(who=name if is_name(name) else str(number), number=number)
+    sign = GROUP_SIGN if who.startswith(GROUP_SIGN) else ""
+    return Permission(who=name if is_name(name) else f"{sign}{number}", number=number)
 
 
 def _find_user(who: str) -> tuple[str, int]:

@@ -149,15 +149,16 @@ def check_sharing(facts: Facts) -> Finding | None:
 
 
 @check(
-    why="they belong to a user number: a new account with the number of a deleted one gets them", see="how-to/share.md"
+    why="they belong to a number: whoever has it now, in place of a deleted account or on another machine, gets them",
+    see="how-to/share.md",
 )
 def check_departed_users(facts: Facts) -> Finding | None:
-    """Does every user in the rules, jobs and reservations have an account?"""
+    """Does every user and group in the rules, jobs and reservations have the number that is written there?"""
     departed = facts.toolkit.departed
     if not departed:
         return None
     more = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
-    words = f"this system does not know the user or group of a rule, job or reservation{more}"
+    words = f"the user or group of a rule, job or reservation is not known here by this number{more}"
     return note(words, fix=" && ".join(f"sudo amd-ctk {each}" for each in departed[:MOST_FIXES]))
 
 
