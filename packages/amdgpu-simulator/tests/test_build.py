@@ -318,3 +318,39 @@ def test_an_impossible_host_leaves_the_old_one(tmp_path):
         build_host(tmp_path, load_profile("mi210-4").with_every_gpu(pci_address="0000:03:00.0"))
 
     assert len(find_gpus(Host(tmp_path))) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"device_id": 70000}, "device_id of a profile cannot be 70000 (choose one up to 65535)"),
+        ({"revision": -1}, "revision of a profile cannot be -1 (choose one up to 255)"),
+        ({"xcp_devices": 10**12}, "xcp_devices of a profile cannot be 1000000000000 (choose one up to 64)"),
+    ],
+)
+def test_a_number_that_no_gpu_can_have_is_refused_before_anything_is_written(tmp_path, changes, sentence):
+    profile = load_profile("one-gpu")
+
+    with pytest.raises(ProfileError) as caught:
+        build_host(tmp_path / "host", profile.with_gpu(0, model=profile.gpus[0].model.replace(**changes)))
+
+    assert str(caught.value) == sentence
+    assert not (tmp_path / "host").exists()
+
+
+def test_a_mode_that_no_node_can_have_is_refused(tmp_path):
+    profile = load_profile("one-gpu")
+
+    with pytest.raises(ProfileError) as caught:
+        build_host(tmp_path / "host", profile.replace(access=profile.access.replace(card_mode=0o100000)))
+
+    assert str(caught.value) == "card_mode of a profile cannot be 32768 (choose one up to 4095)"
+
+
+def test_a_host_with_more_nodes_than_any_has_is_refused(tmp_path):
+    profile = load_profile("one-gpu")
+
+    with pytest.raises(ProfileError) as caught:
+        build_host(tmp_path / "host", profile.replace(cpus=profile.cpus * 300))
+
+    assert str(caught.value) == "a host cannot have 301 KFD nodes (describe at most 256)"

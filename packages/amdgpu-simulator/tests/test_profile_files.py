@@ -120,7 +120,10 @@ def test_a_file_names_the_kinds_that_come_with_us(tmp_path, simulated):
         ),
         ('{"gpus": [{"model": "MI210"}]}', "profile broken cannot be understood: SimulatedGpu needs pci_address"),
         ('{"gpu": []}', "profile broken cannot be understood: Profile has no gpu"),
-        ('{"name": "mi210-4"}', "profile broken cannot be understood: Profile has no name"),
+        (
+            '{"name": "mi210-4"}',
+            "profile broken cannot be understood: it has a field `name`, which is that of its file",
+        ),
         (
             '{"gpus": [{"model": "MI210", "pci_address": 3}]}',
             "profile broken cannot be understood: pci_address is text, not 3",
@@ -141,6 +144,13 @@ def test_a_broken_file_is_named_with_what_is_wrong(tmp_path, text, sentence):
         load_profile(str(file))
 
     assert caught.value.message.startswith(sentence.format(file=file))
+
+
+def test_a_file_without_an_end_is_refused():
+    with pytest.raises(ProfileError) as caught:
+        load_profile("/dev/zero")
+
+    assert str(caught.value) == ("profile /dev/zero is longer than 1048576 bytes (compare it with a recorded one)")
 
 
 def test_a_missing_file_is_named(tmp_path):

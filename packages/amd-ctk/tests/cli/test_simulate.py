@@ -113,7 +113,7 @@ def test_break_says_what_is_not_there(environment, waiting):
     assert run(environment, *AMD_CTK, "simulate", "break", "--of", "other", "3", "hot") == (
         2,
         "",
-        "no simulation other runs (start one with 'amd-ctk simulate run PROFILE -- COMMAND')\n",
+        "no simulation other runs (start one with the command 'run PROFILE -- COMMAND')\n",
     )
 
 

@@ -15,6 +15,8 @@ HERE = os.path.dirname(__file__)
 PROFILES = os.path.join(HERE, "profiles")
 # GPU models that profiles name without describing them.
 MODELS = os.path.join(HERE, "gpu-models.json")
+# A recorded host with 64 partitions takes a tenth of it.
+MOST_PROFILE_BYTES = 1 << 20
 
 
 def profile_names() -> list[str]:
@@ -49,7 +51,13 @@ def gpu_model(name: str) -> GpuModel:
 def _read_file(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            document = plain_json.loads(file.read())
+            content = file.read(MOST_PROFILE_BYTES + 1)
+        if len(content) > MOST_PROFILE_BYTES:
+            raise ProfileError(
+                f"profile {path} is longer than {MOST_PROFILE_BYTES} bytes",
+                hint="compare it with a recorded one",
+            )
+        document = plain_json.loads(content)
         # JSON can name half of a character ("\ud800"), which no file can hold.
         json.dumps(document, ensure_ascii=False).encode()
     except OSError as error:

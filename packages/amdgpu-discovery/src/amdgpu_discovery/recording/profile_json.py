@@ -75,7 +75,7 @@ def _profile(document: dict[str, Any], name: str, models: dict[str, Any]) -> Pro
     given = dict(document)
     # The name is that of the file.
     if "name" in given:
-        raise TypeError("Profile has no name")
+        raise TypeError("it has a field `name`, which is that of its file")
     models = {**models, **given.pop("models", {})}
     common = given.pop("every_gpu", {})
     gpus = [_with_model({**common, **gpu}, models) for gpu in given.pop("gpus", ())]

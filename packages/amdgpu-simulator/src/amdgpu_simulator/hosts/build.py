@@ -24,6 +24,17 @@ MARK = ".simulated-host"
 # Directories below which programs of the project may write.
 DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/tmp")  # noqa: S108 - of the simulated host
 
+# What fits into a function's header (linux/pci_regs.h), the platform devices of a driver (amdgpu_xcp_drv.c), and
+# modes and groups of files.
+LARGEST = {
+    **dict.fromkeys(("vendor_id", "device_id", "subsystem_vendor", "subsystem_device"), 0xFFFF),
+    "revision": 0xFF,
+    "pci_class": 0xFFFFFF,
+    "xcp_devices": 64,
+    **dict.fromkeys(("card_mode", "render_mode"), 0o7777),
+    **dict.fromkeys(("card_group", "render_group"), 0xFFFFFFFE),
+}
+
 
 class BuildError(ToolkitError):
     """No host can be built in this directory."""
@@ -52,6 +63,7 @@ def build_host(directory: str | os.PathLike[str], profile: str | Profile, *, bar
 
 def build_tree(profile: Profile, *, bare: bool = False) -> Tree:
     """Return every file of a host."""
+    _check_numbers(profile)
     _check_attributes(profile)
     placed = place_host(profile)
     tree = Tree()
@@ -78,6 +90,14 @@ def build_tree(profile: Profile, *, bare: bool = False) -> Tree:
         if os.path.normpath(path) != path or "\0" in path:
             raise ProfileError(f"{path!r} is not a valid path on a host", hint="use names without .. in the profile")
     return tree
+
+
+def _check_numbers(profile: Profile) -> None:
+    """Refuse numbers that no function and no node can have; ProfileError."""
+    for part in (profile.access, *(gpu.model for gpu in profile.gpus), *profile.foreign):
+        for name, largest in LARGEST.items():
+            if not 0 <= (number := getattr(part, name, 0)) <= largest:
+                raise ProfileError(f"{name} of a profile cannot be {number}", hint=f"choose one up to {largest}")
 
 
 def _check_attributes(profile: Profile) -> None:

@@ -18,6 +18,8 @@ RENDER_MINORS = range(128, 192)
 
 # KFD counts nodes with 32 bits; no host has more than a hundred.
 MOST_KFD_NODES = 4096
+# Each may have a link to each other one.
+MOST_SIMULATED_NODES = 256
 
 
 class PlacedDrm(Value):
@@ -157,6 +159,8 @@ def _number_nodes(profile: Profile, gpu_nodes: int) -> tuple[tuple[int, ...], It
     """Return the numbers of KFD's nodes, those of CPUs and those of GPUs; ProfileError if two would get the same."""
     given = [cpu.node for cpu in profile.cpus if cpu.node is not None]
     total = len(profile.cpus) + gpu_nodes
+    if total > MOST_SIMULATED_NODES:
+        raise ProfileError(f"a host cannot have {total} KFD nodes", hint=f"describe at most {MOST_SIMULATED_NODES}")
     if len(set(given)) != len(given) or not all(0 <= number < MOST_KFD_NODES for number in given):
         raise ProfileError(f"processors cannot be nodes {given}", hint="leave `node` out")
     of_gpus = [number for gpu in profile.gpus for number in gpu.kfd_nodes]

@@ -65,7 +65,7 @@ def find_simulation(name: str) -> tuple[str, Host]:
     names = [os.path.basename(each) for each in running]
     if not running:
         which = f"no simulation {name}" if name else "no simulation of this user"
-        raise NoSimulation(f"{which} runs", hint="start one with 'amd-ctk simulate run PROFILE -- COMMAND'")
+        raise NoSimulation(f"{which} runs", hint="start one with the command 'run PROFILE -- COMMAND'")
     if len(running) > 1:
         raise NoSimulation(
             f"{len(running)} simulations are running", hint=f"choose one: --of {' or --of '.join(names)}"
