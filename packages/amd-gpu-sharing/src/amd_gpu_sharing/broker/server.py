@@ -7,6 +7,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -28,8 +29,9 @@ SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
 # socket, taking out many at once is the way to reach those of other users.
 ACCEPT_BATCH = 1024
 ACCEPT_SECONDS = 0.02
-# For each user other than root.
+# For each user other than root: this many, but never more than half of the descriptors, of which a waiting job needs two.
 MOST_USER_CONNECTIONS = 1_100
+DESCRIPTORS_PER_USER_CONNECTION = 4
 # Kept free for files and processes; without them, the broker could serve no client.
 SPARE_DESCRIPTORS = 64
 # How long the broker stays when it is not needed.
@@ -183,7 +185,7 @@ class Server:
         own = self._arrivals.count_of(uid) + self._counts.get(uid, 0) if uid else 0
         if self._is_full():
             _reject(connected, refusal(WaitRefused("too many jobs are already waiting", hint="try again later")))
-        elif own >= MOST_USER_CONNECTIONS:
+        elif own >= min(MOST_USER_CONNECTIONS, _descriptors() // DESCRIPTORS_PER_USER_CONNECTION):
             _reject(connected, refusal(WaitRefused(f"user {uid} has {own} connections", hint="try again later")))
         else:
             self._arrivals.add(uid, connected)
@@ -209,9 +211,8 @@ class Server:
 
     def _is_full(self) -> bool:
         """Return whether no descriptors are left for one more client, which needs two: a socket and a pidfd."""
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = 2 * (len(self._clients) + len(self._arrivals)) + len(self._wakes.descriptors()) + SPARE_DESCRIPTORS
-        return 0 <= most < used + 2
+        return _descriptors() < used + 2
 
     def _receive(self, client: Connection) -> None:
         try:
@@ -259,3 +260,9 @@ def _reject(connected: socket.socket, answer: Answer) -> None:
     with suppress(OSError):
         connected.send(format_answer(answer))
     connected.close()
+
+
+def _descriptors() -> int:
+    """Return how many descriptors this process may have."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
