@@ -29,7 +29,7 @@ SETTINGS_DIRECTORY = "/etc/amd-container-toolkit"
 # socket, taking out many at once is the way to reach those of other users.
 ACCEPT_BATCH = 1024
 ACCEPT_SECONDS = 0.02
-# For each user other than root: this many, but never more than half of the descriptors, of which a waiting job needs two.
+# For each user other than root, but never more than half of the descriptors; a waiting job needs two.
 MOST_USER_CONNECTIONS = 1_100
 DESCRIPTORS_PER_USER_CONNECTION = 4
 # Kept free for files and processes; without them, the broker could serve no client.

@@ -1,21 +1,11 @@
-"""The state of GPUs: which ones a choice avoids, which are refused as sick, and which are used unreserved."""
+"""The state of GPUs: which ones a choice avoids, which are sick, and which are used unreserved."""
 
 from __future__ import annotations
 
-import time
-
-from amd_gpu_tracker.book.drains import DRAINED, SICK, Drain, by_key, read_drains, this_boot, write_drains
+from amd_gpu_tracker.book.drains import DRAINED, SICK, Drain, by_key
 from amd_gpu_tracker.book.lease import since_boot
-from amd_gpu_tracker.book.unrecorded import DRAINS, clear_failure, note_failure
-from amd_gpu_tracker.leases.use import (
-    GpuLoad,
-    find_gpu_processes,
-    format_use,
-    read_gpu_uses,
-    sees_all_processes,
-)
+from amd_gpu_tracker.leases.use import GpuLoad, find_gpu_processes, format_use, read_gpu_uses, sees_all_processes
 from amdgpu_discovery.discover import find_gpus
-from amdgpu_discovery.errors import FileError, ToolkitError
 from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.value import Value
@@ -26,7 +16,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.book.state import State
     from amd_gpu_tracker.claims.choosing import Candidate
-    from amd_gpu_tracker.claims.claim import Book, Claim
+    from amd_gpu_tracker.claims.claim import Claim
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -91,29 +81,6 @@ def describe_unreserved_use(state: State, claim: Claim) -> list[str]:
     return [f"GPU {gpu.number} is {format_use(uses[gpu.number], ())}" for gpu in gpus if uses[gpu.number].is_used]
 
 
-def record_sick(book: Book, health: Mapping[str, Health], *, with_errors: bool, gives_sick: bool) -> None:
-    """Record the health of GPUs after a look, by their keys. `doctor` shows failures to write it.
-
-    A look `with_errors` has read everything that can be wrong with a GPU. If the administrator `gives_sick` GPUs, none
-    is recorded as sick.
-    """
-    seen = {key: "; ".join(each.reasons) if each.verdict == SICK else "" for key, each in health.items()}
-    if gives_sick:
-        seen = dict.fromkeys(seen, "")
-    elif not with_errors:
-        # The part that was not read may be the cause.
-        seen = {key: why for key, why in seen.items() if why}
-    directory = book.state.run_directory
-    try:
-        if book.state.read_policy().enabled:
-            _record(book, seen)
-            clear_failure(directory, DRAINS)
-    except FileError as error:
-        note_failure(directory, DRAINS, error.message)
-    except ToolkitError:
-        return
-
-
 def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Candidate:
     if candidate.obstacle:
         return candidate
@@ -126,28 +93,3 @@ def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Cand
     if verdict.use.is_used and not (candidate.users or candidate.shares):
         return candidate.replace(doubt=format_use(verdict.use, ()), is_used_unreserved=True)
     return candidate.replace(doubt=f"suspect: {reasons}") if reasons else candidate
-
-
-def _record(book: Book, seen: Mapping[str, str]) -> None:
-    """Record what is wrong with each GPU, "" if it is healthy; records of other GPUs stay."""
-    host = book.state.host
-    if _with_health(read_drains(host), seen) is None:
-        return
-    with book.locked():
-        if (noted := _with_health(read_drains(host), seen)) is not None:
-            write_drains(host, noted)
-
-
-def _with_health(drains: Sequence[Drain], seen: Mapping[str, str]) -> list[Drain] | None:
-    """Return the drains to write after a look at GPUs; None if nothing changes."""
-    before = {each.key: each for each in drains if each.state == SICK}
-    if all(why == (before[key].reason if key in before else "") for key, why in seen.items()):
-        return None
-    now, boot_id = time.time(), this_boot()
-    sick = {
-        key: Drain(key=key, reason=why, since=before[key].since if key in before else now, boot_id=boot_id)
-        for key, why in seen.items()
-        if why
-    }
-    kept = [each for each in drains if each.state != SICK or each.key not in seen]
-    return [*kept, *sick.values()]

@@ -224,7 +224,7 @@ class Tracker:
         )
 
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
-        from amd_gpu_tracker.claims.verdicts import record_sick
+        from amd_gpu_tracker.claims.sick import record_sick
 
         record_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 

@@ -65,6 +65,11 @@ class GpuLoad(Value):
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
 
     @property
+    def is_computing(self) -> bool:
+        """Return whether KFD lists a process that uses it."""
+        return bool(self.kfd_vram or self.compute_units)
+
+    @property
     def is_only_memory(self) -> bool:
         """Return whether memory is in use although nothing computes, and KFD counts no memory of a process."""
         is_busy = self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
@@ -97,8 +102,13 @@ def _totals(gpu: Gpu, health: Mapping[str, Health]) -> GpuTotals:
     )
 
 
-def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuProcess, ...]]:
-    """Return by number the processes that use each GPU, those with most memory first. This reads all processes."""
+def find_gpu_processes(
+    host: Host, gpus: Sequence[Gpu], *, only_computing: bool = False
+) -> dict[int, tuple[GpuProcess, ...]]:
+    """Return by number the processes that use each GPU, those with most memory first.
+
+    This reads all processes; with `only_computing`, those that KFD lists.
+    """
     # Commands that choose GPUs need this only for a refusal.
     from amdgpu_discovery.usage.people import read_user_names
     from amdgpu_discovery.usage.reading import processes_directory, read_process_uses
@@ -106,7 +116,7 @@ def find_gpu_processes(host: Host, gpus: Sequence[Gpu]) -> dict[int, tuple[GpuPr
     proc = processes_directory(host)
     names = read_user_names(host)
     found: dict[int, list[GpuProcess]] = {gpu.number: [] for gpu in gpus}
-    for use in read_process_uses(host, gpus, proc=proc):
+    for use in read_process_uses(host, gpus, proc=proc, only_computing=only_computing):
         found[use.gpu].append(_name(use, proc, names))
     return {
         number: tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid)))

@@ -82,17 +82,24 @@ def read_usage(
     )
 
 
-def read_process_uses(host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc") -> tuple[ProcessUse, ...]:
-    """Return what processes use, by GPU and process, without asking the GPUs themselves: a driver may hang."""
-    return _read_processes(host, gpus, proc, None)[0]
+def read_process_uses(
+    host: Host, gpus: Sequence[Gpu], *, proc: str = "/proc", only_computing: bool = False
+) -> tuple[ProcessUse, ...]:
+    """Return what processes use, by GPU and process, without asking the GPUs themselves: a driver may hang.
+
+    With `only_computing`, the open files of processes that KFD does not list are not read: thousands may run. Where KFD
+    names processes otherwise than `proc`, which are those of a container, all are read.
+    """
+    return _read_processes(host, gpus, proc, None, only_computing=only_computing)[0]
 
 
 def _read_processes(
-    host: Host, gpus: Sequence[Gpu], proc: str, only: Container[int] | None
+    host: Host, gpus: Sequence[Gpu], proc: str, only: Container[int] | None, *, only_computing: bool = False
 ) -> tuple[tuple[ProcessUse, ...], DrmScan]:
     computing = read_kfd_uses(host, gpus)
     has_pids_of_kfd = not host.is_this_machine or _has_machine_pids(proc)
     known = {use.pid for use in computing} if has_pids_of_kfd else set()
+    only = known if only_computing and has_pids_of_kfd else only
     # Real processes do not open nodes of a simulated host.
     has_processes = host.is_this_machine or proc != "/proc"
     scan = scan_drm_clients(proc, first=known, only=only) if has_processes else DrmScan()

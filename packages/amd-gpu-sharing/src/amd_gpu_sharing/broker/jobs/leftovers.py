@@ -14,7 +14,7 @@ from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import Lease, ProcessId
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.claims.leftovers import describe_dirt, end_left, recheck, record_dirty
-from amd_gpu_tracker.claims.verdicts import record_sick
+from amd_gpu_tracker.claims.sick import record_sick
 from amd_gpu_tracker.leases.use import GpuProcess, find_gpu_processes
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.discover import find_gpus

@@ -6,7 +6,6 @@ import os
 
 from amd_gpu_tracker.book.drains import read_drains
 from amd_gpu_tracker.book.state import UNHELD_FILE, State, open_state
-from amd_gpu_tracker.leases.container_names import find_container_names, find_pod_titles
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status
 from amd_gpu_tracker.leases.use import GpuProcess, find_gpu_processes, format_use, read_gpu_uses, sees_all_processes
@@ -18,14 +17,14 @@ from amdgpu_discovery.health.limits import NO_LIMITS, HealthLimits
 from amdgpu_discovery.health.reading import Health, read_health
 from amdgpu_discovery.tables.models import model_of
 from amdgpu_discovery.untrusted.plain_text import printable
-from amdgpu_discovery.usage.people import read_user_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from amd_gpu_tracker.book.drains import Drain
     from amd_gpu_tracker.leases.pod_device import PodDevice
+    from amd_gpu_tracker.leases.status import ContainerUse
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
@@ -76,7 +75,6 @@ class _States:
         status = read_status(state, processes)
         self._tracked = {use.number: use for use in status.gpus}
         self._lost = status.lost
-        self._processes = find_gpu_processes(host, self._gpus)
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
         self._health = read(addresses)
         if note:
@@ -85,11 +83,13 @@ class _States:
         for each in read_drains(host):
             self._withheld.setdefault(each.key, {})[each.state] = each
         self._uses = read_gpu_uses(host, self._gpus, self._health)
+        self._processes = self._find_processes(host)
         self._leaked = self._find_leaked(state, processes.now())
-        containers = [use for tracked in status.tracked for use in tracked.containers]
-        self._names: Mapping[str, str] = find_container_names(containers)
-        self._pod_titles = find_pod_titles(containers)
-        self._people = read_user_names(host)
+        self._names: Mapping[str, str] = {}
+        self._pod_titles: Mapping[str, str] = {}
+        self._people: Mapping[int, str] = {}
+        if containers := [use for tracked in status.tracked for use in tracked.containers]:
+            self._find_names(host, containers)
         self._is_this_machine = host.is_this_machine
 
     def find(self) -> tuple[GpuState, ...]:
@@ -128,6 +128,22 @@ class _States:
             has_leaked=state == GpuState.IN_USE and gpu.key in self._leaked,
             pod=self._pods[gpu.key].title if gpu.key in self._pods else "",
         )
+
+    def _find_names(self, host: Host, containers: Sequence[ContainerUse]) -> None:
+        # Imported here, because they take a twentieth of the time of a list in which nobody has a GPU.
+        from amd_gpu_tracker.leases.container_names import find_container_names, find_pod_titles
+        from amdgpu_discovery.usage.people import read_user_names
+
+        self._names = find_container_names(containers)
+        self._pod_titles = find_pod_titles(containers)
+        self._people = read_user_names(host)
+
+    def _find_processes(self, host: Host) -> dict[int, tuple[GpuProcess, ...]]:
+        """Return who uses GPUs. All processes are read only for a GPU that is in use by none that KFD lists."""
+        if not any(use.is_computing or use.is_used for use in self._uses.values()):
+            return {gpu.number: () for gpu in self._gpus}
+        is_explained = all(use.is_computing or not use.is_used for use in self._uses.values())
+        return find_gpu_processes(host, self._gpus, only_computing=is_explained)
 
     def _find_leaked(self, state: State, now: float) -> frozenset[str]:
         unheld = {
