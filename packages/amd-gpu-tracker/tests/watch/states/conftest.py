@@ -10,9 +10,12 @@ from amdgpu_simulator import build_host, load_profile
 
 @pytest.fixture
 def host_of(tmp_path):
-    """Return a function that makes a host of MI300X, with processes, health and busy shares by number of the GPU."""
+    """Return a function that makes a host of MI300X, with processes, health and busy shares by number of the GPU.
 
-    def build(*, vram=None, health=None, busy=None, profile="mi300x-8"):
+    Processes compute if they are `in_kfd`, and draw otherwise.
+    """
+
+    def build(*, vram=None, health=None, busy=None, profile="mi300x-8", in_kfd=True):
         plain = load_profile(profile)
         order = sorted(range(len(plain.gpus)), key=lambda at: plain.gpus[at].pci_address)
         gpus = list(plain.gpus)
@@ -25,7 +28,7 @@ def host_of(tmp_path):
                 pid=4000 + number,
                 name="python3",
                 uid=1000,
-                uses=(SimulatedUse(gpu=order[number], vram_bytes=used, client_id=number + 1, in_kfd=True),),
+                uses=(SimulatedUse(gpu=order[number], vram_bytes=used, client_id=number + 1, in_kfd=in_kfd),),
             )
             for number, used in (vram or {0: 0}).items()
         )

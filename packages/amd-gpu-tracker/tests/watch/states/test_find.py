@@ -52,6 +52,14 @@ def test_a_gpu_in_use_without_a_reservation_says_by_whom(host_of):
     assert first.vram_used == 40 * GIBIBYTE
 
 
+def test_all_processes_are_looked_at_only_for_a_gpu_in_use_by_none_that_computes(host_of):
+    little, much = (find_states(host_of(vram={0: used}, in_kfd=False))[0] for used in (200 << 20, 40 * GIBIBYTE))
+
+    assert (little.state, little.processes) == ("free", ())
+    assert (much.state, much.what) == ("in use", "python3")
+    assert much.processes == (GpuProcess(pid=4000, program="python3", person="carol", vram_bytes=40 * GIBIBYTE),)
+
+
 def leave_memory(host, address="0000:05:00.0"):
     """Put 181,198 MiB of a GPU in use, as a driver does that did not free them when their process ended."""
     Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{address}/mem_info_vram_used")).write_text(
