@@ -5,15 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from amd_gpu_images.archives.docker_archive import read_archive_file
-from amd_gpu_images.archives.oci_layout import read_oci_layout
 from amd_gpu_images.bounds import STEP, Counter, ImageError, Reading
 from amd_gpu_images.content.contents import Image, LayerContents
 from amd_gpu_images.content.deep import ELF, Programs
-from amd_gpu_images.registries.registry import read_registry_image
 from amd_gpu_images.registries.registry_name import is_registry_name, parse_registry_name, without_login
-from amd_gpu_images.registries.registry_programs import last_line
-from amd_gpu_images.registries.transfer import read_saved
 from amd_gpu_images.sources import pieces_of
 from amdgpu_discovery.command_line.programs import ask, is_podman_set_up
 from amdgpu_discovery.command_line.stderr import print_note
@@ -70,20 +65,31 @@ def find_image(reference: Reference) -> Reference:
 
 def read_image(reference: Reference, reading: Reading, *, with_layers: bool = True) -> Image:
     """Read an image. Without `with_layers`, layers in OCI layouts and registries are not read. ImageError."""
+    # Each place has its reader, which is imported where it is needed: none pays for the libraries of another.
     if reference.transport == "oci":
+        from amd_gpu_images.archives.oci_layout import read_oci_layout
+
         return read_oci_layout(reference.name, reading, with_layers=with_layers)
     if reference.transport == "dir":
         return Image(layers=(_read_directory(reference.name, reading),))
     if reference.transport == "docker-archive":
+        from amd_gpu_images.archives.docker_archive import read_archive_file
+
         return read_archive_file(reference.name, reading)
     if reference.transport == REGISTRY:
+        from amd_gpu_images.registries.registry import read_registry_image
+
         return read_registry_image(reference.name, reading, with_layers=with_layers)
+    from amd_gpu_images.registries.transfer import read_saved
+
     return read_saved(reference.transport, reference.name, reading)
 
 
 def _has(engine: str, name: str) -> bool:
     answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=IMAGE_ANSWER_SECONDS)
     if not answer.succeeded and answer.is_installed:
+        from amd_gpu_images.registries.registry_programs import last_line
+
         line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
         if not any(missing in line.lower() for missing in MISSING):
             print_note(f"{engine} could not be asked for {name}: {line}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -132,3 +135,17 @@ def test_a_layout_of_images_of_other_processors_alone_is_told_from_a_missing_tag
         read(f"oci:{layout.directory}:1.0")
     with pytest.raises(ImageError, match=f"^oci:{layout.directory}:2.0 has no such image$"):
         read(f"oci:{layout.directory}:2.0")
+
+
+def test_an_image_in_a_directory_loads_no_client_of_registries(layout, make_layer):
+    layout.add(make_layer("x_gfx90a.co"))
+    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    words = (sys.executable, "-m", "amd_gpu_images", "targets", f"oci:{layout.directory}")
+
+    listed = subprocess.run(words, env=environment, capture_output=True, encoding="utf-8", check=True)
+
+    loaded = {line.rpartition("|")[2].strip() for line in listed.stderr.splitlines()}
+    assert listed.stdout == f"oci:{layout.directory}: gfx90a\n"
+    assert "amd_gpu_images.archives.oci_layout" in loaded
+    # hashlib loads OpenSSL, which has 3 MB.
+    assert loaded & {"hashlib", "tarfile", "amd_gpu_images.registries.registry"} == set()
