@@ -165,7 +165,7 @@ def test_without_a_limit_the_spec_has_none(limited):
         ("half", "AMD_VRAM=half is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
         ("-1GiB", "AMD_VRAM=-1GiB is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
         ("9" * 10 + "GiB", "AMD_VRAM=9999999999GiB is not an amount of memory with its unit, MiB or GiB"),
-        ("0GiB", "AMD_VRAM=0GiB leaves the container no memory (as in AMD_VRAM=8GiB)"),
+        ("0GiB", "AMD_VRAM=0GiB leaves no memory (as in AMD_VRAM=8GiB)"),
         ("65GiB", "AMD_VRAM=65GiB is more than GPU 0 has, which is 65520 MiB (as in AMD_VRAM=8GiB)"),
     ],
 )

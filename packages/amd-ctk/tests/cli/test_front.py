@@ -198,7 +198,7 @@ def test_words_read_without_typer_mean_the_same_as_with_typer(words):
     command = Commands()["run"]
     context = command.make_context("run", respell(command, words))
 
-    defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": ""}
+    defaults = {"gpus": None, "count": None, "wait": None, "name": "", "unit": False, "reservation": "", "vram": ""}
     defaults |= {"each": "", "output": "", "at_once": None, "from_line": None, "preempt": None, "detach": False}
     read = {**context.params, "command": list(context.params["command"])}
     assert read == {**defaults, **parsed[0], "command": parsed[1]}

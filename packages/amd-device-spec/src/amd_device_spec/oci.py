@@ -99,11 +99,12 @@ def build_edits(
         rules=[rule_of(node.major, node.minor) for node in nodes],
         gids=sorted({node.gid for node in nodes} - {0, OVERFLOW_GID}) if keep_host_mode else [],
         poststop=list(poststop),
-        env=_memory_variables(vram_mb, vram_total_mb, vram_headroom_mb) if vram_mb else [],
+        env=memory_variables(vram_mb, vram_total_mb, vram_headroom_mb) if vram_mb else [],
     )
 
 
-def _memory_variables(vram_mb: int, total_mb: int, headroom_mb: int) -> list[str]:
+def memory_variables(vram_mb: int, total_mb: int, headroom_mb: int) -> list[str]:
+    """Return the variables that tell a program how much memory of a GPU it may use, as `NAME=VALUE`."""
     limit = [f"{VRAM_LIMIT}={vram_mb}"]
     if total_mb < vram_mb:
         return limit

@@ -44,6 +44,7 @@ COMMAND = RunCommand
 @examples(
     "sudo amd-ctk run --gpus=auto:1 -- python3 train.py",
     "sudo amd-ctk run --gpus=auto:2 --wait -- docker run --rm rocm/pytorch rocm-smi",
+    "sudo amd-ctk run --vram=8GiB -- docker run --rm rocm/pytorch rocm-smi",
     "sudo amd-ctk run --gpus=free:1 --wait=2h --name=nightly --unit -- ./nightly.sh",
     "amd-ctk run --preempt=now --wait -- ./worker.sh",
     "amd-ctk run --count=1 --wait --detach --name=night -- python3 train.py",
@@ -64,6 +65,9 @@ def run(
     wait: Annotated[
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
     ] = None,
+    vram: Annotated[
+        str, typer.Option(metavar="AMOUNT", help="Limit the memory of each GPU for a container, as in 8GiB.")
+    ] = "",
     name: Annotated[
         str,
         typer.Option(metavar="NAME", help="Name of the job. Default: $AMD_CTK_JOB_NAME or the program, and a number."),
@@ -107,7 +111,11 @@ def run(
 
     host = host_of(context)
     options: dict[str, Any] = {"gpus": gpus, "count": count, "reservation": reservation}
-    options |= {"preempt": preempt, "unit": unit}
+    options |= {"preempt": preempt, "unit": unit, "vram": vram}
+    if vram and (detach or each):
+        from amd_ctk.job.memory import require_amount
+
+        require_amount(host, vram)
     if detach:
         from amd_ctk.job.detached import run_detached
         from amd_gpu_tracker.errors import OptionsExcluded

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from amd_ctk.engines.engine_words import find_engine
 from amd_ctk.explain.running import is_set_up
-from amd_ctk.job.run import find_engine_options
+from amd_ctk.job.run import find_engine_options, find_limit
 from amd_ctk.job.service import preview
 from amd_ctk.job.start import GivenGpus, PlannedJob
 from amd_device_spec.slurm.job_gpus import FILTERS
@@ -43,11 +43,14 @@ def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os
     """Return what would happen to a job that a caller with this environment starts."""
     try:
         # Asking a Podman that was never used would make it set itself up.
-        if is_set_up(job.argv[find_engine(job.argv)]):
-            find_engine_options(job, host, environment)
+        is_asked = is_set_up(job.argv[find_engine(job.argv)])
+        limit = find_limit(job, host, find_engine_options(job, host, environment) if is_asked else None)
         require_name(job.name)
         parse_duration(job.wait or "")
         foreseen = preview(host, job)
+        if limit:
+            variables = limit.variables_for(host, foreseen.numbers)
+            foreseen = foreseen.replace(environment={**foreseen.environment, **variables})
     except ToolkitError as error:
         return JobExplanation(refusal=error)
     removed = tuple(name for name in FILTERS if name in environment and name not in foreseen.environment)

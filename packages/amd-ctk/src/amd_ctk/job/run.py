@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from amd_ctk.job.engine_options import EngineOptions
+    from amd_ctk.job.memory import JobLimit
     from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
@@ -55,11 +56,12 @@ def plan_job(
     reservation: str = "",
     preempt: str | None = None,
     unit: bool = False,
+    vram: str = "",
 ) -> PlannedJob:
     """Return the job that options describe; raise if waiting is in vain, and print a warning if no GPU is passed on.
 
     `gpus` names or chooses GPUs, `count` is a number of free ones; OptionsExcluded if both are given. `wait` is the
-    longest time in the queue, "" for no limit. `preempt` is "now" for a spare job.
+    longest time in the queue, "" for no limit. `preempt` is "now" for a spare job, `vram` an amount of memory.
     """
     if preempt not in (None, NOW):
         raise WaitRefused(f"--preempt={preempt} is not known", hint=f"write --preempt={NOW}")
@@ -81,23 +83,30 @@ def plan_job(
         reservation=reservation,
         is_spare=preempt is not None,
         is_unit=unit,
+        vram=vram,
     )
 
 
 def run_job(host: Host, job: PlannedJob) -> None:
     """Reserve the GPUs of a job and become its command."""
     options = find_engine_options(job, host, os.environ)
+    limit = find_limit(job, host, options)
     try:
         held = _reserve(host, job)
     except KeyboardInterrupt:
         end_by(signal.SIGINT)
-    command = with_token(job.argv, options.for_gpus(held.numbers) if options else ())
     # When this process ends, the service takes its GPUs back.
     with held if isinstance(held, Reservation) else nullcontext():
+        words = options.for_gpus(held.numbers) if options else ()
+        variables = dict(held.environment)
+        if limit:
+            words = (*limit.words, *words)
+            variables |= limit.variables_for(host, held.numbers)
+        command = with_token(job.argv, words)
         if job.is_unit:
             gpus = [gpu for gpu in locate_gpus(host) if gpu.number in held.numbers]
             command = in_unit(command, _unit_properties(host, gpus))
-        become(command, held.environment)
+        become(command, variables)
 
 
 def _unit_properties(host: Host, gpus: Sequence[GpuLocation]) -> list[str]:
@@ -114,6 +123,16 @@ def find_engine_options(job: PlannedJob, host: Host, environment: Mapping[str, s
     from amd_ctk.job.engine_options import find_options
 
     return find_options(job.argv, host, environment)
+
+
+def find_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -> JobLimit | None:
+    """Return the limit on the memory of a job's GPUs, None if it asks for none; call this before reserving."""
+    if not job.vram:
+        return None
+    # Few jobs have a limit.
+    from amd_ctk.job.memory import find_job_limit
+
+    return find_job_limit(job, host, options)
 
 
 def _request_of(gpus: str | None, count: int | None) -> str:

@@ -97,6 +97,8 @@ class PlannedJob(Value):
     reservation: str
     is_spare: bool
     is_unit: bool
+    # The memory of each GPU, as in 8GiB; "" for all.
+    vram: str = ""
 
 
 def through_sudo(argv: Sequence[str]) -> list[str]:

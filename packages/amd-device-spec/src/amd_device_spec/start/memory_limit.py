@@ -40,7 +40,6 @@ MIB_BY_UNIT = {"mib": 1, "gib": 1024}
 MOST_LIMIT_DIGITS = 9
 REQUIRED = "required"
 OFF = "off"
-HINT = f"as in {MEMORY}=8GiB"
 LET_START = "'sudo amd-ctk config set vram-limit asked' lets such containers start without a limit"
 
 
@@ -99,12 +98,32 @@ def find_limit(asked: str | None, grant: Grant, settings: Settings, gpus: Sequen
     """
     limits = []
     if asked:
-        limits.append(MemoryLimit(mib=_parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}"))
+        limits.append(MemoryLimit(mib=parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}"))
     if grant.vram:
         limits.append(MemoryLimit(mib=grant.vram.mib, source=f"{SWARM_PREFIX}{grant.vram.kind}={grant.vram.mib}"))
     if settings.vram_maximum:
         limits.append(MemoryLimit(mib=settings.vram_maximum, source=f"vram-maximum = {settings.vram_maximum}"))
     return min(limits, key=lambda limit: limit.mib, default=None)
+
+
+def parse_amount(value: str, gpus: Sequence[Gpu], name: str = MEMORY) -> int:
+    """Return an amount such as `8GiB` in MiB; RequestError if it is none, or more than one of the GPUs has.
+
+    `name` is the variable or option that has the value.
+    """
+    text = value.strip().lower()
+    number, unit = text[:-3].strip(), text[-3:]
+    named, hint = f"{name}={shown(value)}", f"as in {name}=8GiB"
+    if unit not in MIB_BY_UNIT or not (number.isascii() and number.isdecimal()) or len(number) > MOST_LIMIT_DIGITS:
+        raise RequestError(f"{named} is not an amount of memory with its unit, MiB or GiB", hint=hint)
+    mib = int(number) * MIB_BY_UNIT[unit]
+    if not mib:
+        raise RequestError(f"{named} leaves no memory", hint=hint)
+    for gpu in sorted(gpus, key=lambda gpu: gpu.vram_bytes or 0):
+        if gpu.vram_bytes and gpu.vram_bytes < mib * MEBIBYTE:
+            has = gpu.vram_bytes // MEBIBYTE
+            raise RequestError(f"{named} is more than GPU {gpu.number} has, which is {has} MiB", hint=hint)
+    return mib
 
 
 def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str) -> Enforced:
@@ -197,26 +216,8 @@ def _needs_limit(gpus: Sequence[Gpu]) -> RequestError:
     """Return the refusal of a container without a limit, where each container on a shared GPU needs one."""
     named = _named([gpu.number for gpu in gpus])
     said = f'vram-limit is "{REQUIRED}", and the container does not say how much memory of {named} it needs'
-    return RequestError(said, hint=f"set {MEMORY}, {HINT}, or make the GPU exclusive")
+    return RequestError(said, hint=f"set {MEMORY}, as in {MEMORY}=8GiB, or make the GPU exclusive")
 
 
 def _named(numbers: Sequence[int]) -> str:
     return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
-
-
-def _parse_amount(value: str, gpus: Sequence[Gpu]) -> int:
-    """Return an amount such as `8GiB` in MiB; RequestError if it is none, or more than one of the GPUs has."""
-    text = value.strip().lower()
-    number, unit = text[:-3].strip(), text[-3:]
-    if unit not in MIB_BY_UNIT or not (number.isascii() and number.isdecimal()) or len(number) > MOST_LIMIT_DIGITS:
-        raise RequestError(f"{MEMORY}={shown(value)} is not an amount of memory with its unit, MiB or GiB", hint=HINT)
-    mib = int(number) * MIB_BY_UNIT[unit]
-    if not mib:
-        raise RequestError(f"{MEMORY}={shown(value)} leaves the container no memory", hint=HINT)
-    smallest = min(gpus, key=lambda gpu: gpu.vram_bytes or mib * MEBIBYTE)
-    if (smallest.vram_bytes or mib * MEBIBYTE) < mib * MEBIBYTE:
-        has = (smallest.vram_bytes or 0) // MEBIBYTE
-        raise RequestError(
-            f"{MEMORY}={shown(value)} is more than GPU {smallest.number} has, which is {has} MiB", hint=HINT
-        )
-    return mib

@@ -1,0 +1,88 @@
+"""The limit on the memory of a job's GPUs: the runtime sets that of a container, and a program is only told of it."""
+
+from __future__ import annotations
+
+import os
+
+from amd_ctk.engines.engine_words import PODMAN, engine_of, find_engine, find_run, without_prefixes
+from amd_device_spec.oci import memory_variables
+from amd_device_spec.request import MEMORY
+from amd_device_spec.settings import read_settings
+from amd_device_spec.start.memory_limit import LET_START, OFF, REQUIRED, RUNC, find_obstacle, parse_amount
+from amdgpu_discovery.command_line.stderr import print_note
+from amdgpu_discovery.discover import find_gpus
+from amdgpu_discovery.errors import RequestError
+from amdgpu_discovery.gpu import MEBIBYTE
+from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amd_ctk.job.engine_options import EngineOptions
+    from amd_ctk.job.start import PlannedJob
+    from amdgpu_discovery.host import Host
+
+OPTION = "--vram"
+NO_CONTAINER = "the command is not 'docker run' or 'podman run', and only containers have limits"
+BY_CDI = "the engine has no AMD runtime, and CDI sets no limit"
+ROOTLESS = "the container is rootless, and root owns the cgroups that have limits"
+
+
+class JobLimit(Value):
+    """What `--vram` does: `words` are for the `run` of an engine; a program is told the limit if `is_told`."""
+
+    vram: str
+    words: tuple[str, ...] = ()
+    is_told: bool = False
+
+    def variables_for(self, host: Host, numbers: Sequence[int]) -> dict[str, str]:
+        """Return the variables for a program with these GPUs; RequestError if one of them has less memory."""
+        gpus = [gpu for gpu in find_gpus(host) if gpu.number in numbers]
+        mib = parse_amount(self.vram, gpus, OPTION)
+        if not (self.is_told and gpus):
+            return {}
+        settings = read_settings(host)
+        totals = {(gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
+        told = memory_variables(
+            min(mib, settings.vram_maximum or mib),
+            max(totals) if len(totals) == 1 else 0,
+            settings.swarm_vram_headroom,
+        )
+        return {MEMORY: self.vram, **dict(variable.split("=", 1) for variable in told)}
+
+
+def require_amount(host: Host, vram: str) -> None:
+    """Raise RequestError if the value of `--vram` is no amount of memory, or more than each GPU of the host has."""
+    parse_amount(vram, sorted(find_gpus(host), key=lambda gpu: gpu.vram_bytes or 0)[-1:], OPTION)
+
+
+def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -> JobLimit:
+    """Return the limit of a job before its GPUs are reserved, and print why the kernel will not enforce it.
+
+    RequestError if it is no amount, or if limits are required and this one cannot be enforced.
+    """
+    require_amount(host, job.vram)
+    said, setting = f"{OPTION}={job.vram}", read_settings(host).vram_limit
+    if setting == OFF:
+        print_note(f'{said} is ignored because vram-limit is "{OFF}"')
+        return JobLimit(vram=job.vram)
+    if obstacle := _find_obstacle(job, host, options):
+        if setting == REQUIRED:
+            raise RequestError(f"{said} cannot be enforced: {obstacle}", hint=LET_START)
+        print_note(f"{said} is promised, not enforced: {obstacle}")
+    if find_run(job.argv) is None:
+        return JobLimit(vram=job.vram, is_told=True)
+    return JobLimit(vram=job.vram, words=("-e", f"{MEMORY}={job.vram}"))
+
+
+def _find_obstacle(job: PlannedJob, host: Host, options: EngineOptions | None) -> str:
+    """Return why a job has no limit, as far as that is known before the runtime is called; "" if it may have one."""
+    if find_run(job.argv) is None:
+        return NO_CONTAINER
+    if options and options.has_cdi:
+        return BY_CDI
+    is_podman = engine_of(job.argv[find_engine(job.argv)]) == PODMAN
+    if is_podman and os.geteuid() and not without_prefixes(job.argv).is_sudo:
+        return ROOTLESS
+    return find_obstacle(host, RUNC)
