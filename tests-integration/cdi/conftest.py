@@ -12,7 +12,7 @@ from amd_device_spec.settings import CONFIG_FILE
 from amdgpu_simulator import build_host
 from support.box import Box, add_user, nodes_of
 from support.cdi_engines import DockerInBox, put_image
-from support.debian_root import debian_root, tools_root
+from support.debian_root import EXPERIMENTAL, debian_root, tools_root
 from support.debs import build_debs, install_toolkit
 from support.docker import IMAGE
 from support.installed import our_program, require_root
@@ -63,7 +63,10 @@ def make_machine(tmp_path_factory, cdi_host, generate, image_archive, debs):
 
         def make(root):
             directory = tmp_path_factory.mktemp(root.name)
-            box = stack.enter_context(Box(str(root), directory, nodes_of(generate()), hardware=cdi_host.root))
+            nodes = nodes_of(generate())
+            # Podman 6 knows no other cgroups.
+            newer = root.name == EXPERIMENTAL
+            box = stack.enter_context(Box(str(root), directory, nodes, hardware=cdi_host.root, cgroup2=newer))
             put_image(box, image_archive, pack_oci(image_archive, directory / "oci.tar", IMAGE))
             add_user(box)
             install_toolkit(box, debs)

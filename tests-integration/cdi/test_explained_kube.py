@@ -14,7 +14,7 @@ import pytest
 from support.about_gpus import about_gpus, differences
 from support.cdi_engines import PodmanInBox
 from support.debian_root import debian_root
-from support.kube_files import PAUSE, containers_conf, make_pods, make_pods_with_nodes
+from support.kube_files import PAUSE, PAUSE_COMMAND, containers_conf, make_pods, make_pods_with_nodes
 from support.recorder import KFD, POD_RECORDER
 from support.run_lines import IMAGE, IMAGE_VARIABLES, NAME_OF_TWO_FILES
 
@@ -40,8 +40,7 @@ class Recorded:
         self.words = PodmanInBox(box).words[:-1]
         changes = [f"--change=ENV {variable}" for variable in IMAGE_VARIABLES]
         box(*self.words, "import", *changes, '--change=CMD ["sh"]', "/box/image.tar", IMAGE)
-        pause = '--change=CMD ["sh", "-c", "exec sleep 600", "pause-of-pod"]'
-        box(*self.words, "import", pause, "/box/image.tar", PAUSE)
+        box(*self.words, "import", PAUSE_COMMAND, "/box/image.tar", PAUSE)
 
     def ask(self, pod):
         """Return the spec that the container comes to, None where there is none, what explain says, and Podman."""

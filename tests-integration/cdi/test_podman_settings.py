@@ -10,7 +10,7 @@ import pytest
 
 from cdi.test_image_lines import compare
 from support.kept_answers import answer_of
-from support.kube_files import PAUSE, containers_conf
+from support.kube_files import PAUSE, PAUSE_COMMAND, containers_conf
 from support.podman_settings import FILES, LINES, OTHER_LINES, ask_podman, file_text
 from support.recorded import ENGINES
 from support.recorder import POD_RECORDER
@@ -40,8 +40,7 @@ def test_podman_adds_what_its_files_say_as_it_did(recorded, name):
 @pytest.mark.parametrize("name", PODMANS)
 def test_podman_adds_it_for_dockers_client_and_for_pods(recorded, name):
     here = recorded(name)
-    pause = '--change=CMD ["sh", "-c", "exec sleep 600", "pause-of-pod"]'
-    here.box(*here.words, "import", pause, "/box/image.tar", PAUSE)
+    here.box(*here.words, "import", PAUSE_COMMAND, "/box/image.tar", PAUSE)
     here.box.write("/box/pod-recorder", POD_RECORDER.encode())
     here.box("chmod", "755", "/box/pod-recorder")
     here.box.write("/etc/containers/containers.conf", containers_conf(with_runtime=False).encode())

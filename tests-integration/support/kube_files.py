@@ -11,6 +11,8 @@ from support.run_lines import IMAGE, PLAIN_IMAGE
 
 # The image of the container that holds the namespaces of a pod.
 PAUSE = "pause:local"
+# The first process of a container has to ask for SIGTERM, or Podman waits ten seconds for its end.
+PAUSE_COMMAND = '--change=CMD ["sh", "-c", "trap exit TERM; sleep 600 & wait", "pause-of-pod"]'
 GPUS = "AMD_VISIBLE_DEVICES"
 ENVIRONMENT = (
     *({"name": GPUS, "value": value} for value in ("0", "all", "1,3", "9", "none", "", "$(HOST)")),

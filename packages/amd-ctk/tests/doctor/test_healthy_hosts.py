@@ -1,6 +1,6 @@
 """Doctor finds nothing bad on healthy hosts: drawn from a seed, with GPUs, partitions, integrated and headless ones.
 
-AMD_HEALTHY_HOSTS=60 examines that many.
+AMD_HEALTHY_HOSTS=60 examines that many, AMD_HEALTHY_SEED=1000 others.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from amdgpu_simulator import load_profile
 from amdgpu_simulator.random_profile import random_profile
 
 HOSTS = int(os.environ.get("AMD_HEALTHY_HOSTS", "6"))
+FIRST = int(os.environ.get("AMD_HEALTHY_SEED", "0"))
 BUILT_IN = (
     *("headless", "mi210-4", "mi210-8", "mi300a-4", "mi300x-8", "mi308x-8-cpx", "mi355x-8", "one-gpu"),
     *("rx7900xtx-raphael", "strix-halo", "mi300x-vf"),
@@ -56,7 +57,7 @@ def settle(machine, random):
         machine.write("/etc/docker/daemon.json", '{"log-driver": "journald", "live-restore": true}\n')
 
 
-@pytest.mark.parametrize("seed", range(HOSTS))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + HOSTS))
 def test_a_healthy_host_has_nothing_bad(machine, seed):
     random = Random(seed)
     made = machine(draw_profile(random))

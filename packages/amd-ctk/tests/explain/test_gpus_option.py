@@ -45,6 +45,10 @@ def translate(host, amd_ctk, monkeypatch):
         ((29, 3), "all", ("amd",), (["A=1"], ("amd.com/gpu=all",), False)),
         ((29, 3), "2", ("amd",), (["A=1"], ("amd.com/gpu=0", "amd.com/gpu=1"), False)),
         ((29, 3), "device=3", ("amd",), (["A=1"], ("amd.com/gpu=3",), False)),
+        ((29, 3), "device=amd.com/gpu=3", ("amd",), (["A=1"], ("amd.com/gpu=3",), False)),
+        # What no spec has is handed on as a variable.
+        ((29, 3), "device=9", ("amd",), (["A=1", "AMD_VISIBLE_DEVICES=9"], (), False)),
+        ((29, 3), "5", ("amd",), (["A=1", "AMD_VISIBLE_DEVICES=0,1,2,3,4"], (), False)),
         # Without a spec of AMD, and beside one of NVIDIA, it falls back to the variable.
         ((29, 3), "all", (), (["A=1", "AMD_VISIBLE_DEVICES=all"], (), False)),
         ((29, 3), "all", ("amd", "nvidia"), (["A=1", "AMD_VISIBLE_DEVICES=all"], (), False)),
@@ -55,18 +59,18 @@ def test_docker_makes_a_variable_or_cdi_devices_of_it(translate, version, gpus, 
 
 
 @pytest.mark.parametrize(
-    ("version", "gpus", "devices"),
+    ("version", "specs", "devices", "is_refused"),
     [
-        ((4, 3), "all", ()),
-        ((5, 8), "all", ("nvidia.com/gpu=all",)),
-        ((6, 1), "all", ("amd.com/gpu=all",)),
-        # A number is a name and no count.
-        ((6, 1), "1", ("amd.com/gpu=1",)),
-        ((6, 1), "device=2", ("amd.com/gpu=device=2",)),
+        ((4, 3), ("amd",), (), False),
+        ((5, 8), ("amd",), ("nvidia.com/gpu=all",), False),
+        ((6, 0), ("amd",), ("amd.com/gpu=all",), False),
+        # NVIDIA's come first.
+        ((6, 0), ("amd", "nvidia"), ("nvidia.com/gpu=all",), False),
+        ((6, 0), (), (), True),
     ],
 )
-def test_podman_makes_a_cdi_device_of_it(translate, version, gpus, devices):
-    assert translate("podman", version, gpus, specs=("amd",)) == (["A=1"], devices, False)
+def test_podman_makes_a_cdi_device_of_it(translate, version, specs, devices, is_refused):
+    assert translate("podman", version, "all", specs=specs) == (["A=1"], devices, is_refused)
 
 
 @pytest.fixture

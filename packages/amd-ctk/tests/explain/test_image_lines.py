@@ -148,7 +148,8 @@ def test_explain_answers_commands_with_images_as_the_engine_does(machine, tmp_pa
 
     other = [found for found in wrong if not (engine in PASS_OVER and found[0].user == PASSED_OVER)]
     assert other == []
-    expect_row(engine, answers, len(wrong))
+    if "AMD_LINES_ANSWERS" not in os.environ:
+        expect_row(engine, answers, len(wrong))
 
 
 def expect_row(engine, answers, different):

@@ -61,6 +61,10 @@ def ask(sleeping_host):
         ("img --runtime=amd", [f"--runtime=amd {BEHIND}"]),
         ("img --runtime amd true", [f"--runtime amd {BEHIND}"]),
         ("--runtime=amd img -e AMD_VISIBLE_DEVICES=all", [f"-e AMD_VISIBLE_DEVICES=all {BEHIND}"]),
+        (
+            "--runtime=amd img sh -c AMD_VISIBLE_DEVICES=all;rocm-smi",
+            [f"AMD_VISIBLE_DEVICES=all {BEHIND.replace('put it', 'put -e AMD_VISIBLE_DEVICES=all')}"],
+        ),
         ("img --gpus all", [f"--gpus all {BEHIND}"]),
         ("img --device=/dev/kfd --device /dev/dri", [f"--device=/dev/kfd {BEHIND}", f"--device /dev/dri {BEHIND}"]),
         ("img bash --device=amd.com/gpu=0", [f"--device=amd.com/gpu=0 {BEHIND}"]),
@@ -190,3 +194,11 @@ def test_a_script_that_changes_nothing_is_not_mentioned(ask, wrapped, script):
 
     assert explanation.unknown == ""
     assert sentence not in explanation.notes
+
+
+@pytest.mark.parametrize("device", ["/dev/dxg", "/dev/dxg:/dev/dxg"])
+def test_the_gpu_of_windows_is_not_known(ask, device):
+    assert (
+        "/dev/dxg is the GPU of Windows, and whether ROCm can use it is not known here"
+        in ask(f"--device={device} img").notes
+    )

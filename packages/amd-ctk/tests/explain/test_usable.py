@@ -10,9 +10,13 @@ from shutil import rmtree
 
 import pytest
 
+from amd_ctk.explain import engine_view
+from amd_ctk.explain.container import Container
+from amd_ctk.explain.engine_view import find_runtime
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 from amd_ctk.explain.text import format_explanation
+from amdgpu_discovery.host import Host
 
 AMD = "/usr/bin/amd-container-runtime"
 USER, RENDER = 40001, 992
@@ -67,10 +71,25 @@ def test_rootless_container_opens_nodes_of_a_group_where_crun_keeps_the_groups(r
     assert lost.problems[0].startswith("user 40001 with groups 40001 may not open /dev/kfd, which is 0660 ")
 
 
-def test_runc_keeps_no_groups(rootless):
-    explanation = rootless("--runtime=runc", "--group-add=keep-groups")
+@pytest.mark.parametrize("runtime", ["runc", "/usr/bin/runc"])
+def test_runc_keeps_no_groups(rootless, closed, runtime):
+    Path(closed.path("/usr/bin")).mkdir(parents=True)
+    Path(closed.path("/usr/bin/runc")).touch()
+
+    explanation = rootless(f"--runtime={runtime}", "--group-add=keep-groups")
 
     assert [problem.partition(": ")[2] for problem in explanation.problems] == [FIX]
+
+
+@pytest.mark.parametrize(("installed", "found"), [("crun", "crun or runc"), ("runc", "runc")])
+def test_without_crun_podman_calls_runc(tmp_path, monkeypatch, installed, found):
+    (tmp_path / installed).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(engine_view, "_read_runtimes", lambda *_: ([], [], ""))
+
+    view = find_runtime(Container(engine="podman"), Host())
+
+    assert view.problem == f"the container runs under {found}: add --runtime=amd"
 
 
 def test_user_outside_of_the_group_is_told_to_join_it(rootless, closed):

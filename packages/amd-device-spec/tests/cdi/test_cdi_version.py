@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amd_device_spec.cdi.version import engines_without, needed_version
+from amd_device_spec.cdi.version import engines_without, needed_version, unread_versions
 
 
 def spec(name="gpu0", kind="amd.com/gpu", edits=None, top=None, **device):
@@ -60,3 +60,19 @@ def test_content_needs_the_version_that_brought_it(content, version, location):
 )
 def test_engines_that_a_version_leaves_out(version, engines):
     assert engines_without(version) == engines
+
+
+@pytest.mark.parametrize(
+    ("engine", "number", "versions"),
+    [
+        ("Podman", (6, 1, 1), ("1.1.0",)),
+        ("Podman", (5, 4, 2), ("1.0.0", "1.1.0")),
+        ("containerd", (2, 1, 9), ("1.1.0",)),
+        # Later than all tested ones, not known, and not tested.
+        ("Podman", (7,), ()),
+        ("Podman", (), ()),
+        ("Nerdctl", (2, 1), ()),
+    ],
+)
+def test_versions_that_an_engine_leaves_out(engine, number, versions):
+    assert unread_versions(engine, number) == versions

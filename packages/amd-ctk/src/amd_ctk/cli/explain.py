@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 SETTINGS = {"allow_interspersed_args": False}
 # Options of `amd-ctk run` that start many jobs with one command line.
 EACH_OPTIONS = ("each", "output", "at_once", "from_line")
+COMPOSES = ("docker-compose", "podman-compose")
+# What explains other commands of engines.
+INSTEAD = {
+    "compose": "name the file and a service: amd-ctk explain compose.yaml SERVICE",
+    "exec": "name a running container: amd-ctk explain --container NAME",
+    "kube": "name the file and a container: amd-ctk explain pod.yaml CONTAINER",
+    "service": "Docker Swarm gives services no devices, only generic resources: amd-ctk swarm status",
+}
+INSTEAD |= {"play": INSTEAD["kube"], "stack": INSTEAD["service"], "start": INSTEAD["exec"]}
 
 
 @examples(
@@ -158,9 +167,10 @@ def _read_args(host: Host, args: list[str]) -> Container:
 
     # A shell reads NAME=VALUE in front of a command as env does.
     command = without_prefixes(["env", *args] if is_assignment(args[0]) else args)
-    if "compose" in command.argv[1:2] or os.path.basename(command.argv[0]) == "docker-compose":
-        raise typer.BadParameter("name the file and a service: amd-ctk explain compose.yaml SERVICE")
-    if is_engine_command(command.argv):
+    is_of_engine, verb = is_engine_command(command.argv), (*command.argv[1:], "")[0]
+    if os.path.basename(command.argv[0]) in COMPOSES or (is_of_engine and verb in INSTEAD):
+        raise typer.BadParameter(INSTEAD.get(verb, INSTEAD["compose"]))
+    if is_of_engine:
         version = find_version(Container(engine=PODMAN), host) if engine_of(command.argv[0]) == PODMAN else ()
         environment = environment_of(command, os.environ)
         return parse_run(command.argv, environment, is_sudo=command.is_sudo, version=version)

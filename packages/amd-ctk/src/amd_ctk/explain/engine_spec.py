@@ -6,18 +6,18 @@ A test compares it with what Docker and Podman of several releases write for the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from amd_ctk.cdi.engine_devices import LARGEST_SPEC, SpecFile, read_spec_files, resolve_devices
+from amd_ctk.cdi.engine_devices import LARGEST_SPEC, read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN, read_id
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
 from amd_device_spec.cdi.text import BrokenText, parse_spec
-from amd_device_spec.cdi.version import VERSIONS, latest_version
+from amd_device_spec.cdi.version import unread_versions
 from amd_device_spec.oci import KEEP_GROUPS as KEEPS_GROUPS
 from amd_device_spec.oci import PRIVATE_NODES
 from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
@@ -199,9 +199,9 @@ def _find_cdi(container: Container, host: Host, refusals: list[ToolkitError]) ->
     if refusal := find_cdi_refusal(container, version, host):
         refusals.append(refusal)
         return []
-    latest = latest_version(container.maker.capitalize(), version) if version else ""
+    unread = unread_versions(container.maker.capitalize(), version)
     directories = find_cdi_directories(container, host)
-    return list(_collect(lambda name: _find_edits(name, host, latest, directories), names, refusals))
+    return list(_collect(lambda name: _find_edits(name, host, unread, directories), names, refusals))
 
 
 def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Made], str]) -> list[Made]:
@@ -210,13 +210,13 @@ def _with_later(entries: Iterable[Made], more: Iterable[Made], key: Callable[[Ma
     return [*(entry for entry in entries if key(entry) not in later), *later.values()]
 
 
-def _find_edits(asked: str, host: Host, latest: str, places: tuple[str, ...]) -> CdiEdits:
+def _find_edits(asked: str, host: Host, unread: Sequence[str], places: tuple[str, ...]) -> CdiEdits:
     """Return what the CDI device of a qualified name adds; ToolkitError if the engine does not find the name.
 
-    `latest` is the latest version of a spec that the engine reads, "" if that is unknown. It reads specs in `places`.
+    The engine leaves specs of the versions `unread` out, and reads those in `places`.
     """
     directories = read_spec_files(host, places)
-    read = [[file for file in files if not _is_later(file, latest)] for files in directories]
+    read = [[file for file in files if file.version not in unread] for files in directories]
     device = next((device for device in resolve_devices(read) if device.name == asked), None)
     if device and not device.is_conflict:
         return _read_edits(device.paths[-1], asked.partition("=")[2], host)
@@ -234,11 +234,6 @@ def _find_edits(asked: str, host: Host, latest: str, places: tuple[str, ...]) ->
         why = "no CDI spec of this host has this device"
         hint = "'amd-ctk cdi list --specs' shows them all; 'sudo amd-ctk cdi generate' writes those of AMD"
     raise ToolkitError(f"--device {asked}: {why}", hint=hint)
-
-
-def _is_later(file: SpecFile, latest: str) -> bool:
-    known = latest and file.version in VERSIONS
-    return bool(known and VERSIONS.index(file.version) > VERSIONS.index(latest))
 
 
 def _read_edits(path: str, name: str, host: Host) -> CdiEdits:

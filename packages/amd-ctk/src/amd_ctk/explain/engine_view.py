@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from shutil import which
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
@@ -15,7 +16,8 @@ from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.engines.podman_files import FIRST_WITH_SPEC_DIRECTORIES, podman_files
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
-from amd_device_spec.cdi import KIND
+from amd_device_spec.cdi import KIND, VENDOR
+from amd_device_spec.cdi.version import unread_versions
 from amdgpu_discovery.command_line.programs import ask, parse_version
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from amd_ctk.configuration.engine_files import EngineFiles
     from amd_ctk.configuration.unit_files import CommandLine
 
-USUAL_RUNTIME = {"docker": "runc", "nerdctl": "runc", "podman": "crun or runc"}
 AMD = "amd"
 # Podman finds these without configuration.
 RUNTIMES_OF_PODMAN = frozenset(
@@ -44,6 +45,9 @@ CDI_DRIVER = "cdi"
 AMD_DRIVERS = ("", "amd")
 AMD_CAPABILITIES = frozenset(("gpu", "amd"))
 MOST_COUNTED_GPUS = 64
+NVIDIA = "nvidia.com"
+# The first Podman whose --gpus looks for the vendor (https://github.com/containers/podman/pull/28008).
+FIRST_PODMAN_WITH_GPUS = (6,)
 
 
 class RuntimeView(Value):
@@ -113,7 +117,9 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
         # What it drops is a problem already.
         problem = "" if container.problems else f"Podman's Docker API takes no runtime: {PODMAN_API_FIX}"
         return RuntimeView(is_amd_runtime=False, problem=problem, name=chosen)
-    name = chosen or USUAL_RUNTIME.get(container.engine, "runc")
+    if container.engine == PODMAN and host.is_this_machine and which("crun") is None:
+        chosen = chosen or "runc"
+    name = chosen or ("crun or runc" if container.engine == PODMAN else "runc")
     problem = f"the container runs under {name}: add --runtime={next(iter(amd_names), 'amd')}"
     return RuntimeView(is_amd_runtime=False, problem=problem, name=chosen)
 
@@ -230,7 +236,7 @@ def translate_gpus(container: Container, host: Host) -> Container:
     for asked in container.gpus:
         try:
             container = (
-                _translate_for_podman(container, asked, version)
+                _translate_for_podman(container, asked, version, host)
                 if container.engine == PODMAN
                 else _translate_for_docker(container, asked, version, host)
             )
@@ -239,17 +245,21 @@ def translate_gpus(container: Container, host: Host) -> Container:
     return container
 
 
-def _translate_for_podman(container: Container, asked: str, version: tuple[int, ...]) -> Container:
+def _translate_for_podman(container: Container, asked: str, version: tuple[int, ...], host: Host) -> Container:
     if not version:
         note = (
-            f"--gpus {asked} is --device amd.com/gpu={asked} since Podman 6.1; Podman 5 looks for"
+            f"--gpus {asked} is --device amd.com/gpu={asked} since Podman 6; Podman 5 looks for"
             " GPUs of NVIDIA, and Podman 4 ignores it: use --device amd.com/gpu=0"
         )
         return _with_notes(container, note)
     if version < (5,):
         return _with_notes(container, f"Podman {_dotted(version)} ignores --gpus: use --device amd.com/gpu=0")
-    kind = "nvidia.com/gpu" if version < (6, 1) else KIND
-    devices = [f"{kind}={name}" for name in split_values(asked, "gpus")]
+    vendor = NVIDIA if version < FIRST_PODMAN_WITH_GPUS else _find_vendor(_find_devices(container, version, host))
+    names = split_values(asked, "gpus")
+    if names and not vendor:
+        problem = f"--gpus {asked}: Podman finds no CDI spec of amd.com"
+        raise ToolkitError(problem, hint="run 'sudo amd-ctk cdi generate'")
+    devices = [f"{vendor}/gpu={name}" for name in names]
     return _with_devices(container, asked, devices, f"in Podman {_dotted(version)}") if devices else container
 
 
@@ -259,13 +269,12 @@ def _translate_for_docker(container: Container, asked: str, version: tuple[int, 
     if request.driver == CDI_DRIVER:
         return _with_devices(container, asked, request.devices, "since Docker 25")
     devices = _devices_of(request)
-    if (
-        version >= docker.FIRST_GPUS_BY_CDI
-        and not find_cdi_refusal(container, version, host)
-        and _resolves_by_cdi(container, host)
-    ):
-        names = [f"{KIND}={name}" for name in ("all",) * (devices == "all") or devices.split(",")]
-        return _with_devices(container, asked, names, f"in Docker {_dotted(version)}")
+    if version >= docker.FIRST_GPUS_BY_CDI and not find_cdi_refusal(container, version, host):
+        names = [name if "=" in name else f"{KIND}={name}" for name in devices.split(",")]
+        found = _find_devices(container, version, host)
+        # Of names that no spec has, Docker makes a variable.
+        if _find_vendor(found) == VENDOR and set(names) <= found:
+            return _with_devices(container, asked, names, f"in Docker {_dotted(version)}")
     notes = [f"--gpus {asked} is AMD_VISIBLE_DEVICES={devices} since Docker 28.3; earlier versions refuse it"]
     if not version:
         notes.append("Docker 29.3 and later pass CDI devices in its place where there is a CDI spec")
@@ -301,11 +310,18 @@ def _require_driver(
         raise ToolkitError(problem, hint="use --runtime=amd -e AMD_VISIBLE_DEVICES=0")
 
 
-def _resolves_by_cdi(container: Container, host: Host) -> bool:
-    """Return whether Docker uses AMD's CDI devices; it uses none of them if there are any of NVIDIA."""
-    directories = find_cdi_directories(container, host)
-    kinds = {device.name.partition("=")[0] for device in resolve_devices(read_spec_files(host, directories))}
-    return KIND in kinds and "nvidia.com/gpu" not in kinds
+def _find_devices(container: Container, version: tuple[int, ...], host: Host) -> set[str]:
+    """Return the names of the CDI devices of all vendors that an engine of this version reads."""
+    unread = unread_versions(container.maker.capitalize(), version)
+    directories = read_spec_files(host, find_cdi_directories(container, host))
+    read = [[file for file in files if file.version not in unread] for files in directories]
+    return {device.name for device in resolve_devices(read) if not device.is_conflict}
+
+
+def _find_vendor(devices: Iterable[str]) -> str:
+    """Return whose GPUs `--gpus` means, "" if it is refused. Engines look for NVIDIA's specs first."""
+    vendors = {name.partition("/")[0] for name in devices}
+    return next((vendor for vendor in (NVIDIA, VENDOR) if vendor in vendors), "")
 
 
 def find_version(container: Container, host: Host) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from amd_ctk.engines.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
 from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus, without_dropped
+from amd_ctk.explain.host_nodes import DXG
 from amd_ctk.explain.plan import (
     Plan,
     find_given,
@@ -210,6 +211,8 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
     if container.privileged and not explanation.problems:
         notes.append("a privileged container can use every GPU of the host, whatever it asks for")
     notes += [f"{option} is not read here, and may change which GPUs the container gets" for option in container.unread]
+    if any(device.startswith(DXG) for device in container.devices):
+        notes.append(f"{DXG} is the GPU of Windows, and whether ROCm can use it is not known here")
     reported = () if explanation.usable else container.misplaced
     behind = [option for option in container.behind if option not in reported]
     notes += [f"{option} stands behind the image: its program gets it, and not {container.engine}" for option in behind]

@@ -16,6 +16,8 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 DRI = "/dev/dri"
+# The GPU of Windows in WSL.
+DXG = "/dev/dxg"
 # What engines skip below a directory (GetDevices of opencontainers' libcontainer/devices).
 SKIPPED = frozenset(("pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"))
 # /dev of a large server has some thousands of files. The root directory has /proc and /sys below it.

@@ -20,22 +20,26 @@ SAME_VALUE = re.compile(r"all|[0-9]+([-,][0-9]+)*")
 OPTIONS = re.compile(
     r"--runtime[= ]amd\b|--device[= ](/dev/(kfd|dri)|[\w.-]+/[\w-]+=)|(-e ?|--env[= ])AMD_VISIBLE_DEVICES"
 )
+ASSIGNMENT = re.compile(rf"\b{VISIBLE_DEVICES}=[^\s;'\"]*")
 OPTIONS_OF_PROGRAMS = re.compile(r"--gpus[= ]|--privileged\b|--group-add[= ]")
 
 
 def find_misplaced(args: Sequence[str]) -> Iterator[str]:
-    """Yield the options of an engine among the arguments of a container's program."""
+    """Yield the options and variables for an engine among the arguments of a container's program."""
     for position, arg in enumerate(args):
         words = " ".join(args[position : position + 2])
         is_option = OPTIONS.match(words) or (args[0].startswith("-") and OPTIONS_OF_PROGRAMS.match(words))
         if is_option:
             yield arg if "=" in arg or arg == "--privileged" else words
+        elif (found := ASSIGNMENT.search(arg)) and args[position - 1] not in ("-e", "--env"):
+            yield found[0]
 
 
 def find_unread_requests(container: Container, *, has_runtime: bool) -> Iterator[str]:
     """Yield why a container without a GPU gets none although someone asked, and the words to add."""
     for option in container.misplaced:
-        yield f"{option} stands behind the image, so it is an argument of its program: put it in front of the image"
+        it = "it" if option.startswith("-") else f"-e {option}"
+        yield f"{option} stands behind the image, so it is an argument of its program: put {it} in front of the image"
     variables = dict(entry.partition("=")[::2] for entry in container.environment if "=" in entry)
     if VISIBLE_DEVICES in variables:
         return

@@ -201,7 +201,7 @@ def _binds_nodes(container: Container, spec: dict[str, Any]) -> bool:
     """Return whether a container's nodes are the host's, with its modes. If root calls crun, it makes new nodes."""
     mapped = {"type": "user"} in spec["linux"]["namespaces"]
     # The AMD runtime calls runc if runc is installed.
-    is_named = container.runtime in ("runc", AMD)
+    is_named = os.path.basename(container.runtime) in ("runc", AMD)
     is_made_by_runc = is_named or (container.engine == DOCKER and "crun" not in container.runtime)
     return container.is_rootless or (mapped and is_made_by_runc)
 
@@ -225,7 +225,7 @@ def _read_caller(container: Container) -> ProcessUser:
     """Return the user as whom a user namespace opens host nodes: if rootless, the caller, whose groups crun keeps."""
     if not container.is_rootless:
         return ProcessUser(uid=UNKNOWN_ID, gid=UNKNOWN_ID)
-    is_kept = KEEP_GROUPS in container.groups and container.runtime != "runc"
+    is_kept = KEEP_GROUPS in container.groups and os.path.basename(container.runtime) != "runc"
     groups = tuple(os.getgroups()) if is_kept else ()
     is_caller = _is_caller(container)
     return ProcessUser(

@@ -59,6 +59,12 @@ def latest_version(engine: str, number: Sequence[int]) -> str:
     return ""
 
 
+def unread_versions(engine: str, number: Sequence[int]) -> tuple[str, ...]:
+    """Return the versions that an engine of this number leaves out; () if that is not known, or the number is ()."""
+    latest = latest_version(engine, number) if number else ""
+    return VERSIONS[VERSIONS.index(latest) + 1 :] if latest else ()
+
+
 def _needs(spec: dict[str, Any]) -> Iterator[Need]:
     if "." in spec["kind"].partition("/")[2]:
         yield Need(version="0.6.0", content="a class with a dot", location=("kind",))

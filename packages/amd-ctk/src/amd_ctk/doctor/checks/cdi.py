@@ -9,7 +9,7 @@ from amd_ctk.cdi.generate_options import DEFAULT_OUTPUT
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.cdi import CdiFacts, SpecProblem
-from amd_device_spec.cdi.version import VERSIONS, latest_version
+from amd_device_spec.cdi.version import latest_version, unread_versions
 
 GENERATE = "sudo amd-ctk cdi generate"
 REFRESH = "sudo amd-ctk cdi refresh"
@@ -59,13 +59,12 @@ def _replace_spec(path: str, cdi: CdiFacts) -> str:
 
 def judge_version(engine: str, number: Sequence[int], cdi: CdiFacts) -> Finding | None:
     """Return a finding if an engine cannot read the version of a spec; None if it can, or if that is unknown."""
-    known = latest_version(engine, number)
-    read = VERSIONS[: VERSIONS.index(known) + 1] if known else VERSIONS
-    words = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {known}"
-    if cdi.latest_version and cdi.latest_version not in read:
+    unread = unread_versions(engine, number)
+    words = f"{engine} {'.'.join(map(str, number))} reads CDI specs up to version {latest_version(engine, number)}"
+    if cdi.latest_version in unread:
         fix = _replace_spec(cdi.latest_path, cdi)
         return bad(f"{words}, but {cdi.latest_path} has {cdi.latest_version}", fix=fix)
-    late = next((path for path, version in cdi.versions_of_others.items() if version not in read), "")
+    late = next((path for path, version in cdi.versions_of_others.items() if version in unread), "")
     return note(f"{words}, and leaves {late} of another vendor out, which has a later one") if late else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from amd_ctk.doctor.facts.aliases import find_unknown_gpus
 from amd_ctk.doctor.facts.modprobe import ModprobeLine, find_refusing_line, find_vfio_line, read_lines
+from amd_ctk.explain.host_nodes import DXG
 from amdgpu_discovery.driver.drm import AMDGPU_DRIVER
 from amdgpu_discovery.driver.kfd_topology import TOPOLOGY
 from amdgpu_discovery.driver.other_drivers import find_refusing_option
@@ -19,8 +20,6 @@ SELINUX = "/sys/fs/selinux"
 # UEFI specification, 3.3 "Globally Defined Variables"; four bytes of attributes precede the value.
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 DKMS = "/var/lib/dkms/amdgpu"
-# What Windows gives Linux instead of a driver.
-DXG = "/dev/dxg"
 STATUS = "/var/lib/dpkg/status"
 SOURCES_D = "/etc/apt/sources.list.d"
 OS_RELEASE = "/etc/os-release"
