@@ -36,6 +36,7 @@ from support.other_user import become
 
 # Many times the length of a step, for busy machines.
 SECONDS = 90
+LARGEST_DESCRIPTOR = 1 << 20
 # Uids without accounts.
 ALICE, BOB, CAROL = 40001, 40002, 40003
 GROUPS = {"notebooks": "0-1"}
@@ -91,6 +92,8 @@ class Broker:
         self.pid = os.fork()
         if not self.pid:
             with contextlib.suppress(BaseException):
+                # If this worker of pytest-xdist dies, its pipes must end with it: else the session waits for ever.
+                os.closerange(3, LARGEST_DESCRIPTOR)
                 log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 sys.stderr = os.fdopen(log, "w")
                 try:
