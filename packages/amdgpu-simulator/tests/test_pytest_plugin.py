@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from amdgpu_simulator.runs.server import find_obstacle
+
 PROJECT = """
 import subprocess, sys
 from pathlib import Path
@@ -41,6 +43,37 @@ def test_libraries_take_the_root(amd_host):
     assert len(list((amd_host.path / "sys/class/kfd/kfd/topology/nodes").iterdir())) == 10
 """
 
+# Lists GPUs in three ways. The last one counts boards, so that it does not see partitions.
+LISTER = """
+from pathlib import Path
+
+def by_kfd():
+    nodes = Path("/sys/class/kfd/kfd/topology/nodes").iterdir()
+    return sum("simd_count 0\\n" not in (node / "properties").read_text() for node in nodes)
+
+def by_nodes():
+    return len([*Path("/dev/dri").glob("renderD*")])
+
+def by_pci():
+    return sum(path.read_text() == "0x1002\\n" for path in Path("/sys/bus/pci/devices").glob("*/vendor"))
+
+print(by_kfd(), by_nodes(), by_pci())
+"""
+TESTS_OF_LISTER = """
+import sys, pytest
+
+def listed(amd_host):
+    return amd_host.run([sys.executable, "lister.py"], capture_output=True, text=True).stdout
+
+@pytest.mark.amd_host("mi210-4")
+def test_three_ways_find_four_gpus(amd_host):
+    assert listed(amd_host) == "4 4 4\\n"
+
+@pytest.mark.amd_host("mi300x-8-cpx")
+def test_three_ways_find_63_partitions(amd_host):
+    assert listed(amd_host) == "63 63 63\\n"
+"""
+
 
 @pytest.fixture
 def project(tmp_path):
@@ -66,15 +99,29 @@ def forbid_namespaces(tmp_path):
     return {"PYTHONPATH": str(tmp_path)}
 
 
-def test_a_strangers_tests_run_programs_on_the_server(project):
-    from amdgpu_simulator.runs.server import find_obstacle
-
+@pytest.fixture
+def namespaces():
+    """Skip where no program can run on a server."""
     if obstacle := find_obstacle():
         pytest.skip(obstacle)
 
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_strangers_tests_run_programs_on_the_server(project):
     done = project()
 
     assert "4 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_strangers_bug_with_partitions_is_found_by_a_dozen_lines(project, tmp_path):
+    (tmp_path / "lister.py").write_text(LISTER)
+    (tmp_path / "test_it.py").write_text(TESTS_OF_LISTER)
+
+    done = project()
+
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert r"assert '63 63 8\n' == '63 63 63\n'" in done.stdout
 
 
 def test_where_namespaces_are_forbidden_only_programs_are_skipped_and_the_reason_is_said(project, tmp_path):
