@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from random import Random
 from xml.etree import ElementTree
@@ -29,6 +30,9 @@ DEBIAN = (
     *("lm-sensors", "python3", "libdrm-tests", "lshw"),
 )
 PYPI = ("ray", "ramalama", "glances")
+# PyPI's torch is for another vendor's GPUs, and takes gigabytes; Debian's is for processors.
+DEBIAN_WITH_TORCH = ("python3-torch", "python3-regex", "amd-smi", "rocminfo")
+PYPI_WITH_TORCH = ("vllm", "bitsandbytes")
 # The programs are in a file system of their own, over which the server's /sys and /dev are laid.
 ENTER = (
     'for each in sys dev; do mount --rbind /$each "$0/$each"; done; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
@@ -45,15 +49,27 @@ def root():
     return root
 
 
+@pytest.fixture(scope="module")
+def torch_root():
+    root = make_root("torch-trixie", "trixie", *DEBIAN_WITH_TORCH)
+    install_from_pypi(root, *PYPI_WITH_TORCH, with_needs=False)
+    return root
+
+
 @pytest.fixture
 def see(amd_host, root):
     """Return a function that runs a program on the server of the test, and returns both of its outputs."""
+    return partial(run_in, amd_host, root)
 
-    def run(*words):
-        done = amd_host.run(["sh", "-ec", ENTER, os.fspath(root), *words], capture_output=True, text=True)
-        return done.stdout + done.stderr
 
-    return run
+@pytest.fixture
+def see_with_torch(amd_host, torch_root):
+    return partial(run_in, amd_host, torch_root)
+
+
+def run_in(server, root, *words):
+    done = server.run(["sh", "-ec", ENTER, os.fspath(root), *words], capture_output=True, text=True)
+    return done.stdout + done.stderr
 
 
 def see_python(see, code):
@@ -270,6 +286,32 @@ def test_glances_shows_a_board_for_its_eight_partitions(see):
 @pytest.mark.amd_host("rx7900xtx-raphael")
 def test_glances_shows_both_gpus_of_a_desktop(see):
     assert "[('AMD GPU', 4, 0), ('Radeon RX 7900 XTX', 0, 0)]\n" in see_python(see, GLANCES)
+
+
+VLLM = "import vllm.platforms as found\nprint(found.rocm_platform_plugin())"
+BITSANDBYTES = (
+    "import torch, bitsandbytes.cuda_specs as found\n"
+    "print(found.get_cuda_specs(), found.get_rocm_gpu_arch())\n"
+    # As a torch for ROCm says, which makes it ask rocminfo.
+    "torch.version.hip = '6.1'\n"
+    "print(found.get_rocm_gpu_arch())"
+)
+
+
+@pytest.mark.amd_host("mi300x-8-cpx")
+def test_vllm_takes_rocm_with_debians_amdsmi_and_nothing_without(see_with_torch):
+    assert "vllm.platforms.rocm.RocmPlatform\n" in see_with_torch("env", AMDSMI, "python3", "-c", VLLM)
+    assert see_python(see_with_torch, VLLM).splitlines()[0] == "None"
+
+
+@pytest.mark.amd_host("no-driver")
+def test_vllm_takes_nothing_without_the_driver(see_with_torch):
+    assert see_with_torch("env", AMDSMI, "python3", "-c", VLLM).splitlines()[0] == "None"
+
+
+@pytest.mark.amd_host("mi300x-8")
+def test_bitsandbytes_asks_torch_and_rocminfo_and_finds_no_target(see_with_torch):
+    assert "None unknown\nunknown\n" in see_python(see_with_torch, BITSANDBYTES)
 
 
 # All hosts that could exist

@@ -136,7 +136,7 @@ def install_packages(root: Path, *packages: str) -> None:
 
 
 @without_time_limit()
-def install_from_pypi(root: Path, *packages: str) -> None:
+def install_from_pypi(root: Path, *packages: str, with_needs: bool = True) -> None:
     """Install packages from PyPI for Debian 13's Python, with the indexes of this machine's pip; only once."""
     site = root / "usr/local/lib/python3.13/dist-packages"
     complete = root / ".complete-pypi"
@@ -144,7 +144,13 @@ def install_from_pypi(root: Path, *packages: str) -> None:
         if complete.exists() and complete.read_text().split() == [*packages]:
             return
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-        options = ["--upgrade", "--python-version=3.13", "--only-binary=:all:", f"--target={site}"]
+        options = [
+            *([] if with_needs else ["--no-deps"]),
+            "--upgrade",
+            "--python-version=3.13",
+            "--only-binary=:all:",
+            f"--target={site}",
+        ]
         subprocess.run([*pip, *options, *packages], check=True)
         for script in (site / "bin").iterdir():
             # Its first line names the interpreter of this machine.
