@@ -160,6 +160,11 @@ def test_nothing_is_shortened_for_who_asks_for_all(tracked, environment, columns
     assert shown == (0, NOT_SHORTENED.replace("THE TIME OF THE 1ST", first).replace("THE TIME OF THE 2ND", second))
 
 
+def test_no_line_of_a_table_ends_with_blanks(tracked, environment):
+    # Of any version of rich: nox -s bundled draws with the one that the packages carry.
+    assert STYLE.sub("", shown_on_terminal(STATUS, environment, columns=80, styled=True)[1]) == IN_80_COLUMNS
+
+
 def test_a_disabled_tracker_says_so(untracked, environment):
     assert shown_on_terminal(STATUS, environment, columns=80) == (0, "GPU Tracker is disabled\n")
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from rich.box import Box
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
-from amd_gpu_tracker.watch.show.listing import Column, Listing, count_cells, cut_id, fit_columns, shorten, width_of
+from amd_gpu_tracker.watch.show.listing import GAP, Column, Listing, count_cells, cut_id, fit_columns, shorten, width_of
 from amdgpu_discovery.untrusted.plain_text import printable
 
-# The rules of the guide's tables: one below the header, and none between rows or columns.
-RULES = Box("    \n    \n ---\n    \n    \n    \n    \n    \n", ascii=True)
 # Colours only repeat what the words say.
 STYLES = {"-": "dim", "Exclusive": "yellow"}
 
@@ -52,20 +48,26 @@ def wrap(listing: Listing, fitted: dict[int, int], console: Console) -> Listing:
 
 
 def draw(listing: Listing, fitted: dict[int, int], console: Console, *, has_rules: bool = True) -> Group:
-    """Return what rich draws: the rule above the header, and the table."""
+    """Return the lines of the table, with a rule above and below the header.
+
+    Rich's own tables differ between its versions: before 15, their last column is wider than asked for.
+    """
     header, *rows = _texts(listing, console)
     mark = "…" if console.encoding.lower().startswith("utf") else ".."
-    # The gap between two columns is the padding and, with rules, the divider between them.
-    table = Table(
-        box=RULES if has_rules else None, show_edge=False, pad_edge=False, padding=(0, 1 if has_rules else 2, 0, 0)
-    )
+    titles = {at: Text(shorten(header[at], width, mark), style="bold") for at, width in fitted.items()}
+    rule = [Text("-" * width_of(fitted.values()))] if has_rules else []
+    lines = [{at: _cell(listing.columns[at], row[at], width, mark) for at, width in fitted.items()} for row in rows]
+    first, *others = (_join(listing, fitted, cells) for cells in (titles, *lines))
+    return Group(*rule, first, *rule, *others)
+
+
+def _join(listing: Listing, fitted: dict[int, int], cells: dict[int, Text]) -> Text:
+    """Return a line of the table, without blanks at its end."""
     for at, width in fitted.items():
-        justify = "right" if listing.columns[at].is_number else "left"
-        title = shorten(header[at], width, mark)
-        table.add_column(title, width=width, no_wrap=True, overflow="crop", justify=justify)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(_cell(listing.columns[at], row[at], width, mark) for at, width in fitted.items()))
-    return Group(Text("-" * width_of(fitted.values())), table) if has_rules else Group(table)
+        cells[at].align("right" if listing.columns[at].is_number else "left", width)
+    line = Text(GAP, no_wrap=True, overflow="crop").join(cells.values())
+    line.rstrip()
+    return line
 
 
 def _lines(row: tuple[str, ...], at: int, width: int, console: Console) -> list[tuple[str, ...]]:
