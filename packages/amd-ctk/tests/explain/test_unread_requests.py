@@ -77,6 +77,14 @@ def test_a_request_that_nothing_reads_is_named(ask, words, problems):
     assert explanation.lacks_gpus
 
 
+def test_a_runtime_that_was_asked_for_is_not_advised_again(sleeping_host):
+    words = ["docker", "run", "--runtime=amd", "-e", "NVIDIA_VISIBLE_DEVICES=0", "img"]
+
+    explanation = explain_container(parse_run(words, {}), sleeping_host)
+
+    assert list(explanation.problems) == ["NVIDIA_VISIBLE_DEVICES is read by nobody here: add AMD_VISIBLE_DEVICES=0"]
+
+
 @pytest.mark.parametrize(
     "words",
     [

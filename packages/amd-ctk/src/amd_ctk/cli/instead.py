@@ -6,91 +6,81 @@ from typing import Any
 
 from amd_ctk.engines.known import ENGINES
 
-GPUS = "amd-ctk gpu list"
-JOBS = "amd-ctk queue"
-STATE = "amd-ctk status"
 CONFIGURE = "sudo amd-ctk runtime configure"
-IN_A_CONTAINER = "amd-ctk run -- docker run -it IMAGE"
-# The longest beginning of a wrong command line decides.
-INSTEAD: dict[tuple[str, ...], str] = {
-    ("list",): GPUS,
-    ("ls",): GPUS,
-    ("gpus",): GPUS,
-    ("gpu-list",): GPUS,
-    ("devices",): GPUS,
-    ("gpu", "show"): GPUS,
-    ("gpu", "info"): GPUS,
-    ("ps",): JOBS,
-    ("jobs",): JOBS,
-    ("containers",): JOBS,
-    ("smi",): STATE,
-    ("amd-smi",): STATE,
-    ("nvidia-smi",): STATE,
-    ("info",): STATE,
-    ("gpu", "status"): STATE,
-    ("top", "--once"): STATE,
-    ("top", "-1"): STATE,
-    ("monitor",): "amd-ctk top",
-    ("watch",): "amd-ctk top",
-    ("metrics",): "amd-ctk gpu metrics",
-    ("stats",): "amd-ctk report",
-    ("history",): "amd-ctk report",
-    ("logs",): "sudo less /var/log/amd-container-runtime.log",
-    ("log",): "sudo less /var/log/amd-container-runtime.log",
-    ("check",): "sudo amd-ctk doctor",
-    ("diagnose",): "sudo amd-ctk doctor",
-    ("configure",): CONFIGURE,
-    ("setup",): CONFIGURE,
-    ("install",): CONFIGURE,
-    ("runtime", "setup"): CONFIGURE,
-    ("runtime", "install"): CONFIGURE,
-    ("runtime", "enable"): CONFIGURE,
-    **{("runtime", "configure", engine): f"{CONFIGURE} --runtime={engine}" for engine in ENGINES},
-    **{("doctor", engine): "sudo amd-ctk doctor" for engine in ENGINES},
-    ("generate",): "sudo amd-ctk cdi generate",
-    ("cdi", "create"): "sudo amd-ctk cdi generate",
-    ("config", "get"): "amd-ctk config show",
-    ("config", "list"): "amd-ctk config show",
-    ("config", "edit"): "sudo amd-ctk config set KEY VALUE",
-    ("run", "-it"): IN_A_CONTAINER,
-    ("run", "-i"): IN_A_CONTAINER,
-    ("run", "-d"): IN_A_CONTAINER,
-    ("run", "-e"): IN_A_CONTAINER,
-    ("run", "-v"): IN_A_CONTAINER,
-    ("run", "--rm"): IN_A_CONTAINER,
-    ("run", "--device"): IN_A_CONTAINER,
-    ("submit",): "amd-ctk run --count=1 --wait -- COMMAND",
-    ("srun",): "amd-ctk run --count=1 --wait -- COMMAND",
-    ("wait",): "amd-ctk run --count=1 --wait -- COMMAND",
-    ("lock",): "amd-ctk reserve free:1 --for=2h",
-    ("allocate",): "amd-ctk reserve free:1 --for=2h",
-    ("cancel",): "amd-ctk end NAME",
-    ("kill",): "amd-ctk end NAME",
-    ("stop",): "amd-ctk end NAME",
-    ("rm",): "amd-ctk end NAME",
-    ("allow",): "sudo amd-ctk users allow WHO",
-    ("enable",): "sudo amd-ctk gpu-tracker enable",
-    ("disable",): "sudo amd-ctk gpu-tracker disable",
-    ("exclusive",): "sudo amd-ctk gpu-tracker 0 exclusive",
-    ("gpu-tracker", "status", "--usage"): "amd-ctk status --usage",
-    ("gpu-tracker", "status", "--peak"): "sudo amd-ctk status --peak",
-    ("gpu-tracker", "status", "--refusals"): "amd-ctk gpu-tracker refused",
-    ("gpu-tracker", "status", "--prometheus"): "amd-ctk gpu metrics",
-    ("users", "add"): "sudo amd-ctk users allow WHO",
-    ("image", "list"): "amd-ctk image check IMAGE",
-    ("report", "yesterday"): "amd-ctk report --since=1d",
-    ("reserve", "--gpus"): "amd-ctk reserve free:1 --for=2h",
-    ("-v",): "amd-ctk --version",
-    ("--json",): "amd-ctk status --json",
+# The beginnings of wrong command lines, by the line to write.
+BEGINNINGS = {
+    "amd-ctk gpu list": "list, ls, show, gpus, gpu-list, devices, gpu show, gpu info, gpu ls",
+    "amd-ctk queue": "ps, jobs, containers, squeue",
+    "amd-ctk status": "smi, amd-smi, rocm-smi, nvidia-smi, info, who, gpu status, top --once, top -1, top -n",
+    "amd-ctk status --json": "--json, top --json",
+    "amd-ctk status --usage": "gpu-tracker status --usage",
+    "sudo amd-ctk status --peak": "gpu-tracker status --peak",
+    "amd-ctk gpu-tracker refused": "gpu-tracker status --refusals",
+    "amd-ctk top": "monitor, watch, status -w",
+    "amd-ctk gpu metrics": "metrics, gpu-tracker status --prometheus",
+    "amd-ctk report": "stats, history",
+    "amd-ctk report --since=1d": "report yesterday",
+    "amd-ctk report --since=7d": "report last, report --week, report --from",
+    "sudo less /var/log/amd-container-runtime.log": "logs, log",
+    "less NAME.log": "attach, output",
+    "sudo amd-ctk doctor": "check, diagnose, doctor crio",
+    "sudo amd-ctk doctor --fix": "fix, repair, doctor fix",
+    "sudo amd-ctk doctor --prove": "test, prove, doctor prove",
+    "sudo amd-ctk doctor --container NAME": "inspect, doctor container",
+    **{f"sudo amd-ctk doctor --engine={engine}": f"doctor {engine}" for engine in ENGINES if engine != "crio"},
+    "sudo amd-ctk doctor --only=gpu-state": "doctor gpu, doctor gpus",
+    "amd-ctk explain docker run ...": "why, explain --runtime, explain -e, explain --gpus",
+    CONFIGURE: "configure, setup, install, runtime setup, runtime install, runtime enable",
+    f"{CONFIGURE} --restart": "runtime restart, restart",
+    f"{CONFIGURE} --remove": "remove, uninstall, unconfigure, runtime remove, runtime unconfigure, runtime uninstall",
+    **{f"{CONFIGURE} --runtime={engine}": f"runtime configure {engine}, configure {engine}" for engine in ENGINES},
+    f"{CONFIGURE} --runtime=ENGINE": "runtime configure --engine",
+    "sudo amd-ctk cdi generate": "generate, cdi create",
+    "sudo amd-ctk cdi remove": "cdi delete, cdi rm",
+    "amd-ctk config show": "config get, config list",
+    "sudo amd-ctk config set KEY VALUE": "config edit, set",
+    "sudo amd-ctk config unset KEY": "config reset, config remove",
+    "amd-ctk run -- docker run -it IMAGE": (
+        "run -it, run -i, run -d, run -e, run -v, run --rm, run --device, docker, podman, start"
+    ),
+    "amd-ctk run --count=1 --wait -- COMMAND": "submit, srun, sbatch, wait, queue add",
+    "amd-ctk run --count=1 -- COMMAND": "run -g, run -n, run -c",
+    "amd-ctk run --detach -- COMMAND": "run --background",
+    "amd-ctk reserve free:1 --for=2h": "lock, allocate, reserve --gpus, reserve --until, gpu-tracker reserve",
+    "docker run --runtime=amd -e AMD_VISIBLE_DEVICES=0 -e AMD_VRAM=8GiB IMAGE": "limit, run --vram, run --memory",
+    "docker exec -it CONTAINER COMMAND": "exec",
+    "docker pull IMAGE": "pull, image pull",
+    "amd-ctk end NAME": "cancel, kill, stop, rm, scancel",
+    "sudo amd-ctk users allow WHO": "allow, user, users add",
+    "sudo amd-ctk users deny WHO": "deny, users remove, users delete, users rm",
+    "sudo amd-ctk gpu-tracker enable": "enable",
+    "sudo amd-ctk gpu-tracker disable": "disable",
+    "sudo amd-ctk gpu-tracker 0 exclusive": "exclusive, run --exclusive",
+    "sudo amd-ctk gpu-tracker drain GPUS": "drain, swarm drain",
+    "sudo amd-ctk gpu-tracker undrain GPUS": "undrain",
+    "amd-smi set --gpu 0 --compute-partition CPX": "partition, gpu partition, gpu set",
+    "amd-ctk image check IMAGE": "image list, image ls",
+    "sudo amd-ctk swarm setup": "swarm init, swarm configure, swarm install",
+    "amd-ctk swarm status": "swarm list",
+    "amd-ctk slurm gres": "slurm configure, slurm setup",
+    "amd-ctk simulate run mi300x-8 -- bash": "simulate start, simulate mi300x-8, simulate mi210-4, simulate shell",
+    "amd-ctk --version": "-v, -V",
 }
+# The longest beginning of a wrong command line decides.
+INSTEAD = {tuple(begun.split()): line for line, each in BEGINNINGS.items() for begun in each.split(", ")}
 LONGEST = max(map(len, INSTEAD))
 
 
 def explain_words(error: Any, words: list[str]) -> None:
     """Let an error about the words of a command line say what to write, if these words are known here."""
-    for length in range(LONGEST, 0, -1):
-        begun = tuple(word.partition("=")[0] for word in words[:length])
+    beginnings = [tuple(word.partition("=")[0] for word in words[:length]) for length in range(LONGEST, 0, -1)]
+    # An option may stand behind other words.
+    for begun in (*beginnings, (*words[:1], getattr(error, "option_name", ""))):
         if begun in INSTEAD:
             error.message = f"there is no 'amd-ctk {' '.join(begun)}': write '{INSTEAD[begun]}'"
             error.possibilities = None
             return
+    # What is missing has no message of its own; the help of the command has examples.
+    examples = ((error.ctx and error.ctx.command.epilog) or "").splitlines()[2:]
+    if examples and not error.message:
+        error.message = f"Example: {examples[0]}"
