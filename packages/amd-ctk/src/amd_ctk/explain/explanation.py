@@ -109,7 +109,9 @@ def _find_unread(container: Container, explanation: Explanation, view: RuntimeVi
     if view.problem and not view.is_amd_runtime and _requests_gpus(container):
         problems.append(f"{VISIBLE_DEVICES} is not read: {view.problem}")
     if not explanation.usable:
-        problems += find_unread_requests(container, has_runtime=view.is_amd_runtime)
+        # A refusal says what to do about the runtime.
+        has_runtime = view.is_amd_runtime or view.refusal is not None
+        problems += find_unread_requests(container, has_runtime=has_runtime)
     return problems
 
 

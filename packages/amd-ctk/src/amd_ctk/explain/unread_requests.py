@@ -43,7 +43,7 @@ def find_unread_requests(container: Container, *, has_runtime: bool) -> Iterator
     variables = dict(entry.partition("=")[::2] for entry in container.environment if "=" in entry)
     if VISIBLE_DEVICES in variables:
         return
-    runtime = "" if has_runtime or container.runtime == "amd" else "--runtime=amd and "
+    runtime = "" if has_runtime else "--runtime=amd and "
     for name, value in variables.items():
         same = value if SAME_VALUE.fullmatch(value) else "all"
         if name in FILTERS and value:
