@@ -24,6 +24,14 @@ def test_a_guide_says_what_the_reader_gets_before_its_first_section(page: str) -
     assert not rest.startswith(("#", "<!--", "```", "!["))
 
 
+@pytest.mark.parametrize("page", GUIDES)
+def test_a_guide_that_types_docker_without_sudo_says_who_can(page: str) -> None:
+    text = read_page(page)
+
+    types_docker = re.search(r"^\$ docker ", text, re.MULTILINE) is not None
+    assert types_docker == (" ".join(text.split()).count("the group `docker`") == 1)
+
+
 def listed_guides() -> dict[str, list[str]]:
     """Return the guides that the index of guides lists, by heading."""
     parts = read_page("docs/how-to/README.md").split("\n## ")[1:]
