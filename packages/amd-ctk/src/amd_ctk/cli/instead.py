@@ -47,7 +47,7 @@ BEGINNINGS = {
     "amd-ctk run --count=1 -- COMMAND": "run -g, run -n, run -c",
     "amd-ctk run --detach -- COMMAND": "run --background",
     "amd-ctk reserve free:1 --for=2h": "lock, allocate, reserve --gpus, reserve --until, gpu-tracker reserve",
-    "docker run --runtime=amd -e AMD_VISIBLE_DEVICES=0 -e AMD_VRAM=8GiB IMAGE": "limit, run --vram, run --memory",
+    "amd-ctk run --vram=8GiB -- docker run IMAGE": "limit, run --memory",
     "docker exec -it CONTAINER COMMAND": "exec",
     "docker pull IMAGE": "pull, image pull",
     "amd-ctk end NAME": "cancel, kill, stop, rm, scancel",
