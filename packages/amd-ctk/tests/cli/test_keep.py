@@ -93,7 +93,7 @@ def test_end_removes_a_waiting_job_from_the_queue(served: Host, amd_ctk) -> None
     answer = amd_ctk("end", "train")
 
     assert (answer.returncode, answer.stdout) == (0, "")
-    assert answer.stderr == "Job train was removed from the queue\n"
+    assert answer.stderr == "train was removed from the queue\n"
     assert "train" not in amd_ctk("queue").stdout
     assert "debug" in amd_ctk("queue").stdout
 

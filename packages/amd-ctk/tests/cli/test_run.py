@@ -383,7 +383,7 @@ def test_the_queue_is_listed_and_changed(tracked, start, amd_ctk):
     assert table[0].split() == ["Place", "Person", "Name", "GPUs", "Request", "Waiting", "for", "Process"]
     assert table[1].split()[:5] == ["1", "root", "late", "1", "0"]
     assert [(each["place"], each["name"], each["count"], each["request"]) for each in listed] == [(1, "late", 1, "0")]
-    assert (cancelled.returncode, cancelled.stderr) == (0, "Job late was removed from the queue\n")
+    assert (cancelled.returncode, cancelled.stderr) == (0, "late was removed from the queue\n")
     assert (again.returncode, again.stderr) == (11, "no job late waits for GPUs (see 'amd-ctk queue')\n")
 
 

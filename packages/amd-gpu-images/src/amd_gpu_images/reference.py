@@ -22,6 +22,8 @@ ENGINES = ("docker", "podman")
 REGISTRY = "docker://"
 # An engine may have to start first.
 IMAGE_ANSWER_SECONDS = 10.0
+# Of Docker 20.10 to 29, to a user outside its group.
+REFUSED = "permission denied while trying to connect"
 # Messages of Docker, and of Podman 3 to 6, if their store lacks the image.
 MISSING = ("no such image", "no such object", "image not known")
 
@@ -92,8 +94,14 @@ def _has(engine: str, name: str) -> bool:
 
         line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
         if not any(missing in line.lower() for missing in MISSING):
-            print_note(f"{engine} could not be asked for {name}: {line}")
+            print_note(f"{engine} could not be asked for {name}: {_shorten(line)}")
     return answer.succeeded
+
+
+def _shorten(line: str) -> str:
+    """Return what an engine says without the call that failed, and what to do if Docker refuses its user."""
+    said = line.partition(': Get "')[0]
+    return said if REFUSED not in said.lower() else f"{said} (run it with sudo, or join the group docker)"
 
 
 def _read_directory(path: str, reading: Reading) -> LayerContents:

@@ -283,7 +283,8 @@ def test_the_size_that_is_announced_is_that_of_layers_with_a_size(program, capfd
     assert capfd.readouterr().err == f"reading the layers of {at}: 1.0 GiB\n"
 
 
-NO_ACCESS = "permission denied while trying to connect to the Docker daemon socket"
+NO_ACCESS = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+CALL = 'Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.47/images/app/json": dial unix: connect: permission denied'
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,13 @@ NO_ACCESS = "permission denied while trying to connect to the Docker daemon sock
     [
         ("Error response from daemon: No such image: rocm/app:1", ""),
         ("Error: rocm/app:1: image not known", ""),
-        (NO_ACCESS, f"docker could not be asked for rocm/app:1: {NO_ACCESS}\n"),
+        *(
+            (
+                said,
+                f"docker could not be asked for rocm/app:1: {NO_ACCESS} (run it with sudo, or join the group docker)\n",
+            )
+            for said in (NO_ACCESS, f"{NO_ACCESS}: {CALL}")
+        ),
     ],
 )
 def test_a_store_that_gives_no_answer_is_said_before_a_registry_is_read(error, says, program, capfd):

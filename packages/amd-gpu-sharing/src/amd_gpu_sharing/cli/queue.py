@@ -51,7 +51,7 @@ def cancel(
     from amdgpu_discovery.usage.people import find_user
 
     cancel_job(host_to_change(context), name, find_user(user))
-    print(f"Job {name} was removed from the queue", file=sys.stderr)
+    print(f"{name} was removed from the queue", file=sys.stderr)
     note_new_word("queue cancel", name)
 
 

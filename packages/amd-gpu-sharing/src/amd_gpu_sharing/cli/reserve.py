@@ -129,7 +129,7 @@ def end(
         change(host, "end", name, owner)
         print(f"Ending {name}", file=sys.stderr)
         return
-    print(f"Job {name} was removed from the queue", file=sys.stderr)
+    print(f"{name} was removed from the queue", file=sys.stderr)
 
 
 @examples("amd-ctk release debug")
