@@ -44,7 +44,7 @@ def test_the_state_of_the_host_and_the_next_command_are_shown(tmp_path, on_termi
         "Engines  docker (knows the runtime amd)\n"
         "Tracker  enabled, 0 of 4 GPUs in use\n"
         "\n"
-        "Next:    docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi\n"
+        "Next:    sudo docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi\n"
         "Help:    amd-ctk --help\n"
     )
 
@@ -75,6 +75,11 @@ def test_without_a_driver_doctor_is_next(tmp_path, on_terminal):
     ("engines", "has_cdi", "command"),
     [
         ({"docker": False}, False, "sudo amd-ctk runtime configure"),
+        (
+            {"docker": True},
+            False,
+            "sudo docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi",
+        ),
         ({"podman": False}, False, "sudo amd-ctk cdi generate"),
         ({"podman": False}, True, "amd-ctk gpu list"),
     ],

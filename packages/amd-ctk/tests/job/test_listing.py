@@ -35,6 +35,17 @@ def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
     assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()
 
 
+def test_a_lone_number_is_said_to_be_that_of_a_gpu(host, amd_ctk):
+    host("mi210-4")
+
+    answer = amd_ctk("reserve", "2", "--for=2h")
+
+    assert answer.stderr.splitlines() == [
+        "2 is GPU number 2; for 2 free GPUs write free:2",
+        "users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')",
+    ]
+
+
 def test_a_new_reservation_names_the_own_ones_that_a_restart_ended(host, amd_ctk):
     state = State(host("mi210-4"))
     state.prepare()

@@ -18,7 +18,7 @@ from amdgpu_discovery.tables.driver_versions import DRIVER_VERSION
 from amdgpu_discovery.tables.models import find_product_names, model_of, short_name
 
 CDI_SPECS = ("/etc/cdi/amd.json", "/etc/cdi/amd.yaml")
-EXAMPLE = "docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi"
+EXAMPLE = "sudo docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.io/rocm/rocm-terminal rocm-smi"
 
 
 def print_overview(host: Host) -> None:

@@ -57,6 +57,8 @@ def reserve(
     host = host_to_change(context)
     for sentence in ended_by_restart(host):
         print_note(sentence)
+    if gpus.isdecimal() and int(gpus):
+        print_note(f"{gpus} is GPU number {gpus}; for {gpus} free GPU{'' if gpus == '1' else 's'} write free:{gpus}")
     if at and wait is not None:
         raise OptionsExcluded("--at", WAIT)
     start = parse_moment(at, now=time.time()) if at else None
