@@ -13,7 +13,13 @@ import pytest
 
 import amd_gpu_tracker
 import amdgpu_discovery
-from amd_gpu_tracker.claims.hook_entries import claim_hook, is_claim_hook, release_hook, requirements_hook
+from amd_gpu_tracker.claims.hook_entries import (
+    claim_hook,
+    is_claim_hook,
+    refusing_hook,
+    release_hook,
+    requirements_hook,
+)
 from amd_gpu_tracker.face.tracker import Tracker
 from amd_gpu_tracker.leases.processes import option_in
 from amdgpu_discovery.host import Host
@@ -508,3 +514,40 @@ def test_a_container_whose_bundle_nobody_finds_starts_with_a_line_in_the_log(unt
 
 def test_a_check_of_images_is_no_claim():
     assert not is_claim_hook(requirements_hook(Host("/")))
+
+
+WITHOUT_LIMIT = (
+    'CDI sets no limit on GPU memory, and vram-limit is "required"'
+    " (use the AMD runtime: --runtime=amd -e AMD_VISIBLE_DEVICES=0 -e AMD_VRAM=8GiB)\n"
+)
+
+
+def test_where_limits_are_required_a_container_that_may_share_a_gpu_is_refused(tracker, runtime, untracked, init):
+    hook = claim_hook(untracked.host, require_limit=True)
+    tracker.set_accessibility("1", exclusive=True)
+
+    shared = runtime(hook, "c1", init.pid, numbers=[0, 1])
+    alone = runtime(hook, "c2", init.pid, numbers=[1])
+
+    assert (shared.returncode, shared.stderr) == (4, WITHOUT_LIMIT)
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert users(tracker) == {0: [], 1: ["c2"], 2: [], 3: []}
+
+
+def test_where_limits_are_required_a_container_that_asks_for_one_is_refused(tracker, runtime, untracked, init):
+    tracker.set_accessibility("1", exclusive=True)
+    node = {"type": "c", "major": 226, "minor": locate_gpus(untracked.host)[1].render_minor}
+    spec = {"process": {"env": ["PATH=/bin", "AMD_VRAM=8GiB"]}, "linux": {"devices": [node]}}
+
+    answer = runtime(claim_hook(untracked.host, require_limit=True), "c1", init.pid, spec=spec)
+
+    assert (answer.returncode, answer.stderr) == (4, WITHOUT_LIMIT)
+    assert users(tracker)[1] == []
+
+
+def test_where_limits_are_required_and_nothing_is_tracked_every_container_is_refused(runtime, untracked, init):
+    hooks = (refusing_hook(untracked.host), claim_hook(untracked.host, require_limit=True))
+
+    answers = [runtime(hook, "c1", init.pid, numbers=[0]) for hook in hooks]
+
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(4, WITHOUT_LIMIT)] * 2

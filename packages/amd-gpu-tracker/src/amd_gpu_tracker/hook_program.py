@@ -10,7 +10,14 @@ from amd_gpu_tracker.book.history import HOOK
 from amd_gpu_tracker.book.lease import BY_CDI
 from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.claims.hook_entries import CLAIM, ENFORCE, IMAGE_REQUIREMENTS, RELEASE
+from amd_gpu_tracker.claims.hook_entries import (
+    CLAIM,
+    ENFORCE,
+    IMAGE_REQUIREMENTS,
+    RELEASE,
+    REQUIRE_LIMIT,
+    refuse_unlimited,
+)
 from amd_gpu_tracker.enabled import may_be_tracking
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
 from amd_gpu_tracker.leases.processes import Processes, option_in
@@ -43,7 +50,8 @@ def main(words: list[str]) -> int:
             _release(state, container, Processes())
         else:
             act = _claim if words[0] == CLAIM else _check
-            act(state, container, Processes(), _option(words, IMAGE_REQUIREMENTS) or ENFORCE)
+            requirements = _option(words, IMAGE_REQUIREMENTS) or ENFORCE
+            act(state, container, Processes(), requirements, require_limit=REQUIRE_LIMIT in words)
     except ToolkitError as error:
         _report(state, str(container.get("id", "")), error, words[0])
         return error.exit_code
@@ -54,9 +62,13 @@ def _option(words: list[str], name: str) -> str:
     return words[words.index(name) + 1] if name in words else ""
 
 
-def _claim(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
+def _claim(
+    state: State, container: dict[str, Any], processes: Processes, image_requirements: str, *, require_limit: bool
+) -> None:
     """Claim the GPUs whose device nodes the container has."""
     if not may_be_tracking(state.host):
+        if require_limit:
+            refuse_unlimited({}, is_alone=False)
         return
     from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
     from amdgpu_discovery.choices.oci_spec import read_spec
@@ -77,6 +89,8 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
         run_directory=state.run_directory if state.is_rootless else "",
     )
     claim = claim_nodes(state.host, starting)
+    if require_limit:
+        refuse_unlimited(starting.spec, is_alone=claim is not None and claim.is_alone())
     if claim:
         _check_image(state, starting.container_id, starting.spec, claim.gpus, image_requirements)
     if claim and not claim.reserve():
@@ -85,8 +99,12 @@ def _claim(state: State, container: dict[str, Any], processes: Processes, image_
         _log(state, "WARN", "A container is given a GPU that is in use", sentence, starting.container_id)
 
 
-def _check(state: State, container: dict[str, Any], processes: Processes, image_requirements: str) -> None:
+def _check(
+    state: State, container: dict[str, Any], processes: Processes, image_requirements: str, *, require_limit: bool
+) -> None:
     """Check the image of a container that claims no GPUs; if its bundle cannot be found, it starts."""
+    if require_limit:
+        refuse_unlimited({}, is_alone=False)
     from amdgpu_discovery.choices.oci_spec import read_spec
 
     creators = processes.ancestors(posix.getppid(), GENERATIONS)

@@ -24,7 +24,7 @@ from amd_device_spec.cdi.text import format_spec, parse_spec
 from amd_device_spec.requested import select_requested
 from amd_device_spec.settings import read_settings
 from amd_gpu_tracker import Tracker
-from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, release_hook, requirements_hook
+from amd_gpu_tracker.claims.hook_entries import IGNORE, claim_hook, refusing_hook, release_hook, requirements_hook
 from amdgpu_discovery.choices.selection import resolve
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.driver.device_nodes import find_device_nodes
@@ -173,11 +173,16 @@ def require_writable(path: str) -> None:
 def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
     """Return the OCI hooks for a host's spec, by moment.
 
-    They let the GPU Tracker see containers, and check images. While it is disabled, the only hook checks images.
+    They let the GPU Tracker see containers, and check images. While it is disabled, the only hook checks images. Where
+    limits on GPU memory are required, the hook refuses containers that share a GPU.
     """
-    setting = read_settings(host).image_requirements
+    settings = read_settings(host)
+    setting, require_limit = settings.image_requirements, settings.vram_limit == "required"
     if Tracker(host).is_enabled():
-        return {"createRuntime": [claim_hook(host, image_requirements=setting)], "poststop": [release_hook(host)]}
+        claim = claim_hook(host, image_requirements=setting, require_limit=require_limit)
+        return {"createRuntime": [claim], "poststop": [release_hook(host)]}
+    if require_limit:
+        return {"createRuntime": [refusing_hook(host)]}
     return {} if setting == IGNORE else {"createRuntime": [requirements_hook(host, image_requirements=setting)]}
 
 

@@ -20,7 +20,7 @@ from amd_device_spec.cdi.text import BrokenText, parse_spec
 from amd_device_spec.cdi.version import unread_versions
 from amd_device_spec.oci import KEEP_GROUPS as KEEPS_GROUPS
 from amd_device_spec.oci import PRIVATE_NODES
-from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook
+from amd_gpu_tracker.claims.hook_entries import is_check_hook, is_claim_hook, requires_limit
 from amdgpu_discovery.driver.device_nodes import KFD_PATH
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -55,12 +55,13 @@ class CdiEdits(Value):
 
 
 class EngineSpec(Value):
-    """A spec, why the engine does not start the container, and whether hooks in it check the image and claim GPUs."""
+    """A spec, why the engine does not start the container, and what the hooks in it do."""
 
     spec: Tree
     refusals: tuple[ToolkitError, ...] = ()
     checks_image: bool = False
     is_claimed: bool = False
+    requires_limit: bool = False
 
 
 def build_spec(container: Container, host: Host) -> EngineSpec:
@@ -95,6 +96,7 @@ def build_spec(container: Container, host: Host) -> EngineSpec:
         refusals=tuple(refusals),
         checks_image=any(is_claim_hook(hook) or is_check_hook(hook) for hook in hooks),
         is_claimed=any(map(is_claim_hook, hooks)),
+        requires_limit=any(map(requires_limit, hooks)),
     )
 
 

@@ -27,9 +27,10 @@ from amd_device_spec.request import VISIBLE_DEVICES
 from amd_device_spec.settings import read_settings
 from amd_device_spec.slurm.job_gpus import find_gpus_of_job
 from amd_gpu_tracker import claim_nodes, may_be_tracking
+from amd_gpu_tracker.claims.hook_entries import refuse_unlimited
 from amdgpu_discovery.choices.oci_spec import Grant
 from amdgpu_discovery.choices.selection import asks_for_nothing
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health
 from amdgpu_discovery.host import Host
@@ -177,9 +178,15 @@ def _explain_without_runtime(built: EngineSpec, host: Host, view: RuntimeView, c
             plan = plan.replace(notes=(*plan.notes, *notes))
         except RequirementError as error:
             plan = plan.replace(refusals=(*plan.refusals, error))
+    claim = None
     if built.is_claimed and plan.given and may_be_tracking(host):
-        refusals = find_refusals(claim_nodes(host, starting("", plan.spec), located=located))
-        plan = plan.replace(refusals=(*plan.refusals, *refusals))
+        claim = claim_nodes(host, starting("", plan.spec), located=located)
+        plan = plan.replace(refusals=(*plan.refusals, *find_refusals(claim)))
+    if built.requires_limit:
+        try:
+            refuse_unlimited(plan.spec, is_alone=claim is not None and claim.is_alone())
+        except RequestError as error:
+            plan = plan.replace(refusals=(*plan.refusals, error))
     return _explain(plan, built.spec, host, container, is_read=False)
 
 

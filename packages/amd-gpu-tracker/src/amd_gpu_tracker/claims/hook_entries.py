@@ -7,6 +7,7 @@ import sys
 import amdgpu_discovery
 from amd_gpu_tracker.book.state import State
 from amdgpu_discovery.choices.oci_spec import REQUIREMENT_PREFIX
+from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.files import absolute
 
 TYPE_CHECKING = False
@@ -30,6 +31,10 @@ HOOK_SECONDS = 120
 # What to do with containers whose image requires other GPUs. Without this option, they are refused.
 IMAGE_REQUIREMENTS = "--image-requirements"
 ENFORCE = "enforce"
+# The setting vram-limit is "required".
+REQUIRE_LIMIT = "--require-limit"
+# What asks for a limit, and which only the AMD runtime reads.
+ASKS_LIMIT = "AMD_VRAM="
 IGNORE = "ignore"
 # Runtimes run the hook in the bundle, and most images have no requirements. So grep finds the prefix, and Python does
 # the rest. For containers with their own user namespace, crun has already changed from the bundle to /.
@@ -38,19 +43,25 @@ FIND_REQUIREMENTS = (
 )
 
 
-def claim_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, Any]:
+def claim_hook(host: Host, *, image_requirements: str = ENFORCE, require_limit: bool = False) -> dict[str, Any]:
     """Return the `createRuntime` hook that claims the GPUs whose nodes a container was given.
 
-    `image_requirements` is the setting of that name: `enforce`, `warn` or `ignore`.
+    `image_requirements` is the setting of that name: `enforce`, `warn` or `ignore`. With `require_limit`, it refuses a
+    container that shares a GPU.
     """
     more = [] if image_requirements == ENFORCE else [IMAGE_REQUIREMENTS, image_requirements]
-    return _hook(*_python_words(host, CLAIM, *more))
+    return _hook(*_python_words(host, CLAIM, *more, *[REQUIRE_LIMIT] * require_limit))
 
 
 def requirements_hook(host: Host, *, image_requirements: str = ENFORCE) -> dict[str, Any]:
     """Return the `createRuntime` hook that checks the requirements of an image when nothing is tracked."""
     more = [] if image_requirements == ENFORCE else [IMAGE_REQUIREMENTS, image_requirements]
     return _hook(SHELL, "-c", FIND_REQUIREMENTS, "amd-image-requirements", *_python_words(host, CHECK, *more))
+
+
+def refusing_hook(host: Host) -> dict[str, Any]:
+    """Return the `createRuntime` hook that refuses containers when nothing is tracked and all need a limit."""
+    return _hook(*_python_words(host, CHECK, REQUIRE_LIMIT))
 
 
 def release_hook(host: Host, run_directory: str = "") -> dict[str, Any]:
@@ -72,6 +83,20 @@ def is_claim_hook(hook: object) -> bool:
 def is_check_hook(hook: object) -> bool:
     """Return whether a hook of a spec is `requirements_hook`, of this installation or another."""
     return _is_hook(hook, CHECK)
+
+
+def requires_limit(hook: object) -> bool:
+    """Return whether a hook of a spec refuses containers that share a GPU, because CDI sets no limit."""
+    return any(_is_hook(hook, command) for command in (CLAIM, CHECK)) and _is_hook(hook, REQUIRE_LIMIT)
+
+
+def refuse_unlimited(spec: dict[str, Any], *, is_alone: bool) -> None:
+    """Raise RequestError, as such a hook does, unless a container has its GPUs alone and asks for no limit."""
+    environment = (spec.get("process") or {}).get("env") or []
+    asks = any(isinstance(entry, str) and entry.startswith(ASKS_LIMIT) for entry in environment)
+    if asks or not is_alone:
+        hint = f"use the AMD runtime: --runtime=amd -e AMD_VISIBLE_DEVICES=0 -e {ASKS_LIMIT}8GiB"
+        raise RequestError('CDI sets no limit on GPU memory, and vram-limit is "required"', hint=hint)
 
 
 def _is_hook(hook: object, command: str) -> bool:
