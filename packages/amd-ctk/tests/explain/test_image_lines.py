@@ -24,7 +24,8 @@ from amdgpu_discovery.command_line.programs import parse_version
 from amdgpu_discovery.errors import ToolkitError
 from support.about_gpus import differences
 from support.image_lines import DIRECTORIES, GROUP, PASSWD, ImageLine, image_name, other_specs
-from support.kept_answers import read_answers, read_versions
+from support.kept_answers import DIRECTORY as ANSWERS
+from support.kept_answers import KEPT, read_answers, read_versions
 from support.recorder import AMD_RUNTIME, KFD
 from support.run_lines import CALLER, ENV_FILE_TEXT
 
@@ -37,7 +38,7 @@ OF_THE_BOX = re.compile("not a TTY|not a shared or slave mount|setting rlimits|c
 ENGINES = ("docker-20", "docker-26", "docker-28", "podman-4.3", "podman-5.4", "podman-5.8")
 # They pass over the third part of such a USER, which later versions refuse, as explain does.
 PASSED_OVER = "1000:44:1"
-PASS_OVER = ("docker-20", "docker-26", "podman-4.3")
+PASS_OVER = ("docker-20", "docker-26", "podman-4.3", "podman-5.4")
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_explain_answers_commands_with_images_as_the_engine_does(machine, tmp_pa
 
     other = [found for found in wrong if not (engine in PASS_OVER and found[0].user == PASSED_OVER)]
     assert other == []
-    if "AMD_LINES_ANSWERS" not in os.environ:
+    if ANSWERS == KEPT:
         expect_row(engine, answers, len(wrong))
 
 

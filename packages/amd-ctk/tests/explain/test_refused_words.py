@@ -225,12 +225,34 @@ PANIC = "panic: runtime error: index out of range [0] with length 0"
         ("/dev/kfd::rw", PANIC, ""),
         ("/dev/kfd::", "invalid device mode: ", "invalid device mode: "),
         ("/dev/kfd:/dev/kfd:", "invalid device mode: ", "invalid device mode: "),
+        # A directory may have an empty mode.
+        ("/dev/dri:/dev/dri:", "", ""),
+        ("/dev/dri::", "", ""),
     ],
 )
 def test_podman_4_ends_with_a_trace_at_an_empty_target(device, before_5, later):
     for version, why in (((4, 3, 1), before_5), ((5, 4, 2), later)):
         refusals = parse_run(["podman", "run", "--device", device, "rocm"], {}, version=version).refusals
         assert [error.message for error in refusals] == [f"podman refuses --device {device!r}: {why}"] * bool(why)
+
+
+# Docker 20.10, 26.1 and 28.5, and Podman 4.3.1.
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        ("-v /opt:/opt -v /opt:/opt", False),
+        ("-v /opt:/opt --volume=/opt:/opt --volume /opt:/opt", False),
+        ("-v /opt:/opt -v /opt/:/opt", True),
+        ("-v /opt:/opt -v /opt:/opt/", True),
+        ("-v /opt:/opt -v /usr:/opt", True),
+        ("--mount type=bind,source=/opt,target=/opt --mount type=bind,source=/opt,target=/opt", True),
+    ],
+)
+def test_the_same_volume_in_the_same_words_is_one(engine, words, is_refused):
+    refusals = parse_run([engine, "run", *words.split(), "rocm"], {}).refusals
+
+    assert [error.message for error in refusals] == [f"{engine} refuses /opt: duplicate mount destination"] * is_refused
 
 
 def test_podman_4_takes_a_list_of_environment_files_that_may_be_empty(tmp_path):

@@ -43,7 +43,9 @@ def parse_mapping(asked: str, engine: str) -> DeviceMapping:
         return DeviceMapping(source=clean(source), target=clean(source))
     if len(rest) == 2:
         target = rest[0] or (source if engine == PODMAN else "")
-        return DeviceMapping(source=source, target=target, access=rest[1])
+        # Podman takes an empty one for a directory.
+        access = rest[1] or EVERY_ACCESS * (engine == PODMAN)
+        return DeviceMapping(source=source, target=target, access=access)
     if is_access(rest[0]):
         return DeviceMapping(source=clean(source), target=clean(source), access=rest[0])
     return DeviceMapping(source=source, target=clean(rest[0]) or source)

@@ -253,7 +253,9 @@ def _find_refused(engine: str, options: Mapping[str, list[str]], image: str, *, 
     users = [("user", value) for value in options.get("user", ())[-1:]]
     for option, value in (*users, *(("group-add", value) for value in options.get("group-add", ()))):
         yield from refuse_ids(engine, f"--{option}={value}", value)
-    for target in _find_twice(options):
+    # Engines take the same volume in the same words for one.
+    once = {"volume": [*dict.fromkeys(options.get("volume", ()))]}
+    for target in _find_twice({**options, **once}):
         yield _refusal(engine, target, "duplicate mount destination")
     if engine == PODMAN and KEEP_GROUPS in options.get("group-add", ()) and len(options["group-add"]) > 1:
         yield _refusal(engine, f"--group-add {KEEP_GROUPS}", "it is not allowed with any other --group-add options")
@@ -303,7 +305,7 @@ def _find_problem_of_podman(device: str, source: str, rest: list[str], *, is_old
     if is_old and not is_directory and rest[:1] == [""] and all(map(is_access, rest[1:])):
         return "panic: runtime error: index out of range [0] with length 0"
     wrong = [word for word in rest[:1] if word and not word.startswith("/") and not is_access(word)]
-    wrong += [word for word in rest[1:] if not is_access(word)]
+    wrong += [word for word in rest[1:] if not (is_access(word) or (is_directory and not word))]
     return f"invalid device mode: {wrong[-1]}" if wrong else ""
 
 
