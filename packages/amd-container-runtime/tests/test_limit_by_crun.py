@@ -143,3 +143,14 @@ def test_where_limits_are_required_such_a_container_is_refused(crun):
     assert answer.returncode == 4
     assert "AMD_VRAM=8GiB cannot be enforced: crun does not enable" in crun.reported[-1]["msg"]
     assert crun.runc_words is None
+
+
+def test_where_limits_are_required_crun_is_refused_because_its_limits_are_not_proved(crun):
+    crun.configure(vram_limit="required", **crun.settings)
+    ask_for_memory(crun)
+
+    answer = crun.create_by_systemd()
+
+    assert answer.returncode == 4
+    assert "AMD_VRAM=8GiB cannot be enforced: limits by crun are not proved yet; use runc" in crun.reported[-1]["msg"]
+    assert crun.runc_words is None

@@ -91,6 +91,9 @@ def limit_memory(
     enforced = enforce(limit, gpus, host, runtime=runtime)
     if enforced.bytes_by_region and by_systemd is not None and is_crun(runtime):
         enforced = _enforce_by_crun(spec, enforced, host, by_systemd=by_systemd)
+        if settings.vram_limit == REQUIRED and not enforced.obstacle:
+            # On a real kernel, a container of Podman went past such a limit; the cause is not known.
+            enforced = enforced.replace(obstacle="limits by crun are not proved yet; use runc")
     if enforced.obstacle and settings.vram_limit == REQUIRED:
         raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
     limited = _put_limit(spec, limit, enforced, gpus)
