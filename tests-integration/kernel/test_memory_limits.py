@@ -25,6 +25,7 @@ WITHOUT_INTERNET = "--ip-forward=false"
 GPU_0 = "-e AMD_VISIBLE_DEVICES=0"
 CONTROLLERS = "cgroup.controllers"
 NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
+CRUN = "crun does not enable the dmem cgroup, as runc does"
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +235,21 @@ def test_limits_that_are_switched_off_are_not_set_and_the_log_says_so(machine, d
 
     assert said == "2G allocated\n"
     assert "AMD_VRAM is ignored because vram-limit is" in last_logged(machine)
+
+
+def test_crun_sets_no_limit_and_the_log_says_so(machine, docker):
+    configure(machine, low_level_runtime="crun")
+
+    said = docker.run(f"{GPU_0} -e AMD_VRAM=1GiB {IMAGE} allocate {FIRST} 2G")
+
+    assert said == "2G allocated\n"
+    assert f"AMD_VRAM=1GiB is not enforced: {CRUN}" in last_logged(machine)
+
+
+def test_crun_is_refused_where_limits_are_required(machine, docker):
+    configure(machine, vram_limit="required", low_level_runtime="crun")
+
+    assert f"AMD_VRAM=1GiB cannot be enforced: {CRUN}" in docker.run(f"{GPU_0} -e AMD_VRAM=1GiB {IMAGE} true")
 
 
 def test_a_limit_that_a_user_of_podman_sets_is_replaced(machine, docker):
