@@ -19,6 +19,7 @@ from amd_gpu_tracker.book.drains import Drain, this_boot, write_drains
 from amd_gpu_tracker.errors import NotPermitted
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_simulator import build_host, load_profile
 from amdgpu_simulator.runs.breaking import break_gpu
 from support.enabled_tracker import enable
@@ -129,6 +130,18 @@ def test_a_reset_is_only_printed_and_only_if_it_takes_no_gpu_from_others(host, a
     assert said() == (1, f"a reset of GPU 1 reaches GPU 5, which is reserved {hint}")
     tracker.release("train")
     assert said() == (0, f"sudo amd-smi reset --gpureset --gpu {locate_gpus(made)[1].pci_address}\n")
+
+
+def test_a_reset_takes_no_gpu_from_a_desktop_that_uses_little_memory_of_it(host, amd_ctk):
+    drawing = SimulatedUse(gpu=0, vram_bytes=1 << 20, in_kfd=False, client_id=8)
+    desktop = SimulatedProcess(pid=811, name="Xorg", uses=(drawing,))
+    enable(host(load_profile("mi210-4").replace(processes=(desktop,))))
+    drained = amd_ctk("gpu-tracker", "drain", "all")
+
+    answer = amd_ctk("gpu", "clean", "0-3", "--reset")
+
+    assert (drained.returncode, answer.returncode, answer.stdout) == (0, 1, "")
+    assert "which process 811 uses" in answer.stderr
 
 
 def test_a_gpu_of_the_processor_is_not_reset(host, amd_ctk):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.face.tracker import Tracker
 
-# A refresh reads the open files of every process, which takes a tenth of a second if there are thousands.
+# A refresh may read the open files of every process, which takes a tenth of a second if there are thousands.
 REFRESH_SECONDS = 2.0
 # Reading error counters accesses the hardware.
 ERROR_SECONDS = 600.0
@@ -61,7 +61,7 @@ lost         tracked, but no longer on this host
 
 def find_page(tracker: Tracker, *, now: float) -> Page:
     """Return all GPUs as a page: their number in each state, the list, and notes below it."""
-    states = tracker.states()
+    states = tracker.states(with_all_processes=False)
     return Page(
         shown=list_states(states, now=now), notes=_notes_of(tracker, states, now=now), title=count_states(states)
     )
@@ -82,12 +82,13 @@ def print_states_json(tracker: Tracker) -> None:
     """Print the current states of all GPUs as JSON."""
     from amd_gpu_tracker.watch.states.documents import format_states_json
 
-    print(format_states_json(tracker.states(), [ticket.since for ticket in tracker.waiting()]))
+    states = tracker.states(with_all_processes=False)
+    print(format_states_json(states, [ticket.since for ticket in tracker.waiting()]))
 
 
 def print_states(tracker: Tracker) -> None:
     """Print the current states of all GPUs: fitted to the width of a terminal, elsewhere complete."""
-    states, now = tracker.states(), time.time()
+    states, now = tracker.states(with_all_processes=False), time.time()
     if is_terminal():
         from amd_gpu_tracker.watch.show.terminal import make_console, print_listing
 
@@ -141,7 +142,7 @@ class Screen:
     def _refresh(self) -> None:
         asks_errors = time.monotonic() - self._errors_read >= ERROR_SECONDS
         try:
-            self._states = self._tracker.states(with_errors=asks_errors, earlier=self._states)
+            self._states = self._tracker.states(with_errors=asks_errors, with_all_processes=False, earlier=self._states)
             self._notes = _notes_of(self._tracker, self._states, now=time.time())
             self._failure = ""
         except ToolkitError as error:

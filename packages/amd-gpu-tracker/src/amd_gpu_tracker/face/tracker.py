@@ -201,7 +201,9 @@ class Tracker:
 
         return running_jobs(*self.status_with_leases())
 
-    def states(self, *, with_errors: bool = True, earlier: Iterable[GpuState] = ()) -> tuple[GpuState, ...]:
+    def states(
+        self, *, with_errors: bool = True, with_all_processes: bool = True, earlier: Iterable[GpuState] = ()
+    ) -> tuple[GpuState, ...]:
         """Return the state of each GPU like `find_states` with the `earlier` findings; for root, record the sick ones.
 
         From then on, starts refuse these GPUs, until root calls this `with_errors` and finds them healthy, or until a
@@ -217,6 +219,7 @@ class Tracker:
             self._host,
             processes=self._processes,
             with_errors=with_errors,
+            with_all_processes=with_all_processes,
             earlier=earlier,
             limits=limits,
             pods=self._find_pods(),

@@ -52,12 +52,16 @@ def test_a_gpu_in_use_without_a_reservation_says_by_whom(host_of):
     assert first.vram_used == 40 * GIBIBYTE
 
 
-def test_all_processes_are_looked_at_only_for_a_gpu_in_use_by_none_that_computes(host_of):
-    little, much = (find_states(host_of(vram={0: used}, in_kfd=False))[0] for used in (200 << 20, 40 * GIBIBYTE))
+def test_a_list_looks_at_all_processes_only_for_a_gpu_in_use_by_none_that_computes(host_of):
+    def look(used, **further):
+        return find_states(host_of(vram={0: used}, in_kfd=False), **further)[0]
+
+    little, much = (look(used, with_all_processes=False) for used in (200 << 20, 40 * GIBIBYTE))
 
     assert (little.state, little.processes) == ("free", ())
     assert (much.state, much.what) == ("in use", "python3")
     assert much.processes == (GpuProcess(pid=4000, program="python3", person="carol", vram_bytes=40 * GIBIBYTE),)
+    assert [each.pid for each in look(200 << 20).processes] == [4000]
 
 
 def leave_memory(host, address="0000:05:00.0"):

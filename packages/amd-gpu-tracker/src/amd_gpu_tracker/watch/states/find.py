@@ -34,6 +34,7 @@ def find_states(
     *,
     processes: Processes | None = None,
     with_errors: bool = True,
+    with_all_processes: bool = True,
     earlier: Iterable[GpuState] = (),
     limits: HealthLimits = NO_LIMITS,
     note: Callable[[Mapping[str, Health]], object] | None = None,
@@ -43,9 +44,10 @@ def find_states(
 
     `processes` finds out which processes are running, by default on this machine. `with_errors` also reads error
     counters, which accesses the hardware: a screen that looks every second sets it only for its first page, and passes
-    its `earlier` findings. `limits` define when a GPU is suspect or sick. `note` is called with the health of GPUs by
-    their keys, without those that were not asked; notes about sick ones are read after that. `pods` are those to which
-    kubelet has given GPUs, by the key of the GPU. Errors as `locate_gpus`;
+    its `earlier` findings. Without `with_all_processes`, the open files of those that do not compute are read only for
+    a GPU that is in use by none that does: a host may have thousands. `limits` define when a GPU is suspect or sick.
+    `note` is called with the health of GPUs by their keys, without those that were not asked; notes about sick ones are
+    read after that. `pods` are those to which kubelet has given GPUs, by the key of the GPU. Errors as `locate_gpus`;
     StateError if the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
@@ -55,6 +57,7 @@ def find_states(
         lambda addresses: read_health(host, addresses, with_errors=with_errors, earlier=known, limits=limits),
         note,
         pods,
+        with_all_processes=with_all_processes,
     ).find()
 
 
@@ -68,6 +71,8 @@ class _States:
         read: Callable[[list[str]], dict[str, Health]],
         note: Callable[[Mapping[str, Health]], object] | None,
         pods: Mapping[str, PodDevice],
+        *,
+        with_all_processes: bool,
     ) -> None:
         self._pods = pods
         host = state.host
@@ -83,7 +88,7 @@ class _States:
         for each in read_drains(host):
             self._withheld.setdefault(each.key, {})[each.state] = each
         self._uses = read_gpu_uses(host, self._gpus, self._health)
-        self._processes = self._find_processes(host)
+        self._processes = find_gpu_processes(host, self._gpus) if with_all_processes else self._find_processes(host)
         self._leaked = self._find_leaked(state, processes.now())
         self._names: Mapping[str, str] = {}
         self._pod_titles: Mapping[str, str] = {}
@@ -139,7 +144,7 @@ class _States:
         self._people = read_user_names(host)
 
     def _find_processes(self, host: Host) -> dict[int, tuple[GpuProcess, ...]]:
-        """Return who uses GPUs. All processes are read only for a GPU that is in use by none that KFD lists."""
+        """Return who computes on GPUs, or all who use them if one of them is in use by none that KFD lists."""
         if not any(use.is_computing or use.is_used for use in self._uses.values()):
             return {gpu.number: () for gpu in self._gpus}
         is_explained = all(use.is_computing or not use.is_used for use in self._uses.values())
