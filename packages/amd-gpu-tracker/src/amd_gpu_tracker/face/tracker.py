@@ -206,6 +206,8 @@ class Tracker:
     ) -> tuple[GpuState, ...]:
         """Return the state of each GPU like `find_states` with the `earlier` findings; for root, record the sick ones.
 
+        Without `with_all_processes`, it names those that compute; the others only if a GPU is in use by none of these.
+
         From then on, starts refuse these GPUs, until root calls this `with_errors` and finds them healthy, or until a
         reboot. If the record cannot be written, starts do not refuse them. For root, this also looks again at dirty
         GPUs.
