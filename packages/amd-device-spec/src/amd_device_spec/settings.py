@@ -157,7 +157,12 @@ class Settings(Value):
     @property
     def limits_memory(self) -> bool:
         """Return whether containers that ask for no limit on GPU memory get or need one."""
-        return self.vram_maximum > 0 or self.vram_limit == "required"
+        return self.vram_maximum > 0 or self.requires_limit
+
+    @property
+    def requires_limit(self) -> bool:
+        """Return whether every container needs a limit on GPU memory that the kernel enforces."""
+        return self.vram_limit == "required"
 
     def choice_rules(self) -> ChoiceRules:
         """Return the settings for choices and for the health of GPUs."""

@@ -177,7 +177,7 @@ def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
     limits on GPU memory are required, the hook refuses containers that share a GPU.
     """
     settings = read_settings(host)
-    setting, require_limit = settings.image_requirements, settings.vram_limit == "required"
+    setting, require_limit = settings.image_requirements, settings.requires_limit
     if Tracker(host).is_enabled():
         claim = claim_hook(host, image_requirements=setting, require_limit=require_limit)
         return {"createRuntime": [claim], "poststop": [release_hook(host)]}

@@ -8,7 +8,7 @@ from amd_ctk.engines.engine_words import PODMAN, engine_of, find_engine, find_ru
 from amd_device_spec.oci import memory_variables
 from amd_device_spec.request import MEMORY
 from amd_device_spec.settings import read_settings
-from amd_device_spec.start.memory_limit import LET_START, OFF, REQUIRED, RUNC, find_obstacle, parse_amount
+from amd_device_spec.start.memory_limit import LET_START, OFF, RUNC, find_obstacle, parse_amount
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
@@ -63,12 +63,12 @@ def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -
     RequestError if it is no amount, or if limits are required and this one cannot be enforced.
     """
     require_amount(host, job.vram)
-    said, setting = f"{OPTION}={job.vram}", read_settings(host).vram_limit
-    if setting == OFF:
+    said, settings = f"{OPTION}={job.vram}", read_settings(host)
+    if settings.vram_limit == OFF:
         print_note(f'{said} is ignored because vram-limit is "{OFF}"')
         return JobLimit(vram=job.vram)
     if obstacle := _find_obstacle(job, host, options):
-        if setting == REQUIRED:
+        if settings.requires_limit:
             raise RequestError(f"{said} cannot be enforced: {obstacle}", hint=LET_START)
         print_note(f"{said} is promised, not enforced: {obstacle}")
     if find_run(job.argv) is None:

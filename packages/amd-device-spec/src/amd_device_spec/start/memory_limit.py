@@ -38,7 +38,6 @@ LINE_BY_LINE_SINCE = (1, 2)
 RUNC_SECONDS = 30.0
 MIB_BY_UNIT = {"mib": 1, "gib": 1024}
 MOST_LIMIT_DIGITS = 9
-REQUIRED = "required"
 OFF = "off"
 LET_START = "'sudo amd-ctk config set vram-limit asked' lets such containers start without a limit"
 
@@ -82,11 +81,11 @@ def limit_memory(
     gpus = [gpu for gpu in find_gpus(host) if gpu.number in numbers]
     limit = find_limit(asked, grant, settings, gpus)
     if limit is None:
-        if settings.vram_limit == REQUIRED and not is_alone():
+        if settings.requires_limit and not is_alone():
             raise _needs_limit(gpus)
         return NOT_LIMITED
     enforced = enforce(limit, gpus, host, runtime=runtime)
-    if enforced.obstacle and settings.vram_limit == REQUIRED:
+    if enforced.obstacle and settings.requires_limit:
         raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
     return _put_limit(spec, limit, enforced, gpus)
 
@@ -215,7 +214,7 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
 def _needs_limit(gpus: Sequence[Gpu]) -> RequestError:
     """Return the refusal of a container without a limit, where each container on a shared GPU needs one."""
     named = _named([gpu.number for gpu in gpus])
-    said = f'vram-limit is "{REQUIRED}", and the container does not say how much memory of {named} it needs'
+    said = f'vram-limit is "required", and the container does not say how much memory of {named} it needs'
     return RequestError(said, hint=f"set {MEMORY}, as in {MEMORY}=8GiB, or make the GPU exclusive")
 
 

@@ -15,7 +15,7 @@ from amd_ctk.doctor.facts import read_or
 from amd_ctk.shares_gpus import needs_sharing
 from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
 from amd_device_spec.settings_file import is_compiled, read_settings_file
-from amd_device_spec.start.memory_limit import OFF, REQUIRED, find_obstacle
+from amd_device_spec.start.memory_limit import OFF, find_obstacle
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.watch.show.listing import cut_id
 from amdgpu_discovery.command_line.programs import runs_systemd
@@ -155,7 +155,7 @@ def _read_memory_limit(host: Host, chosen: dict[str, object]) -> dict[str, Any]:
     settings = check_settings(chosen, CONFIG_FILE)
     limits = settings.vram_limit != OFF and bool(settings.limits_memory or settings.swarm_vram_resources)
     obstacle = find_obstacle(host, settings.low_level_runtime or usual_runtime()) if limits else ""
-    requires = settings.vram_limit == REQUIRED
+    requires = settings.requires_limit
     return {"limits_memory": limits, "requires_memory_limit": requires, "memory_obstacle": obstacle}
 
 
