@@ -32,7 +32,8 @@ class GpuState(GpuUse):
         state: One of FREE, RESERVED, IN_USE, DRAINING, DRAINED, SUSPECT, DIRTY, SICK, LOST.
         reason: The reason for this state as a clause; "" if there is none to give.
         since: When it was drained, found sick or dirty, or reserved, in seconds since 1970 (UTC); None if unknown.
-        processes: The processes that use it, those with most memory first.
+        processes: The processes that use it, those with most memory first. `status` leaves out those that do not
+            compute, unless a GPU is in use by none that does.
         person: The person who has it; "" if it is free, or if that is unknown.
         what: The container, job or program that has it; "" if there is none.
         vram_used: Bytes of its memory in use.
