@@ -53,6 +53,14 @@ def test_a_bad_check_has_a_command_and_an_exit_code(host, amd_ctk):
     )
 
 
+def test_checks_that_do_not_apply_to_a_host_are_said_not_to(host, amd_ctk):
+    host()
+
+    answer = amd_ctk("doctor", "--only=windows", **ALONE)
+
+    assert (answer.returncode, answer.stdout) == (0, "none of these checks applies to this host\n")
+
+
 def test_json_is_what_the_shipped_schema_says(host, amd_ctk):
     host("rx7900xtx-raphael")
     schema = json.loads(files("amd_ctk").joinpath("doctor/schema/doctor.json").read_text(encoding="utf-8"))

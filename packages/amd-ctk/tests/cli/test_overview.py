@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from amd_ctk.gpus.overview import next_command
+from amd_ctk.engines.crio import CRIO
+from amd_ctk.gpus.overview import is_installed, next_command
+from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host
 
 
@@ -60,6 +62,13 @@ def test_a_drop_in_of_containerd_counts(tmp_path, on_terminal, amd_ctk):
     )
 
     assert "Engines  containerd (knows the runtime amd)\n" in on_terminal()
+
+
+def test_an_engine_of_which_only_the_toolkits_file_exists_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not is_installed(CRIO, Host(), has_entry=True)
+    (tmp_path / "crio").touch(0o755)
+    assert is_installed(CRIO, Host(), has_entry=False)
 
 
 def test_without_a_driver_doctor_is_next(tmp_path, on_terminal):

@@ -46,6 +46,20 @@ def test_a_lone_number_is_said_to_be_that_of_a_gpu(host, amd_ctk):
     ]
 
 
+def test_where_rules_allow_users_only_the_service_is_advised(host, amd_ctk):
+    made = host("mi210-4")
+    amd_ctk("users", "allow", "1000", "--gpus=2")
+
+    answer = amd_ctk("reserve", "free:1", "--for=2h")
+
+    socket = made.path("/run/amd-container-toolkit/gpus.socket")
+    assert (answer.returncode, answer.stderr) == (
+        3,
+        "users cannot reserve GPUs on this host"
+        f" (the administrator enables it with 'amd-ctk gpu-tracker serve --listen {socket}')\n",
+    )
+
+
 def test_a_new_reservation_names_the_own_ones_that_a_restart_ended(host, amd_ctk):
     state = State(host("mi210-4"))
     state.prepare()

@@ -30,6 +30,14 @@ def has_failed(host: Host) -> bool:
     return ask_systemctl("is-failed", "--quiet", SERVICE_UNIT, SOCKET_UNIT).succeeded
 
 
+def find_start(host: Host) -> str:
+    """Return the administrator's command that makes the service listen."""
+    from amdgpu_discovery.command_line.programs import runs_systemd
+
+    by_systemd = host.is_this_machine and runs_systemd(host)
+    return f"sudo systemctl start {SOCKET_UNIT}" if by_systemd else f"amd-ctk gpu-tracker serve --listen {host.path(SOCKET)}"
+
+
 def require_not_failed(host: Host) -> None:
     """Raise ServiceFailed for users if the service has failed. Root needs no service."""
     from amd_gpu_sharing.broker.requests.client import ServiceFailed

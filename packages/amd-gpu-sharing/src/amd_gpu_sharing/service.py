@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from amd_device_spec.settings import read_settings
 from amd_gpu_sharing.broker.requests import client, protocol
-from amd_gpu_sharing.failure import find_last_error, has_failed, require_not_failed
+from amd_gpu_sharing.failure import find_last_error, find_start, has_failed, require_not_failed
 from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
 from amdgpu_discovery.usage.people import behind_sudo
@@ -112,7 +113,8 @@ class Service:
     def _require(self, request: protocol.Request, **how: Any) -> protocol.Answer:
         answer = self._send_request(request, **how)
         if answer is None:
-            raise ServiceMissing
+            # Where there are rules, the administrator allowed users already, and only the service is missing.
+            raise ServiceMissing(find_start(self._host)) if read_settings(self._host).users else ServiceMissing
         return answer
 
     def _send_request(self, request: protocol.Request, **how: Any) -> protocol.Answer | None:

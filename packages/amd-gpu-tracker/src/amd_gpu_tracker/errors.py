@@ -98,11 +98,10 @@ class ServiceMissing(ToolkitError):
 
     exit_code = 3
 
-    def __init__(self) -> None:
-        """Suggest what the administrator can do about it."""
+    def __init__(self, command: str = "sudo amd-ctk users allow NAME") -> None:
+        """Suggest the command of the administrator that makes it run."""
         super().__init__(
-            "users cannot reserve GPUs on this host",
-            hint="the administrator enables it with 'sudo amd-ctk users allow NAME'",
+            "users cannot reserve GPUs on this host", hint=f"the administrator enables it with '{command}'"
         )
 
 

@@ -111,6 +111,8 @@ def _lines(result: Result, width: int, *, verbose: bool) -> list[str]:
 
 
 def _sums(results: Sequence[Result]) -> str:
+    if not results:
+        return "none of these checks applies to this host"
     counts = Counter(result.finding.state for result in results)
     known = f"{counts[OK]} ok, {counts[BAD]} bad, {_plural(counts[NOTE], 'note')}"
     return f"{_plural(len(results), 'check')}: {known}, {counts[NOT_CHECKED]} not checked"
