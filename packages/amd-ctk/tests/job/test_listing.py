@@ -52,12 +52,9 @@ def test_where_rules_allow_users_only_the_service_is_advised(host, amd_ctk):
 
     answer = amd_ctk("reserve", "free:1", "--for=2h")
 
-    socket = made.path("/run/amd-container-toolkit/gpus.socket")
-    assert (answer.returncode, answer.stderr) == (
-        3,
-        "users cannot reserve GPUs on this host"
-        f" (the administrator enables it with 'amd-ctk gpu-tracker serve --listen {socket}')\n",
-    )
+    command = f"amd-ctk gpu-tracker serve --listen {made.path('/run/amd-container-toolkit/gpus.socket')}"
+    problem = "users cannot reserve GPUs on this host"
+    assert (answer.returncode, answer.stderr) == (3, f"{problem} (the administrator enables it with '{command}')\n")
 
 
 def test_a_new_reservation_names_the_own_ones_that_a_restart_ended(host, amd_ctk):

@@ -34,8 +34,10 @@ def find_start(host: Host) -> str:
     """Return the administrator's command that makes the service listen."""
     from amdgpu_discovery.command_line.programs import runs_systemd
 
-    by_systemd = host.is_this_machine and runs_systemd(host)
-    return f"sudo systemctl start {SOCKET_UNIT}" if by_systemd else f"amd-ctk gpu-tracker serve --listen {host.path(SOCKET)}"
+    if host.is_this_machine and runs_systemd(host):
+        return f"sudo systemctl start {SOCKET_UNIT}"
+    sudo = "sudo " if host.is_this_machine else ""
+    return f"{sudo}amd-ctk gpu-tracker serve --listen {host.path(SOCKET)}"
 
 
 def require_not_failed(host: Host) -> None:
