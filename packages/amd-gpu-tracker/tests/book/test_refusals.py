@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amd_gpu_tracker.book.refusals import LARGEST_REFUSALS_FILE, LONGEST_REFUSAL, read_refusals, record_refusal
-from amd_gpu_tracker.watch.show.table import format_refusals
+from amd_gpu_tracker.watch.show.refused import format_refusals
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner, max_size=3)

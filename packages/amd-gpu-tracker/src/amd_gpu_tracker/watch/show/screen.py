@@ -7,13 +7,7 @@ import time
 from amd_gpu_tracker.errors import GpusChanged, OptionsExcluded
 from amd_gpu_tracker.times import format_time
 from amd_gpu_tracker.watch.show.listing import WIDE_TERMINAL, Listing, Page, format_listing
-from amd_gpu_tracker.watch.show.table import (
-    format_json,
-    format_refusals,
-    format_refusals_as_json,
-    format_status,
-    list_status,
-)
+from amd_gpu_tracker.watch.show.table import format_json, format_status, list_status
 from amdgpu_discovery.command_line.standard_output import is_terminal, print_notes
 
 TYPE_CHECKING = False
@@ -96,6 +90,9 @@ def watch_text(read: Callable[[], tuple[str, tuple[str, ...]]], *, seconds: floa
 
 def print_refusals(refusals: Sequence[Refusal], *, as_json: bool) -> None:
     """Print the latest refusals."""
+    # Status shows none of them, and mostly no person.
+    from amd_gpu_tracker.watch.show.refused import format_refusals, format_refusals_as_json
+
     print(format_refusals_as_json(refusals) if as_json else format_refusals(refusals))
 
 

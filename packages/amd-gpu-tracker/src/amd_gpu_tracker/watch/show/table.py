@@ -6,13 +6,10 @@ from amd_gpu_tracker.leases.status import ContainerUse, GpuUse, LostGpu, Status
 from amd_gpu_tracker.times import format_age, format_time
 from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing, pad_columns
 from amdgpu_discovery.untrusted.plain_text import printable
-from amdgpu_discovery.usage.people import name_of_person, title_of_person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from amd_gpu_tracker.book.refusals import Refusal
 
 RULE = "-" * 120
 # The columns of the guide, then those of `--wide`.
@@ -64,32 +61,6 @@ def format_json(status: Status, names: Mapping[str, str]) -> str:
     return json.dumps(document, indent=2)
 
 
-def format_refusals(refusals: Sequence[Refusal]) -> str:
-    """Return the refusals, oldest first, each with its container and the message that it got; people by name."""
-    blocks = []
-    for refusal in refusals:
-        indented = "\n    ".join(map(printable, refusal.told(title_of_person).split("\n")))
-        container, by = printable(refusal.container_id) or "-", printable(", ".join(refusal.ways))
-        blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
-    return "\n".join(blocks) or "No container was refused since the last boot"
-
-
-def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
-    """Return the refusals as JSON, with people by name."""
-    import json
-
-    fields = [
-        {
-            "time": refusal.time,
-            "container_id": refusal.container_id,
-            "ways": list(refusal.ways),
-            "message": refusal.told(title_of_person),
-        }
-        for refusal in refusals
-    ]
-    return json.dumps(fields, indent=2)
-
-
 def _rows(gpu: GpuUse, names: Mapping[str, str] | None, now: float | None = None) -> list[tuple[str, ...]]:
     first = _first_columns(gpu)
     uses = [_columns(use, names, now) for use in gpu.containers]
@@ -117,6 +88,9 @@ def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
     name = names.get(use.container_id) or ""
     if not use.person:
         return name or "-"
+    # Many hosts give GPUs to no people.
+    from amdgpu_discovery.usage.people import name_of_person
+
     person = name_of_person(use.person)
     return f"{name} ({person})" if name else person
 
