@@ -296,22 +296,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def make_demand(count: int, fitting: int, *, number: int = 0, person: int = 1, **more: Any) -> Demand:
+def make_demand(count: int, fitting: int, *, name: str = "job", person: int = 1, **more: Any) -> Demand:
     """Return a request for `count` of the GPUs in the bit set `fitting`."""
-    return Demand(
-        number=number,
-        name=f"job-{number}",
-        request="",
-        count=count,
-        among=(),
-        fitting=fitting,
-        since=0.0,
-        waiter=ProcessId(pid=1, start=1),
-        boot_id="",
-        namespace="",
-        person=person,
-        **more,
-    )
+    waiter = ProcessId(pid=1, start=1)
+    return Demand(name=name, request="", count=count, fitting=fitting, waiter=waiter, person=person, **more)
+
+
+def make_ticket(number: int, demand: Demand, **more: Any) -> Ticket:
+    """Return the ticket of a request that waits under this number."""
+    return Ticket(**demand.in_ticket(), number=number, since=0.0, boot_id="", namespace="", **more)
 
 
 def put_ticket(

@@ -51,11 +51,6 @@ def test_a_long_request_is_cut_off():
     assert len(content) < 400
 
 
-@pytest.mark.parametrize(("among", "held_up"), [((3,), True), ((3, 4), True), ((4, 5), False), ((), False)])
-def test_a_ticket_holds_up_those_who_want_one_of_its_gpus(among, held_up):
-    assert TICKET.holds_up(among) is held_up
-
-
 def test_a_ticket_for_every_gpu_of_a_large_host_can_be_read_again():
     ticket = TICKET.replace(among=tuple(range(512)))
 

@@ -66,10 +66,6 @@ class Service:
 
         return os.geteuid() != 0 or Processes().may_look_at_users()
 
-    def require_name(self, name: str) -> None:
-        """Raise WaitRefused if a job cannot have this name, with the service or without it."""
-        require_name(name)
-
     def run(self, job: JobRequest, *, timeout: float | None, notify: Callable[[str], None]) -> GivenGpus | None:
         """Get GPUs for this process until it ends, after a wait of at most `timeout` seconds; None means no limit.
 

@@ -19,7 +19,7 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from amd_gpu_tracker.leases.processes import Processes
@@ -34,8 +34,6 @@ SUFFIX = ".json"
 STARTS = "starts"
 LARGEST_STARTS = 1 << 20
 DIRECTORY = "waiting"
-# What a job keeps if it asks again after it lost its connection; the rest is in its new request.
-KEPT_FIELDS = ("number", "since", "put_first")
 # The file is missing, or this toolkit did not write it. Any other error, such as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 
@@ -80,10 +78,6 @@ class Ticket(Value):
     def stem(self) -> str:
         """Return the beginning of the names of its files."""
         return f"{self.number:0{DIGITS}d}-{self.name}"
-
-    def holds_up(self, among: Container[int]) -> bool:
-        """Return whether it wants one of these GPUs, so that later jobs that want one too are behind it."""
-        return any(number in among for number in self.among)
 
 
 def parse_stem(stem: str) -> tuple[int, str] | None:

@@ -216,4 +216,4 @@ def test_a_spare_job_that_waited_before_a_restart_holds_up_nobody_after_it(host,
 def test_no_job_ends_without_which_it_is_enough():
     idle = {"small": 0b00001, "large": 0b11110}
 
-    assert choose_preempted([make_demand(4, 0b11111, number=1)], 0, idle) == {"large": 1}
+    assert choose_preempted({"wide": make_demand(4, 0b11111)}, 0, idle) == {"large": "wide"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from amd_gpu_sharing.broker.begin_planned import begin_planned
 from amd_gpu_sharing.broker.parts import BrokerParts
 from amd_gpu_sharing.broker.queue.order import choose_preempted
+from amd_gpu_sharing.broker.queue.place import Place
+from amd_gpu_sharing.broker.queue.plan_file import PlannedReservation
 from amd_gpu_sharing.broker.requests.demand import Demand
 from amd_gpu_sharing.broker.requests.people import Terms
 from amd_gpu_tracker.book.kinds import kind_of
@@ -31,7 +31,7 @@ def serve(parts: BrokerParts, terms: Terms) -> bool:
     return has_preempted
 
 
-def _preempt(parts: BrokerParts, now: float, first: Sequence[Demand]) -> bool:
+def _preempt(parts: BrokerParts, now: float, first: dict[PlannedReservation, Demand]) -> bool:
     """End idle jobs and reservations if that serves a waiting job, `first` these; return whether it ended any."""
     view, idle = parts.view, parts.idle
     kinds = [kind_of(each) for each in view.leases]
@@ -42,13 +42,13 @@ def _preempt(parts: BrokerParts, now: float, first: Sequence[Demand]) -> bool:
     ripe = {each.container_id: each for each in found}
     coming = [each.lease for each in kinds if each.is_ending(now)]
     gpus = {job: view.gpus_of(each, *each.inside(view.leases)) for job, each in ripe.items()}
-    waiters = [*first, *parts.queue.active_demands(view)]
+    waiters = first | parts.queue.active_demands(view)
     chosen = choose_preempted(waiters, view.free | view.gpus_of(*coming), gpus)
     # A job that was idle at the last check may use its GPUs by now. Check again before it ends for a waiting job.
-    unsure = {number for job, number in chosen.items() if not (idle.is_fresh or ripe[job].is_spare)}
+    unsure = {waiter for job, waiter in chosen.items() if not (idle.is_fresh or ripe[job].is_spare)}
     if unsure:
         idle.check_now(now)
-    chosen = {job: number for job, number in chosen.items() if number not in unsure}
-    for job, number in chosen.items():
-        idle.preempt(ripe[job], parts.queue.title(number) if number else "a reservation", now)
+    chosen = {job: waiter for job, waiter in chosen.items() if waiter not in unsure}
+    for job, waiter in chosen.items():
+        idle.preempt(ripe[job], waiter.title if isinstance(waiter, Place) else "a reservation", now)
     return bool(chosen)

@@ -228,23 +228,23 @@ def test_the_remains_of_an_ended_job_are_never_idle(host, broker, person):
     ("waiting", "free", "chosen"),
     [
         # One idle job is enough for one who waits, and the first is taken.
-        ([make_demand(1, 0b1111, number=1)], 0b0000, {"a": 1}),
+        ([make_demand(1, 0b1111)], 0b0000, {"a": 1}),
         # What is free, or about to be, needs nobody's end.
-        ([make_demand(1, 0b1111, number=1)], 0b1000, {}),
+        ([make_demand(1, 0b1111)], 0b1000, {}),
         # Only what fits.
-        ([make_demand(1, 0b0010, number=1)], 0b0000, {"b": 1}),
+        ([make_demand(1, 0b0010)], 0b0000, {"b": 1}),
         # Two who wait do not get the same GPU.
-        ([make_demand(1, 0b1111, number=1), make_demand(1, 0b1111, number=2)], 0b0000, {"a": 1, "b": 2}),
-        ([make_demand(1, 0b1111, number=1), make_demand(1, 0b1111, number=2)], 0b1000, {"a": 2}),
+        ([make_demand(1, 0b1111), make_demand(1, 0b1111)], 0b0000, {"a": 1, "b": 2}),
+        ([make_demand(1, 0b1111), make_demand(1, 0b1111)], 0b1000, {"a": 2}),
         # Nobody ends for one whom it does not serve, nor for those behind.
-        ([make_demand(4, 0b1111, number=1)], 0b0000, {}),
-        ([make_demand(4, 0b1111, number=1), make_demand(1, 0b0001, number=2)], 0b0000, {}),
-        ([make_demand(3, 0b1101, number=1), make_demand(1, 0b0010, number=2)], 0b0000, {"b": 2}),
+        ([make_demand(4, 0b1111)], 0b0000, {}),
+        ([make_demand(4, 0b1111), make_demand(1, 0b0001)], 0b0000, {}),
+        ([make_demand(3, 0b1101), make_demand(1, 0b0010)], 0b0000, {"b": 2}),
         # Who wants a GPU of one who comes first is given another.
-        ([make_demand(2, 0b1100, number=1), make_demand(1, 0b0111, number=2)], 0b0000, {"a": 2}),
+        ([make_demand(2, 0b1100), make_demand(1, 0b0111)], 0b0000, {"a": 2}),
         # Who wants more than those that nobody before wants gets none.
-        ([make_demand(2, 0b1110, number=1), make_demand(2, 0b0011, number=2)], 0b0000, {}),
+        ([make_demand(2, 0b1110), make_demand(2, 0b0011)], 0b0000, {}),
     ],
 )
 def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):
-    assert choose_preempted(waiting, free, {"a": 0b0001, "b": 0b0010}) == chosen
+    assert choose_preempted(dict(enumerate(waiting, 1)), free, {"a": 0b0001, "b": 0b0010}) == chosen

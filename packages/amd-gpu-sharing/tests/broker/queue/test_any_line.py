@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from amd_gpu_sharing.broker.queue.order import Outlook, left_for, serve, sort_waiters
+from amd_gpu_sharing.broker.queue.order import Outlook, left_for, serve, sort_tickets
 from amd_gpu_sharing.broker.requests.demand import as_bits, numbers_in
 from amd_gpu_sharing.broker.requests.people import FIFO
 from support.line_judge import Moment, Waiter
-from support.shared_host import make_demand
+from support.shared_host import make_demand, make_ticket
 
 GPUS = 6
 LINES = 1000
@@ -80,7 +80,6 @@ class Line:
         return make_demand(
             job["count"],
             as_bits(job["fits"]),
-            number=job["number"],
             person=job["person"],
             seconds=float(job["limit"] or 0),
             is_spare=job["spare"],
@@ -91,36 +90,41 @@ class Line:
         ends.update(dict.fromkeys(self.drained, float("inf")))
         return Outlook(now=float(self.minute), free=as_bits(self.free()), ends=ends)
 
-    def holds_up(self, waiter):
-        job = self.waiting[waiter.number]
+    def holds_up(self, number):
+        job = self.waiting[number]
         left = job["fits"] - self.drained
-        return waiter.replace(fitting=as_bits(left)) if self.counts(job) and len(left) >= job["count"] else None
+        return (
+            self.demand(job).replace(fitting=as_bits(left)) if self.counts(job) and len(left) >= job["count"] else None
+        )
 
     def in_order(self):
-        return sort_waiters([self.demand(job) for job in self.waiting.values()], {}, FIFO)
+        """Return the requests of the jobs that wait, by number."""
+        demands = {number: self.demand(job) for number, job in self.waiting.items()}
+        tickets = [make_ticket(number, demand) for number, demand in demands.items()]
+        return {ticket.number: demands[ticket.number] for ticket in sort_tickets(tickets, {}, FIFO)}
 
     def settle(self):
         """Serve the line as after each change, and judge every grant and what stays idle."""
         serve(self.in_order(), holds_up=self.holds_up, try_now=self.try_now, read_outlook=self.outlook)
-        line = [self.judged(self.waiting[each.number]) for each in self.in_order()]
+        line = [self.judged(self.waiting[number]) for number in self.in_order()]
         assert self.moment().find_idle(line) == ""
 
-    def try_now(self, waiter, among):
-        job = self.waiting[waiter.number]
+    def try_now(self, number, among):
+        job = self.waiting[number]
         left = sorted(self.free() & set(numbers_in(among)))
         if len(left) < job["count"]:
             return False
-        before = [self.judged(self.waiting[each.number]) for each in self.in_order()]
-        place = [each.number for each in self.in_order()].index(job["number"])
+        before = [self.judged(self.waiting[each]) for each in self.in_order()]
+        place = list(self.in_order()).index(number)
         self.went_first += place > 0
         self.give(job, set(left[: job["count"]]), before[:place])
-        del self.waiting[job["number"]]
+        del self.waiting[number]
         return True
 
     def come_without_waiting(self, job):
         """Ask as a job without `--wait`, or a reservation: it comes after all who wait, except spare jobs."""
-        line = [each for each in self.in_order() if not each.is_spare]
-        before = [self.judged(self.waiting[each.number]) for each in line]
+        line = {number: demand for number, demand in self.in_order().items() if not demand.is_spare}
+        before = [self.judged(self.waiting[number]) for number in line]
         if not self.counts(job):
             return
         for gpus in left_for(self.demand(job), line, holds_up=self.holds_up, outlook=self.outlook()):
@@ -160,35 +164,36 @@ def test_each_grant_is_allowed_and_no_gpu_is_idle_that_the_rule_gives_to_somebod
 
 def test_a_job_takes_gpus_that_nobody_waits_for():
     """One person waits for GPU 2, which is in use; GPUs 6 and 7 are free for everybody else."""
-    assert served([job(1, {2}, 1), job(2, {2, 6, 7}, 1)], free={6, 7}) == {2: {6}}
+    assert served([job({2}, 1), job({2, 6, 7}, 1)], free={6, 7}) == {2: {6}}
 
 
 def test_a_job_for_any_gpu_leaves_those_that_somebody_waits_for():
-    line = [job(1, {0, 1}, 2), job(2, {0, 1, 2, 3}, 1)]
+    line = [job({0, 1}, 2), job({0, 1, 2, 3}, 1)]
 
     assert served(line, free={0, 3}) == {2: {3}}
 
 
 def test_a_later_job_holds_up_nobody_before_it():
-    assert served([job(1, {0, 1}, 1), job(2, {0}, 1)], free={0}) == {1: {0}}
+    assert served([job({0, 1}, 1), job({0}, 1)], free={0}) == {1: {0}}
 
 
-def job(number, fits, count, seconds=0.0):
-    return make_demand(count, as_bits(fits), number=number, seconds=seconds)
+def job(fits, count, seconds=0.0):
+    return make_demand(count, as_bits(fits), seconds=seconds)
 
 
-def served(waiters, *, free):
-    """Return who gets which GPUs of jobs in their order, by number."""
+def served(jobs, *, free):
+    """Return who gets which GPUs of jobs in their order, by number from 1."""
+    waiters = dict(enumerate(jobs, 1))
     given = {}
 
     def look():
         return Outlook(free=as_bits(free - {gpu for gpus in given.values() for gpu in gpus}))
 
-    def try_now(waiter, among):
+    def try_now(number, among):
         left = sorted(numbers_in(look().free & among))
-        if len(left) >= waiter.count:
-            given[waiter.number] = set(left[: waiter.count])
-        return waiter.number in given
+        if len(left) >= waiters[number].count:
+            given[number] = set(left[: waiters[number].count])
+        return number in given
 
-    serve(waiters, holds_up=lambda waiter: waiter, try_now=try_now, read_outlook=look)
+    serve(waiters, holds_up=waiters.get, try_now=try_now, read_outlook=look)
     return given

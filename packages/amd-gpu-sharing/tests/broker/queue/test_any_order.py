@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from amd_gpu_sharing.broker.queue.order import serve, sort_waiters
+from amd_gpu_sharing.broker.queue.order import serve, sort_tickets
 from amd_gpu_sharing.broker.queue.recent_use import decayed, with_use
 from amd_gpu_sharing.broker.requests.demand import as_bits, numbers_in
 from amd_gpu_sharing.broker.requests.people import FAIR, FIFO
-from support.shared_host import make_demand
+from support.shared_host import make_demand, make_ticket
 
 GPUS = 8
 STEPS = 10_000
@@ -51,8 +51,8 @@ def serve_now(model, order, used):
     free = set(model.free)
     served = []
 
-    def try_now(waiter, among):
-        job = jobs[waiter.number]
+    def try_now(number, among):
+        job = jobs[number]
         fitting = sorted(free & set(numbers_in(among)))
         if len(fitting) < job["count"]:
             return False
@@ -61,12 +61,11 @@ def serve_now(model, order, used):
         served.append((job, taken))
         return True
 
-    waiters = [
-        make_demand(1, as_bits(job["among"]), number=job["number"], person=job["person"]) for job in model.waiting
-    ]
+    demands = {number: make_demand(1, as_bits(job["among"]), person=job["person"]) for number, job in jobs.items()}
+    tickets = sort_tickets([make_ticket(number, demand) for number, demand in demands.items()], used, order)
     serve(
-        sort_waiters(waiters, used, order),
-        holds_up=lambda waiter: None if jobs[waiter.number]["away"] else waiter,
+        {ticket.number: demands[ticket.number] for ticket in tickets},
+        holds_up=lambda number: None if jobs[number]["away"] else demands[number],
         try_now=try_now,
     )
     return served
@@ -115,7 +114,8 @@ def test_people_who_always_have_jobs_get_the_same_gpu_time():
     lengths = {1: 10.0, 2: 70.0, 3: 600.0}
     used, had = {}, dict.fromkeys(lengths, 0.0)
     for _ in range(20_000):
-        person = sort_waiters([make_demand(1, 1, number=n, person=n) for n in lengths], used, FAIR)[0].person
+        tickets = [make_ticket(each, make_demand(1, 1, person=each)) for each in lengths]
+        person = sort_tickets(tickets, used, FAIR)[0].person
         used = with_use(used, {person: 1}, lengths[person])
         had[person] += lengths[person]
 
@@ -124,9 +124,9 @@ def test_people_who_always_have_jobs_get_the_same_gpu_time():
 
 
 def test_one_person_is_served_in_the_order_of_the_jobs():
-    waiters = [make_demand(1, 1, number=number, person=7) for number in (5, 3, 9)]
+    tickets = [make_ticket(number, make_demand(1, 1, person=7)) for number in (5, 3, 9)]
 
-    assert [waiter.number for waiter in sort_waiters(waiters, {7: 1e9}, FAIR)] == [3, 5, 9]
+    assert [ticket.number for ticket in sort_tickets(tickets, {7: 1e9}, FAIR)] == [3, 5, 9]
 
 
 def test_use_counts_half_after_six_hours():

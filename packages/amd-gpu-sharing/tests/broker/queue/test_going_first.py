@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from amd_gpu_sharing.broker.queue.order import Outlook, serve, sort_waiters
+from amd_gpu_sharing.broker.queue.order import Outlook, serve
 from amd_gpu_sharing.broker.requests.demand import numbers_in
-from amd_gpu_sharing.broker.requests.people import FIFO
 from support.day_simulator import Job, simulate
 from support.shared_host import ALICE, BOB, CAROL, make_demand, run
 
@@ -29,11 +28,11 @@ def a_line(seed, *, exact):
 
 def run_line(jobs):
     """Return the minute in which each job starts by the code that is tested, and check each wide job's known start."""
-    all_waiters = [make_demand(job.gpus, ALL, number=number, seconds=job.limit or 0) for number, job in enumerate(jobs)]
+    all_waiters = [make_demand(job.gpus, ALL, seconds=job.limit or 0) for job in jobs]
     starts, running, minute = {}, {}, 0
     while len(starts) < len(jobs):
         running = {gpu: (job, end) for gpu, (job, end) in running.items() if end > minute}
-        waiters = [all_waiters[n] for n, job in enumerate(jobs) if job.comes <= minute and n not in starts]
+        waiters = {n: all_waiters[n] for n, job in enumerate(jobs) if job.comes <= minute and n not in starts}
         seen = {}
 
         def look(running=running, minute=minute, seen=seen):
@@ -44,16 +43,16 @@ def run_line(jobs):
                 seen[len(starts)] = Outlook(now=minute, free=free, ends=ends)
             return seen[len(starts)]
 
-        def try_now(waiter, among, running=running, minute=minute):
-            job = jobs[waiter.number]
+        def try_now(number, among, running=running, minute=minute):
+            job = jobs[number]
             free = [gpu for gpu in numbers_in(among) if gpu not in running]
             if len(free) < job.gpus:
                 return False
-            starts[waiter.number] = minute
-            running.update((gpu, (waiter.number, minute + job.length)) for gpu in free[: job.gpus])
+            starts[number] = minute
+            running.update((gpu, (number, minute + job.length)) for gpu in free[: job.gpus])
             return True
 
-        serve(sort_waiters(waiters, {}, FIFO), holds_up=lambda waiter: waiter, try_now=try_now, read_outlook=look)
+        serve(waiters, holds_up=waiters.get, try_now=try_now, read_outlook=look)
         # Until one comes or ends, there is nothing that would be served; the simulator looks at each minute.
         changes = {*(job.comes for job in jobs), *(end for _, end in running.values())}
         minute = min((each for each in changes if each > minute), default=minute)
@@ -80,44 +79,45 @@ def test_no_job_of_a_thousand_lines_starts_later_because_others_go_first():
     assert earlier > LINES
 
 
-def serve_at(waiters, *, free, ends):
-    """Return who is served of jobs that are in their order, by number, at minute 0."""
+def serve_at(jobs, *, free, ends):
+    """Return who is served of jobs that are in their order, by number from 1, at minute 0."""
+    waiters = dict(enumerate(jobs, 1))
     served = []
 
-    def try_now(waiter, among):
-        return (free & among).bit_count() >= waiter.count and not served.append(waiter.number)
+    def try_now(number, among):
+        return (free & among).bit_count() >= waiters[number].count and not served.append(number)
 
     outlook = Outlook(now=0.0, free=free, ends=ends)
-    serve(waiters, holds_up=lambda waiter: waiter, try_now=try_now, read_outlook=lambda: outlook)
+    serve(waiters, holds_up=waiters.get, try_now=try_now, read_outlook=lambda: outlook)
     return served
 
 
-def job(number, fitting, count, seconds=0.0):
-    return make_demand(count, fitting, number=number, seconds=seconds)
+def job(fitting, count, seconds=0.0):
+    return make_demand(count, fitting, seconds=seconds)
 
 
 def test_a_job_without_a_time_limit_does_not_go_first():
-    assert serve_at([job(1, 0b11, 2), job(2, 0b11, 1)], free=0b01, ends={1: 60.0}) == []
+    assert serve_at([job(0b11, 2), job(0b11, 1)], free=0b01, ends={1: 60.0}) == []
 
 
 def test_a_job_that_ends_in_time_goes_first():
-    assert serve_at([job(1, 0b11, 2), job(2, 0b11, 1, 60.0)], free=0b01, ends={1: 60.0}) == [2]
+    assert serve_at([job(0b11, 2), job(0b11, 1, 60.0)], free=0b01, ends={1: 60.0}) == [2]
 
 
 def test_a_job_that_ends_a_moment_too_late_does_not_go_first():
-    assert serve_at([job(1, 0b11, 2), job(2, 0b11, 1, 60.1)], free=0b01, ends={1: 60.0}) == []
+    assert serve_at([job(0b11, 2), job(0b11, 1, 60.1)], free=0b01, ends={1: 60.0}) == []
 
 
 def test_while_a_gpu_may_be_free_at_any_moment_nobody_goes_first():
-    assert serve_at([job(1, 0b11, 2), job(2, 0b11, 1, 1.0)], free=0b01, ends={}) == []
+    assert serve_at([job(0b11, 2), job(0b11, 1, 1.0)], free=0b01, ends={}) == []
 
 
 def test_a_job_that_goes_first_ends_before_each_job_that_it_overtakes_starts():
     # The second job would take GPU 0 instead of GPU 2, which is free for it after 20 seconds.
-    before = [job(1, 0b011, 2), job(2, 0b101, 1)]
+    before = [job(0b011, 2), job(0b101, 1)]
 
-    assert serve_at([*before, job(3, 0b001, 1, 20.1)], free=0b001, ends={1: 60.0, 2: 20.0}) == []
-    assert serve_at([*before, job(3, 0b001, 1, 20.0)], free=0b001, ends={1: 60.0, 2: 20.0}) == [3]
+    assert serve_at([*before, job(0b001, 1, 20.1)], free=0b001, ends={1: 60.0, 2: 20.0}) == []
+    assert serve_at([*before, job(0b001, 1, 20.0)], free=0b001, ends={1: 60.0, 2: 20.0}) == [3]
 
 
 def test_a_users_short_job_goes_before_a_wide_one_that_waits(host, broker, person):

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from amd_gpu_sharing.broker.queue.place import format_holders, format_waiting
-from amd_gpu_sharing.tickets import Ticket
-from amd_gpu_tracker.book.lease import ProcessId
+from amd_gpu_sharing.broker.queue.place import Place, format_holders, format_waiting
+from amd_gpu_sharing.broker.requests.demand import Demand
+from support.shared_host import make_demand, make_ticket
 
 
-def ticket(name, count):
-    return Ticket(
-        number=1,
-        name=name,
-        request="0",
-        count=count,
-        among=(0,),
-        since=1.0,
-        waiter=ProcessId(pid=1, start=1),
-        boot_id="",
-        namespace="",
-    )
+def job(name, count):
+    return make_demand(count, 0b1, name=name)
 
 
 def test_a_waiter_is_told_who_is_before_it():
-    before = [ticket("train-3", 4), ticket("build-7", 1)]
+    before = [job("train-3", 4), job("build-7", 1)]
 
     said = format_waiting(2, free=1, fitting=8, host_total=8, before=before)
 
@@ -35,10 +25,10 @@ def test_a_waiter_is_told_who_is_before_it():
     ("count", "before", "said"),
     [
         (1, [], "waiting for 1 GPU: 1 free of 8"),
-        (2, [ticket("a", 1)], "waiting for 2 GPUs: 1 free of 8, 1 job before this one (a: 1 GPU)"),
+        (2, [job("a", 1)], "waiting for 2 GPUs: 1 free of 8, 1 job before this one (a: 1 GPU)"),
         (
             1,
-            [ticket("a", 1), *[ticket("b", 2)] * 198],
+            [job("a", 1), *[job("b", 2)] * 198],
             "waiting for 1 GPU: 1 free of 8, 199 jobs before this one (a: 1 GPU, b: 2, b: 2, b: 2, b: 2 and 194 more)",
         ),
     ],
@@ -59,6 +49,23 @@ def test_the_first_job_of_the_line_reads_what_can_be_done():
     said = format_waiting(1, free=0, fitting=8, host_total=8, before=[], hint="to leave out user 1000, ignore it")
 
     assert said == "waiting for 1 GPU: 0 free of 8; to leave out user 1000, ignore it"
+
+
+def test_a_client_that_connects_again_keeps_its_turn_for_what_it_requests_now():
+    before, now = make_demand(2, 0b0011), make_demand(1, 0b1100, seconds=60.0)
+    ticket = make_ticket(7, before, put_first=5)
+    place = Place(ticket, before, lambda: 0.0, None)
+
+    place.connect(None, now)
+
+    assert place.demand == now
+    assert place.ticket == ticket.replace(count=1, among=(2, 3))
+
+
+def test_a_ticket_tells_a_later_service_which_gpus_its_job_waits_for():
+    demand = make_demand(2, 0b1011, person=7, owner=7, is_spare=True)
+
+    assert Demand.of_ticket(make_ticket(1, demand)) == demand
 
 
 def test_a_waiting_job_reads_which_jobs_have_the_gpus_and_since_when(time_zone):

@@ -69,7 +69,7 @@ def reserve(parts: BrokerParts, terms: Terms, client: Connection, request: Reque
     if request.start is not None:
         return _reserve_later(parts, demand.replace(reserved_seconds=request.seconds), request.start)
     place = _find_place(parts, demand)
-    if place and (done := parts.grants.repeat_reservation(place.demand)):
+    if place and (done := parts.grants.repeat_reservation(place.ticket)):
         # A broker that was killed had reserved the GPUs already, and left the ticket.
         parts.queue.remove_job(demand.owner, demand.name)
         return done

@@ -6,11 +6,21 @@ GPUs are bits of an integer here, because every change goes through thousands of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import inf
+from operator import or_
 
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_sharing.broker.requests.people import FIFO
+from amd_gpu_sharing.tickets import Ticket
 from amdgpu_discovery.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    # A job in the order: its place in the queue, or a reservation that was planned.
+    Job = TypeVar("Job")
 
 # With more jobs before it, a job's latest start is not computed: thousands may wait.
 MOST_BEFORE = 32
@@ -100,44 +110,43 @@ class HeldUp:
         return as_bits(number for number in numbers_in(job.fitting & self.gpus) if end <= self._starts[number])
 
 
-def sort_waiters(waiters: Iterable[Demand], used: Mapping[int, float], order: str) -> list[Demand]:
-    """Return waiting jobs in the order in which they are served.
+def sort_tickets(tickets: Iterable[Ticket], used: Mapping[int, float], order: str) -> list[Ticket]:
+    """Return the tickets of waiting jobs in the order in which they are served.
 
     With `fair`, jobs of the person who used the fewest GPU-seconds lately go first. For one person, and with `fifo` for
     all, the order is first come, first served. Before them come jobs that root put first, the last one foremost. Spare
     jobs come after all others.
     """
     shares = {} if order == FIFO else used
-    return sorted(waiters, key=lambda each: (each.is_spare, -each.put_first, shares.get(each.person, 0.0), each.number))
+    return sorted(tickets, key=lambda each: (each.is_spare, -each.put_first, shares.get(each.person, 0.0), each.number))
 
 
 def serve(
-    waiters: Iterable[Demand],
+    waiters: Mapping[Job, Demand],
     *,
-    holds_up: Callable[[Demand], Demand | None],
-    try_now: Callable[[Demand, int], bool],
+    holds_up: Callable[[Job], Demand | None],
+    try_now: Callable[[Job, int], bool],
     read_outlook: Callable[[], Outlook] = Outlook,
 ) -> None:
     """Try to give GPUs to `waiters`, which are sorted, until nobody gets any more.
 
-    `holds_up` returns the waiting job with the GPUs that it may take, or None if it holds up no other and gets none.
+    `holds_up` returns what a job wants of the GPUs that it may take, or None if it holds up no other and gets none.
     `try_now` tries to serve a job from some GPUs (bits), and returns whether the job no longer waits. `read_outlook`
     returns the current outlook.
     """
-    waiting = list(waiters)
     while True:
-        left = list(_try_each(waiting, holds_up, try_now, read_outlook))
+        left = {job: waiters[job] for job in _try_each(waiters, holds_up, try_now, read_outlook)}
         # A person who got GPUs may have reached a limit, and the other jobs of that person hold up nobody then.
-        if len(left) in (0, len(waiting)):
+        if len(left) in (0, len(waiters)):
             return
-        waiting = left
+        waiters = left
 
 
 def left_for(
     newcomer: Demand,
-    waiters: Iterable[Demand],
+    waiters: Mapping[Job, Demand],
     *,
-    holds_up: Callable[[Demand], Demand | None],
+    holds_up: Callable[[Job], Demand | None],
     outlook: Outlook,
 ) -> list[int]:
     """Return the sets of GPUs (bits) from which a job that comes after all `waiters` may be served, the best first.
@@ -145,36 +154,37 @@ def left_for(
     `holds_up` is that of `serve`.
     """
     held_up = HeldUp()
-    for job in waiters:
-        if not held_up.is_known(job, outlook) and (waiter := holds_up(job)):
+    for job, demand in waiters.items():
+        if not held_up.is_known(demand, outlook) and (waiter := holds_up(job)):
             held_up.add(waiter, outlook)
     return list(held_up.left_for(newcomer, outlook))
 
 
-def choose_preempted(waiters: Iterable[Demand], free: int, idle: Mapping[str, int]) -> dict[str, int]:
-    """Return the idle jobs to end, each with the number of the waiting job that gets its GPUs.
+def choose_preempted(waiters: Mapping[Job, Demand], free: int, idle: Mapping[str, int]) -> dict[str, Job]:
+    """Return the idle jobs to end, each with the waiting job that gets its GPUs.
 
     Idle jobs end only if the waiting job then gets all its GPUs, and only as many as it needs. `waiters` are sorted.
     `free` are the GPUs that are free or about to be. `idle` are the GPUs of each job that may be ended; earlier entries
     are taken first.
     """
-    chosen: dict[str, int] = {}
+    chosen: dict[str, Job] = {}
     left = dict(idle)
 
-    def end_for(waiter: Demand, among: int) -> bool:
+    def end_for(waiting: Job, among: int) -> bool:
         nonlocal free, left
+        waiter = waiters[waiting]
         taken = _take(waiter.replace(fitting=among), free, left)
         if taken is None:
             # An idle job with a GPU that fits must not end for a later job: this one comes first.
             left = {job: gpus for job, gpus in left.items() if not gpus & waiter.fitting}
             return False
-        chosen.update(dict.fromkeys(taken, waiter.number))
-        free |= _union(left.pop(job) for job in taken)
+        chosen.update(dict.fromkeys(taken, waiting))
+        free = reduce(or_, (left.pop(job) for job in taken), free)
         # It is unknown which GPUs it gets; assume the lowest.
         free &= ~as_bits(numbers_in(free & waiter.fitting)[: waiter.count])
         return True
 
-    serve(waiters, holds_up=lambda waiter: waiter, try_now=end_for)
+    serve(waiters, holds_up=waiters.get, try_now=end_for)
     return chosen
 
 
@@ -207,17 +217,17 @@ def latest_start(waiter: Demand, before: Sequence[Demand], ends: Mapping[int, fl
 
 
 def _try_each(
-    waiters: Iterable[Demand],
-    holds_up: Callable[[Demand], Demand | None],
-    try_now: Callable[[Demand, int], bool],
+    waiters: Mapping[Job, Demand],
+    holds_up: Callable[[Job], Demand | None],
+    try_now: Callable[[Job, int], bool],
     read_outlook: Callable[[], Outlook],
-) -> Iterator[Demand]:
+) -> Iterator[Job]:
     """Try to give GPUs to each job once, as `serve` does; yield those that still wait."""
     held_up = HeldUp()
-    for job in waiters:
+    for job, demand in waiters.items():
         outlook = read_outlook()
-        sets = list(held_up.left_for(job, outlook))
-        if not sets and held_up.is_known(job, outlook):
+        sets = list(held_up.left_for(demand, outlook))
+        if not sets and held_up.is_known(demand, outlook):
             yield job
             continue
         waiter = holds_up(job)
@@ -226,7 +236,7 @@ def _try_each(
         yield job
         if waiter is None:
             continue
-        if sets and not job.is_particular:
+        if sets and not demand.is_particular:
             held_up.close(sets[-1] & held_up.gpus & outlook.free)
         held_up.add(waiter, outlook)
 
@@ -235,7 +245,7 @@ def _take(waiter: Demand, free: int, idle: Mapping[str, int]) -> list[str] | Non
     """Return the idle jobs to end for a waiting job, the first that suffice; None if all together do not."""
 
     def is_enough(jobs: Iterable[str]) -> bool:
-        return ((free | _union(idle[job] for job in jobs)) & waiter.fitting).bit_count() >= waiter.count
+        return (reduce(or_, (idle[job] for job in jobs), free) & waiter.fitting).bit_count() >= waiter.count
 
     taken: list[str] = []
     for job, gpus in idle.items():
@@ -247,10 +257,3 @@ def _take(waiter: Demand, free: int, idle: Mapping[str, int]) -> list[str] | Non
         rest = [each for each in taken if each != job]
         taken = rest if is_enough(rest) else taken
     return taken if is_enough(taken) else None
-
-
-def _union(gpus: Iterable[int]) -> int:
-    bits = 0
-    for each in gpus:
-        bits |= each
-    return bits

@@ -11,7 +11,7 @@ from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.demand import Demand, as_bits, numbers_in
 from amd_gpu_sharing.broker.requests.people import format_held
 from amd_gpu_sharing.broker.requests.protocol import LONGEST_ANSWER_MESSAGE, WAITING, Answer
-from amd_gpu_sharing.tickets import KEPT_FIELDS, Ticket
+from amd_gpu_sharing.tickets import Ticket
 from amd_gpu_tracker.book.job_ids import name_of
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.times import format_past, format_seconds
@@ -26,12 +26,12 @@ MOST_HOLDERS_NAMED = 3
 
 
 class Place:
-    """A waiting job."""
+    """A waiting job: its ticket, which is its turn, and its demand, which is what it waits for."""
 
-    def __init__(self, demand: Demand, now: Callable[[], float], client: Connection | None = None) -> None:
+    def __init__(self, ticket: Ticket, demand: Demand, now: Callable[[], float], client: Connection | None) -> None:
         """Wait for the GPUs in `demand`, even while its client is disconnected; `now` returns the time."""
         self._now = now
-        self.demand = demand
+        self.ticket = ticket
         self.absent_since = self._now()
         # Whether it held up no other job at the last round.
         self.is_passed_over = False
@@ -44,10 +44,11 @@ class Place:
         self.connect(client, demand)
 
     def connect(self, client: Connection | None, demand: Demand) -> None:
-        """Attach a client, for the first time or after it lost its connection."""
+        """Attach a client, for the first time or after it lost its connection: it keeps its turn."""
         self.client = client
         self.last_message = ""
-        self.demand = demand.replace(**{name: getattr(self.demand, name) for name in KEPT_FIELDS})
+        self.demand = demand
+        self.ticket = self.ticket.replace(**demand.in_ticket())
 
     def note_refusal(self, refusal: ToolkitError) -> None:
         """Keep the part of a refusal that its next message contains."""
@@ -96,20 +97,20 @@ class Place:
         now = self._now()
         self.latest = self._latest_start(before, view, now)
         demands = (each.demand for each in before if not each.is_passed_over)
-        tickets = [each for each in demands if each.fitting & self.demand.fitting]
+        rivals = [each for each in demands if each.fitting & self.demand.fitting]
         # Other jobs have its GPUs, and it is unknown for how long.
         is_held_up = self.latest is None and not self._is_enough(view.free) and not view.is_over(self.demand)
         holders = view.jobs_on(self.demand.fitting) if is_held_up else []
-        sentence = self._describe_wait(tickets, view)
+        sentence = self._describe_wait(rivals, view)
         named = [(self._title_of(name_of(each.job), each.person), each.numbers, each.since) for each in holders]
         held = format_holders(named, now=time.time())
         # If cut off, it would name half a job.
         sentence += held if len(sentence + held) <= LONGEST_ANSWER_MESSAGE else ""
-        people = {each.person for each in tickets[:8]} | {each.person for each in holders[:8]}
+        people = {each.person for each in rivals[:8]} | {each.person for each in holders[:8]}
         message = sentence + format_latest(None if self.latest is None else self.latest - now)
         return Answer(kind=WAITING, message=message, people=tuple(people - {self.demand.person, 0})), sentence
 
-    def _describe_wait(self, before: Sequence[Ticket], view: LeaseView) -> str:
+    def _describe_wait(self, before: Sequence[Demand], view: LeaseView) -> str:
         hint = "" if before else self.hint
         if view.is_over(self.demand):
             hint = format_held(self.demand.permission, view.held(self.demand))
@@ -131,7 +132,7 @@ class Place:
             host_total=view.host_total,
             before=before,
             hint=hint,
-            title=lambda ticket: self._title_of(ticket.name, ticket.person),
+            title=lambda other: self._title_of(other.name, other.person),
         )
 
     def _latest_start(self, before: Sequence[Place], view: LeaseView, now: float) -> float | None:
@@ -165,10 +166,10 @@ def format_waiting(
     free: int,
     fitting: int,
     host_total: int,
-    before: Sequence[Ticket],
+    before: Sequence[Demand],
     withheld: Mapping[str, Sequence[int]] = {},
     hint: str = "",
-    title: Callable[[Ticket], str] = lambda ticket: ticket.name,
+    title: Callable[[Demand], str] = lambda other: other.name,
 ) -> str:
     """Return what a job waits for: how many of the `fitting` GPUs are free, and which jobs come `before` it.
 
@@ -184,8 +185,8 @@ def format_waiting(
     if not before:
         return f"{said}{hint}"
     named = [
-        f"{title(ticket)}: {ticket.count if place else _gpus(ticket.count)}"
-        for place, ticket in enumerate(before[:MOST_NAMED_GPUS])
+        f"{title(other)}: {other.count if place else _gpus(other.count)}"
+        for place, other in enumerate(before[:MOST_NAMED_GPUS])
     ]
     jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""

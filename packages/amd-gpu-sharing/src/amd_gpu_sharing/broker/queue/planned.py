@@ -97,16 +97,11 @@ class Plans:
         if len(numbers) < len(plan.gpus):
             return None
         demand = Demand(
-            number=0,
             name=plan.name,
             request=",".join(map(str, numbers)),
             count=len(numbers),
-            among=numbers,
             fitting=as_bits(numbers),
-            since=plan.start,
             waiter=self._processes.myself(),
-            boot_id=self._processes.boot_id,
-            namespace=self._processes.namespace,
             owner=plan.owner,
             person=plan.person,
             reserved_seconds=max(1, self._seconds_left(plan)),

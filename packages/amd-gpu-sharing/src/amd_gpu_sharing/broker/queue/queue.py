@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from amd_gpu_sharing.broker.jobs.journal import Journal
 from amd_gpu_sharing.broker.queue.grants import Grants
 from amd_gpu_sharing.broker.queue.lease_view import LeaseView
-from amd_gpu_sharing.broker.queue.order import left_for, serve, sort_waiters
+from amd_gpu_sharing.broker.queue.order import left_for, serve, sort_tickets
 from amd_gpu_sharing.broker.queue.place import NOTICE_SECONDS, Place
 from amd_gpu_sharing.broker.queue.recent_use import RecentUse
 from amd_gpu_sharing.broker.queue.scopes import Scopes
 from amd_gpu_sharing.broker.requests.connection import Connection
-from amd_gpu_sharing.broker.requests.demand import Demand, as_bits
+from amd_gpu_sharing.broker.requests.demand import Demand
 from amd_gpu_sharing.broker.requests.peer import has_gone
 from amd_gpu_sharing.broker.requests.protocol import Answer, refusal
-from amd_gpu_sharing.tickets import Tickets
+from amd_gpu_sharing.tickets import Ticket, Tickets
 from amd_gpu_tracker.book.lease import boot_offset
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import GpusRefused, LockTimeout, WaitOver, WaitRefused
@@ -33,16 +34,15 @@ class Queue:
     """All waiting jobs of one host."""
 
     def __init__(self, book: Book, grants: Grants, scopes: Scopes, recent_use: RecentUse, *, log: Journal) -> None:
-        self._now = book.processes.now
+        self._processes, self._now = book.processes, book.processes.now
         self._grants = grants
         self._scopes = scopes
         self._recent_use = recent_use
         self._log = log
         self._tickets = Tickets(book.state, book.processes)
         self._tickets.sweep()
-        # The other fields stay unknown until the clients reconnect.
-        found = [Demand(**each.as_dict(), fitting=as_bits(each.among)) for each in self._tickets.waiting()]
-        self._places = {each.number: Place(each, self._now) for each in found}
+        found = self._tickets.waiting()
+        self._places = {each.number: Place(each, Demand.of_ticket(each), self._now, None) for each in found}
         self._order = list(self._places.values())
         # When a job last left the queue. Clients that got their last message earlier are out of date.
         self._changed_at = 0.0
@@ -66,12 +66,16 @@ class Queue:
         if len(self) >= MOST_WAITING or (owner and own >= MOST_WAITING_OF_ONE):
             raise WaitRefused("too many jobs are already waiting", hint="try again later")
         number = max(round(self._now() * 1e9), max(self._places, default=0) + 1)
-        return Place(demand.replace(number=number), self._now, client)
+        here = self._processes
+        ticket = Ticket(
+            **demand.in_ticket(), number=number, since=time.time(), boot_id=here.boot_id, namespace=here.namespace
+        )
+        return Place(ticket, demand, self._now, client)
 
     def add(self, place: Place) -> None:
         """Add a job to the queue."""
-        self._tickets.add(place.demand)
-        self._places[place.demand.number] = place
+        self._tickets.add(place.ticket)
+        self._places[place.ticket.number] = place
         self._order.append(place)
 
     def remove_client(self, client: Connection) -> None:
@@ -90,10 +94,10 @@ class Queue:
 
     def put_first(self, place: Place) -> None:
         """Put a job before all others, once, also for a broker that comes after this one."""
-        if not self._tickets.has(place.demand):
+        if not self._tickets.has(place.ticket):
             raise _removed(place)
-        place.demand = place.demand.replace(put_first=round(self._now() * 1e9))
-        self._tickets.add(place.demand)
+        place.ticket = place.ticket.replace(put_first=round(self._now() * 1e9))
+        self._tickets.add(place.ticket)
         place.last_message = ""
         self._changed_at = self._now()
         self._log_verdict("put first", place)
@@ -109,37 +113,28 @@ class Queue:
     def drop_cancelled(self) -> None:
         """Remove jobs whose tickets are gone, and jobs that ended while they had no connection."""
         for place in list(self._places.values()):
-            if not self._tickets.has(place.demand):
+            if not self._tickets.has(place.ticket):
                 self.cancel(place)
-            elif place.client is None and not self._tickets.is_visible(place.demand):
+            elif place.client is None and not self._tickets.is_visible(place.ticket):
                 self._remove(place)
 
     def left_for(self, newcomer: Demand, view: LeaseView) -> list[int]:
         """Return the sets of GPUs (bits) from which a job that does not wait may be served, the best first."""
-        places = {place.demand.number: place for place in self._waiting()}
-
-        def holds_up(waiter: Demand) -> Demand | None:
-            return self._holds_up(places[waiter.number], view)
-
-        waiters = (place.demand for place in places.values())
-        return left_for(newcomer, waiters, holds_up=holds_up, outlook=view)
+        waiters = {place: place.demand for place in self._waiting()}
+        return left_for(newcomer, waiters, holds_up=lambda place: self._holds_up(place, view), outlook=view)
 
     def count_waiting(self, among: int, view: LeaseView) -> int:
         """Return how many jobs wait for one of these GPUs (bits) and hold up others."""
         waiters = (self._holds_up(place, view) for place in self._waiting() if place.demand.fitting & among)
         return sum(waiter is not None for waiter in waiters)
 
-    def active_demands(self, view: LeaseView) -> list[Demand]:
+    def active_demands(self, view: LeaseView) -> dict[Place, Demand]:
         """Return the requests that hold up others and could be met, in the order in which they are served."""
-        return [
-            place.demand.replace(fitting=place.demand.fitting & ~place.withheld(view))
+        return {
+            place: place.demand.replace(fitting=place.demand.fitting & ~place.withheld(view))
             for place in self._waiting()
             if place.client and not place.is_passed_over
-        ]
-
-    def title(self, number: int) -> str:
-        """Return the title of a waiting job for the log."""
-        return self._places[number].title
+        }
 
     def serve(self, view: LeaseView, order: str, refresh: Callable[[], LeaseView]) -> None:
         """Give GPUs to the jobs whose turn it is. `refresh` returns a new view after a grant."""
@@ -163,7 +158,7 @@ class Queue:
                 place.note_refusal(error)
             return bool(given)
 
-        places, _ = self._serve({**self._places, place.demand.number: place}, order, view, try_now, lambda: view)
+        places, _ = self._serve({**self._places, place.ticket.number: place}, order, view, try_now, lambda: view)
         if given:
             return given[0]
         return place.build_message(places[: places.index(place)], view)[0]
@@ -176,7 +171,7 @@ class Queue:
         old = now - (NOTICE_SECONDS / 2 if next_notice is not None and now >= next_notice else NOTICE_SECONDS)
         before: list[Place] = []
         for place in self._order:
-            if place.demand.number not in self._places:
+            if place.ticket.number not in self._places:
                 continue
             if place.client and (not place.last_message or place.notified_at <= old):
                 place.notify(before, view)
@@ -212,29 +207,25 @@ class Queue:
         refresh: Callable[[], LeaseView],
     ) -> tuple[list[Place], LeaseView]:
         """Try to give GPUs to these places; return them in their order, and the last view."""
-        waiters = sort_waiters((place.demand for place in places.values()), self._recent_use.by_person, order)
-        # A job that gets GPUs loses its place in `places` meanwhile.
-        ordered = {waiter.number: places[waiter.number] for waiter in waiters}
-        for each in ordered.values():
+        tickets = sort_tickets((place.ticket for place in places.values()), self._recent_use.by_person, order)
+        demands = {places[ticket.number]: places[ticket.number].demand for ticket in tickets}
+        for each in demands:
             # Jobs that others hold up are not checked below, and the value of the last round may be outdated.
             each.is_passed_over = False
 
-        def holds_up(waiter: Demand) -> Demand | None:
-            return self._holds_up(ordered[waiter.number], view)
-
-        def try_one(waiter: Demand, gpus: int) -> bool:
+        def try_one(place: Place, gpus: int) -> bool:
             nonlocal view
-            is_over = try_now(ordered[waiter.number], gpus)
+            is_over = try_now(place, gpus)
             view = refresh() if is_over else view
             return is_over
 
-        serve(waiters, holds_up=holds_up, try_now=try_one, read_outlook=lambda: view)
-        return list(ordered.values()), view
+        serve(demands, holds_up=lambda place: self._holds_up(place, view), try_now=try_one, read_outlook=lambda: view)
+        return list(demands), view
 
     def _waiting(self) -> Iterator[Place]:
         """Yield the places in the order in which they are served, without spare jobs, which hold up nobody."""
         for place in self._order:
-            if place.demand.number in self._places and not place.demand.is_spare:
+            if place.ticket.number in self._places and not place.demand.is_spare:
                 yield place
 
     def _holds_up(self, place: Place, view: LeaseView) -> Demand | None:
@@ -284,7 +275,7 @@ class Queue:
         self._log_verdict(verdict, place, f": GPUs {list(grant.numbers)}", gpus=grant.numbers)
 
     def _log_verdict(self, verdict: str, place: Place, more: str = "", *, gpus: Iterable[int] = ()) -> None:
-        ticket = place.demand
+        ticket = place.ticket
         self._log(verdict, f"{place.title}{more}", job=ticket.name, user=ticket.person, gpus=gpus)
 
     def _end(self, verdict: str, place: Place, error: ToolkitError | None = None, more: str = "") -> None:
@@ -295,14 +286,14 @@ class Queue:
         self._log_verdict(verdict, place, more)
 
     def _remove(self, place: Place) -> bool:
-        self._places.pop(place.demand.number, None)
+        self._places.pop(place.ticket.number, None)
         self._changed_at = self._now()
-        return self._tickets.drop(place.demand)
+        return self._tickets.drop(place.ticket)
 
     def _is_inactive(self, place: Place) -> bool:
         if place.is_absent():
             return True
-        is_stopped = self._tickets.is_stopped(place.demand)
+        is_stopped = self._tickets.is_stopped(place.ticket)
         self.must_poll = self.must_poll or is_stopped
         return is_stopped
 

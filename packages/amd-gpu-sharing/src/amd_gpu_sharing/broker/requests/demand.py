@@ -11,6 +11,7 @@ from amd_gpu_sharing.broker.requests.people import NO_LIMIT, ROOT, NotAllowed, P
 from amd_gpu_sharing.broker.requests.protocol import Request, parse_rules
 from amd_gpu_sharing.tickets import Ticket
 from amd_gpu_tracker.book.job_ids import job_id
+from amd_gpu_tracker.book.lease import ProcessId
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.claims.claim import Book
 from amd_gpu_tracker.errors import TrackerDisabled
@@ -19,6 +20,7 @@ from amdgpu_discovery.choices.selection import select_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import locate_gpus
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
     from amdgpu_discovery.choices.grammar import Choice
 
 
-class Demand(Ticket):
-    """A request that can be met now or later: a ticket, with number 0 until its job waits, and what it means.
+class Demand(Value):
+    """What a request means that can be met now or later.
 
     Attributes:
+        name, request, count, waiter, owner, person, is_spare: Those of its ticket, if it waits.
         fitting: The GPUs that fit, as bits, because every change goes through thousands of requests.
         seconds: The time after which the job ends; 0 for never.
         reserved_seconds: How long a reservation lasts; 0 for a job.
@@ -41,6 +44,13 @@ class Demand(Ticket):
         person_known: The person for its lease; None if unknown.
     """
 
+    name: str
+    request: str
+    count: int
+    waiter: ProcessId
+    owner: int = 0
+    person: int = 0
+    is_spare: bool = False
     fitting: int
     seconds: float = 0.0
     reserved_seconds: int = 0
@@ -49,6 +59,15 @@ class Demand(Ticket):
     rules: ChoiceRules = NO_RULES
     may_be_taken: bool = True
     person_known: int | None = 0
+
+    @classmethod
+    def of_ticket(cls, ticket: Ticket) -> Demand:
+        """Return what a ticket tells about a request; the rest is unknown until the client connects."""
+        return cls(fitting=as_bits(ticket.among), **{name: getattr(ticket, name) for name in IN_TICKET})
+
+    def in_ticket(self) -> dict[str, Any]:
+        """Return the fields of its ticket that are about the request, not about its turn."""
+        return {"among": tuple(numbers_in(self.fitting)), **{name: getattr(self, name) for name in IN_TICKET}}
 
     @property
     def job(self) -> str:
@@ -69,9 +88,12 @@ class Demand(Ticket):
         return demand.replace(seconds=most + GRACE_SECONDS if most else 0.0)
 
 
+IN_TICKET = Demand.fields().keys() & Ticket.fields().keys()
+
+
 def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Demand:
     """Return what a user's request means; raise errors that waiting cannot change."""
-    host, policy, processes = book.state.host, book.state.read_policy(), book.processes
+    host, policy = book.state.host, book.state.read_policy()
     rules = _rules_for(host, terms, permission, request.numbers)
     if terms.accepts_rules and request.rules is not None:
         rules = parse_rules(request.rules, request.numbers)
@@ -82,18 +104,13 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
     require_within(permission, count)
-    numbers, person = tuple(sorted(gpu.number for gpu in wanted)), peer.person(request.behind)
+    person = peer.person(request.behind)
     demand = Demand(
-        number=0,
         name=request.name,
         request=request.gpus,
         count=count,
-        among=numbers,
-        fitting=as_bits(numbers),
-        since=time.time(),
+        fitting=as_bits(gpu.number for gpu in wanted),
         waiter=peer.process,
-        boot_id=processes.boot_id,
-        namespace=processes.namespace,
         owner=peer.uid,
         person=person or 0,
         is_spare=bool(request.spare),
@@ -116,10 +133,7 @@ def require_within(permission: Permission, count: int) -> None:
 
 def as_bits(numbers: Iterable[int]) -> int:
     """Return numbers of GPUs as bits."""
-    bits = 0
-    for number in numbers:
-        bits |= 1 << number
-    return bits
+    return sum(1 << number for number in set(numbers))
 
 
 def numbers_in(bits: int) -> list[int]:
