@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 from amdgpu_discovery.errors import FileError, ToolkitError
+from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
-class PeopleNamed(ToolkitError):
-    """An error whose message may name people.
+class Message(Value):
+    """A text that may name people. Whoever shows it looks up their names; a container start looks up none.
 
     Attributes:
-        template: The message, in which `{1001}` stands for user 1001 if that is one of the people.
-        people: Users whom the message names; if names are not looked up, it has `user 1001`.
+        text: The text, in which `{1001}` stands for user 1001 if that is one of the people.
+        people: The users whom it names.
     """
 
-    def __init__(self, template: str, *, hint: str = "", people: tuple[int, ...] = ()) -> None:
+    text: str
+    people: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.told(lambda uid: f"user {uid}")
+
+    def told(self, name_of: Callable[[int], str]) -> str:
+        """Return the text with the names of people from `name_of`."""
+        text = self.text
+        for uid in self.people:
+            text = text.replace(placeholder(uid), name_of(uid))
+        return text
+
+
+def placeholder(uid: int | None) -> str:
+    """Return what stands for the name of a user in the text of a message."""
+    return f"{{{uid}}}"
+
+
+class PeopleNamed(ToolkitError):
+    """An error whose message may name people, by number until the names are looked up.
+
+    Attributes:
+        unnamed: The message without names.
+    """
+
+    def __init__(self, message: str | Message, *, hint: str = "") -> None:
         """Report what went wrong, and what to do next."""
-        super().__init__(name_people(template, people, lambda uid: f"user {uid}"), hint=hint)
-        self.template = template
-        self.people = people
+        self.unnamed = Message(text=message) if isinstance(message, str) else message
+        super().__init__(str(self.unnamed), hint=hint)
 
 
 class GpusRefused(PeopleNamed):
@@ -33,22 +59,16 @@ class GpusRefused(PeopleNamed):
     """
 
     def __init__(
-        self,
-        template: str,
-        *,
-        hint: str = "",
-        people: tuple[int, ...] = (),
-        obstacle: str = "",
-        doubts: Mapping[str, Sequence[int]] = {},
+        self, message: str | Message, *, hint: str = "", obstacle: str = "", doubts: Mapping[str, Sequence[int]] = {}
     ) -> None:
         """Report what is refused, and what to do next."""
-        super().__init__(template, hint=hint, people=people)
+        super().__init__(message, hint=hint)
         self.obstacle = obstacle
         self.doubts = doubts
 
     def told(self, name_of: Callable[[int], str]) -> GpusRefused:
         """Return the same refusal with the names of people from `name_of`."""
-        return GpusRefused(name_people(self.template, self.people, name_of), hint=self.hint)
+        return GpusRefused(self.unnamed.told(name_of), hint=self.hint)
 
 
 class GpusChanged(ToolkitError):
@@ -168,13 +188,6 @@ class OptionLacks(ToolkitError):
 
     def __init__(self, option: str, others: str, *, hint: str) -> None:
         super().__init__(f"{option} needs {others}", hint=hint)
-
-
-def name_people(template: str, people: Iterable[int], name_of: Callable[[int], str]) -> str:
-    """Return a message with the names of people in place of `{1001}` and the like."""
-    for uid in people:
-        template = template.replace(f"{{{uid}}}", name_of(uid))
-    return template
 
 
 def needs_root() -> NotPermitted:

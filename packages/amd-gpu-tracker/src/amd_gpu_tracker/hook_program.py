@@ -19,7 +19,7 @@ from amd_gpu_tracker.claims.hook_entries import (
     refuse_unlimited,
 )
 from amd_gpu_tracker.enabled import may_be_tracking
-from amd_gpu_tracker.errors import ContainerRunning, GpusRefused
+from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, Message
 from amd_gpu_tracker.leases.processes import Processes, option_in
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import append_to_file
@@ -174,7 +174,7 @@ def _report(state: State, container_id: str, error: ToolkitError, command: str) 
     if command == CLAIM and not isinstance(error, GpusRefused):
         from amd_gpu_tracker.book.refusals import record_refusal
 
-        record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=message)
+        record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=Message(text=message))
     summary = "cannot release" if command == RELEASE else "refused"
     _log(state, "ERROR", f"amd-gpu-tracker {summary} GPUs", message, container_id)
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amd_gpu_tracker.book.refusals import LARGEST_REFUSALS_FILE, LONGEST_REFUSAL, read_refusals, record_refusal
+from amd_gpu_tracker.errors import Message
 from amd_gpu_tracker.watch.show.refused import format_refusals
 
 ANYTHING = st.recursive(
@@ -20,7 +21,8 @@ FIELDS = {"time": 1.0, "container_id": "c1", "ways": ["env"], "message": "GPUs [
 
 def test_a_long_refusal_is_cut_and_the_file_stays_small(machine):
     for _ in range(12):
-        record_refusal(machine.state, container_id="c" * 5000, ways=("env",), message="m" * 600_000)
+        message = Message(text="m" * 600_000)
+        record_refusal(machine.state, container_id="c" * 5000, ways=("env",), message=message)
 
     refusals = read_refusals(machine.state)
 
@@ -74,14 +76,27 @@ def test_a_line_that_is_no_refusal_is_passed_over(machine, line):
 
 
 def test_people_are_shown_by_name_and_those_without_one_by_number(machine):
-    template = "GPU 0 is in use by job a of {0}, and GPU 1 by job b of {40001}"
-    words = {"container_id": "c1", "ways": ("env",), "message": "by numbers", "template": template}
-    record_refusal(machine.state, **words, people=(0, 40001))
-    record_refusal(machine.state, **words)
+    message = Message(text="GPU 0 is in use by job a of {0}, and GPU 1 by job b of {40001}", people=(0, 40001))
+    record_refusal(machine.state, container_id="c1", ways=("env",), message=message)
 
     shown = format_refusals(read_refusals(machine.state)).splitlines()
 
-    assert shown[1::2] == [
-        "    GPU 0 is in use by job a of root, and GPU 1 by job b of user 40001",
-        "    by numbers",
-    ]
+    assert shown[1:] == ["    GPU 0 is in use by job a of root, and GPU 1 by job b of user 40001"]
+
+
+@pytest.mark.parametrize(
+    ("message", "written"),
+    [
+        (
+            Message(text="job a of {40001}", people=(40001,)),
+            '"message":"job a of user 40001","template":"job a of {40001}","people":[40001]}',
+        ),
+        (Message(text="job a of {40001}"), '"message":"job a of {40001}"}'),
+    ],
+)
+def test_only_a_refusal_with_people_is_written_with_a_template(machine, message, written):
+    record_refusal(machine.state, container_id="c1", ways=("env", "cdi"), message=message)
+
+    with open(machine.state.refusals_path, encoding="utf-8") as file:
+        line = file.read()
+    assert line.partition(",")[2] == f'"container_id":"c1","ways":["env","cdi"],{written}\n'

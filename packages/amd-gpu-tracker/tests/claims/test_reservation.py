@@ -9,7 +9,7 @@ import pytest
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.decision import refusal
 from amd_gpu_tracker.claims.reservation import withdraw
-from amd_gpu_tracker.errors import GpusChanged, GpusRefused, StateError
+from amd_gpu_tracker.errors import GpusChanged, GpusRefused, Message, StateError
 
 
 def test_shared_gpus_are_given_to_all_who_ask(machine):
@@ -339,7 +339,8 @@ def test_refusals_are_remembered(machine):
 
 
 def test_a_refusal_names_people_where_names_are_looked_up_and_else_their_numbers():
-    refused = GpusRefused("GPU 0 is in use by job user 1 of {1} and {2} of {10}", hint="wait", people=(1, 10))
+    message = Message(text="GPU 0 is in use by job user 1 of {1} and {2} of {10}", people=(1, 10))
+    refused = GpusRefused(message, hint="wait")
 
     assert str(refused) == "GPU 0 is in use by job user 1 of user 1 and {2} of user 10 (wait)"
     assert str(refused.told({1: "daemon", 10: "uucp"}.__getitem__)) == (

@@ -6,6 +6,7 @@ Nothing here reads or writes. Starts of containers load this only for a lease wi
 from __future__ import annotations
 
 from amd_gpu_tracker.book.lease import CONTAINER, ENDING_JOB, JOB, KEPT, RESERVATION, Lease
+from amd_gpu_tracker.errors import placeholder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ class LeaseKind:
     def title(self, name: str = "") -> str:
         """Return the title of its holder in sentences; `name` is the engine's name of a container.
 
-        A person appears as a placeholder such as `{1000}`, because a container start looks up no names.
+        A person is a placeholder in it, as in the text of a `Message`.
         """
         title = f"{self.noun} {self.lease.container_id}"
         if name:
             title = f"{title} ({name})"
-        return f"{title} of {{{self.lease.person}}}" if self.lease.person else title
+        return f"{title} of {placeholder(self.lease.person)}" if self.lease.person else title
 
     def title_in_refusal(self, name: str) -> str:
         """Return the title with what a user who waits for its GPUs has to know."""
@@ -204,7 +205,7 @@ class JobLease(LeaseKind):
         owner, is_owned, job = self.lease.container_id.rpartition("/")
         if not is_owned:
             return super().title(name)
-        return f"job {job} of {{{self.lease.person}}}" if self.lease.person else f"job {job} of user {owner}"
+        return f"job {job} of {placeholder(self.lease.person)}" if self.lease.person else f"job {job} of user {owner}"
 
     @property
     def is_followed(self) -> bool:

@@ -7,7 +7,7 @@ import time
 
 from amd_gpu_tracker.book.lease import NEVER
 from amd_gpu_tracker.book.state import REFUSALS, State
-from amd_gpu_tracker.errors import name_people
+from amd_gpu_tracker.errors import Message
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.files import append_to_file, replace_file
 from amdgpu_discovery.untrusted.plain_files import read_plain_file
@@ -35,7 +35,7 @@ class Refusal(Value):
         container_id: Id of the container, or name of the reservation.
         ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
         message: The error message, with people by number.
-        template: The same with `{1001}` in place of user 1001, if that is one of the people; "" without people.
+        template: The text of the `Message`, with a placeholder for each of the people; "" without people.
         people: Users that it mentions.
     """
 
@@ -48,27 +48,19 @@ class Refusal(Value):
 
     def told(self, name_of: Callable[[int], str]) -> str:
         """Return the message with the names of people, from `name_of`."""
-        return name_people(self.template, self.people, name_of) if self.template else self.message
+        return Message(text=self.template or self.message, people=self.people).told(name_of)
 
 
-def record_refusal(
-    state: State,
-    *,
-    container_id: str,
-    ways: tuple[str, ...],
-    message: str,
-    template: str = "",
-    people: tuple[int, ...] = (),
-) -> None:
+def record_refusal(state: State, *, container_id: str, ways: tuple[str, ...], message: Message) -> None:
     """Record a refusal if possible; the caller holds the lock and refuses in any case."""
     state.count(REFUSALS)
     words: dict[str, object] = {
         "container_id": container_id[:LONGEST_CONTAINER_ID],
         "ways": list(ways),
-        "message": message[:LONGEST_REFUSAL],
+        "message": str(message)[:LONGEST_REFUSAL],
     }
-    if people:
-        words |= {"template": template[:LONGEST_REFUSAL], "people": list(people[:MOST_PEOPLE])}
+    if message.people:
+        words |= {"template": message.text[:LONGEST_REFUSAL], "people": list(message.people[:MOST_PEOPLE])}
     line = dumps({"time": time.time(), **words}) + b"\n"
     try:
         append_to_file(state.refusals_path, line)

@@ -7,7 +7,7 @@ import os
 from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import BY_API, Holder, Lease
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
-from amd_gpu_tracker.claims.decision import find_users, in_use, people_of
+from amd_gpu_tracker.claims.decision import find_users, in_use, message_about
 from amd_gpu_tracker.claims.handover import Reservation, build_environment, digest_of, new_token
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
@@ -159,11 +159,8 @@ def jobs_wait(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> GpusRe
     """Return the refusal where so many jobs wait for the requested GPUs, which `users` have."""
     uses = [in_use(kind_of(lease).title(), numbers) for lease, numbers in users[:NAMES_SHOWN]]
     who = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-    return GpusRefused(
-        "; ".join([*uses, f"{who} for GPUs before this one"]),
-        hint="'amd-ctk run --wait' waits in line",
-        people=people_of(lease for lease, _ in users),
-    )
+    text = "; ".join([*uses, f"{who} for GPUs before this one"])
+    return GpusRefused(message_about(text, (lease for lease, _ in users)), hint="'amd-ctk run --wait' waits in line")
 
 
 def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:

@@ -15,9 +15,9 @@ from amd_gpu_tracker.claims.choosing import (
     find_doubts,
     format_shortage,
 )
-from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, people_of
+from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, message_about
 from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
-from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded
+from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded, placeholder
 from amd_gpu_tracker.leases.container_names import find_container_name
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, count_once, scan_leases
 from amd_gpu_tracker.leases.user_leases import UserLease, read_user_leases
@@ -98,10 +98,10 @@ def decide_choice(
     if chosen is not None:
         return chosen
     candidates = name_programs(state.host, candidates, verdicts)
+    text = _describe_refusal(state, candidates, choice, scan.living)
     return GpusRefused(
-        _describe_refusal(state, candidates, choice, scan.living),
+        message_about(text, (lease for candidate in candidates for lease in candidate.users)),
         hint=_hint(candidates, choice),
-        people=people_of(lease for candidate in candidates for lease in candidate.users),
         obstacle=find_apart(candidates, choice),
         doubts=find_doubts(candidates),
     )
@@ -176,6 +176,6 @@ def _describe_refusal(state: State, candidates: Sequence[Candidate], choice: Cho
     def title_of(lease: Lease) -> str:
         # For a user's container, the file with its engine's name for it belongs to that user.
         name = (find_container_name(lease) if lease in own else "") or lease.container_id.rpartition("/")[2]
-        return f"{name} of {{{lease.person}}}" if lease.person else name
+        return f"{name} of {placeholder(lease.person)}" if lease.person else name
 
     return format_shortage(candidates, choice, title_of, usable=len(locate_gpus(state.host)))

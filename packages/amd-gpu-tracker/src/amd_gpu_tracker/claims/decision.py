@@ -6,7 +6,7 @@ Nothing here reads or writes: callers pass what they have read. The texts of ref
 from __future__ import annotations
 
 from amd_gpu_tracker.book.lease import BY_API, Lease
-from amd_gpu_tracker.errors import GpusRefused, StateError
+from amd_gpu_tracker.errors import GpusRefused, Message, StateError
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -114,9 +114,9 @@ def find_users(leases: Iterable[Lease], numbers_by_key: Mapping[str, int]) -> li
     return [(lease, numbers) for lease, numbers in found if numbers]
 
 
-def people_of(leases: Iterable[Lease]) -> tuple[int, ...]:
-    """Return the persons of these leases, without root."""
-    return tuple(sorted({lease.person for lease in leases if lease.person}))
+def message_about(text: str, leases: Iterable[Lease]) -> Message:
+    """Return a message whose text may name the persons of these leases, without root."""
+    return Message(text=text, people=tuple(sorted({lease.person for lease in leases if lease.person})))
 
 
 def refusal(container_id: str, free: Sequence[int], uses: Sequence[Use]) -> str:
@@ -184,14 +184,12 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
     from amd_gpu_tracker.book.kinds import kind_of
 
     taken = {number for _, numbers in users for number in numbers}
-    return GpusRefused(
-        refusal(
-            "" if BY_API in claim.ways else claim.holder.container_id,
-            [number for number in _in_request_order(claim) if number not in taken],
-            [(kind_of(lease).title_in_refusal(situation.name_of(lease)), numbers) for lease, numbers in users],
-        ),
-        people=people_of(lease for lease, _ in users),
+    text = refusal(
+        "" if BY_API in claim.ways else claim.holder.container_id,
+        [number for number in _in_request_order(claim) if number not in taken],
+        [(kind_of(lease).title_in_refusal(situation.name_of(lease)), numbers) for lease, numbers in users],
     )
+    return GpusRefused(message_about(text, (lease for lease, _ in users)))
 
 
 def _in_request_order(claim: Claim) -> list[int]:

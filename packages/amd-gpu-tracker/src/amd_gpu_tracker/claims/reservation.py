@@ -243,14 +243,7 @@ def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
     if isinstance(refusal, GpusRefused) and not claim.is_waiting:
         from amd_gpu_tracker.book.refusals import record_refusal
 
-        record_refusal(
-            state,
-            container_id=claim.holder.container_id,
-            ways=claim.ways,
-            message=refusal.message,
-            template=refusal.template,
-            people=refusal.people,
-        )
+        record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=refusal.unnamed)
     return refusal
 
 

@@ -7,7 +7,7 @@ from amd_gpu_tracker.book.lease import Lease, boot_offset, on_this_clock
 from amd_gpu_tracker.book.matching import NO_ID, match_gpus
 from amd_gpu_tracker.book.policy import EXCLUSIVE, SHARED, TrackedGpu
 from amd_gpu_tracker.book.state import State
-from amd_gpu_tracker.errors import GpusChanged, name_people
+from amd_gpu_tracker.errors import GpusChanged, Message
 from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.leases.user_leases import read_user_leases
 from amdgpu_discovery.numbering import locate_gpus
@@ -212,7 +212,8 @@ def title_with_name(lease: Lease) -> str:
     # Imported here, because few commands show people.
     from amdgpu_discovery.usage.people import title_of_person
 
-    return name_people(kind_of(lease).title(), (lease.person,) if lease.person else (), title_of_person)
+    message = Message(text=kind_of(lease).title(), people=(lease.person,) if lease.person else ())
+    return message.told(title_of_person)
 
 
 def _reasons_by_state(state: State) -> dict[str, dict[str, str]]:

@@ -19,7 +19,7 @@ from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
-from amd_gpu_tracker.errors import ContainerRunning, NotDone
+from amd_gpu_tracker.errors import ContainerRunning, Message, NotDone, placeholder
 from amd_gpu_tracker.leases.lease_scan import scan_leases
 from amd_gpu_tracker.leases.processes import FIRST_PROCESS
 from amdgpu_discovery.errors import FileError
@@ -122,9 +122,10 @@ class Grants:
         named = [each for each in living if name_of(each.container_id) == name]
         owners = {owner_of(each.container_id) for each in named if each.kind == RESERVATION}
         if owners and 0 not in owners:
-            whose = " and ".join(f"{{{owner}}}" for owner in sorted(owners))
+            whose = " and ".join(map(placeholder, sorted(owners)))
             hint = "run the command without sudo" if person in owners else hint
-            raise NotDone(f"the reservation {name} belongs to {whose}", hint=hint, people=tuple(owners))
+            message = Message(text=f"the reservation {name} belongs to {whose}", people=tuple(owners))
+            raise NotDone(message, hint=hint)
 
     def release(self, job: str, *, by: int = 0) -> None:
         """End a reservation that no process holds; ContainerRunning if it is a job.

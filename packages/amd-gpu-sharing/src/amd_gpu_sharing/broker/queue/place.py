@@ -13,7 +13,7 @@ from amd_gpu_sharing.broker.requests.people import format_held
 from amd_gpu_sharing.broker.requests.protocol import LONGEST_ANSWER_MESSAGE, WAITING, Answer
 from amd_gpu_sharing.tickets import Ticket
 from amd_gpu_tracker.book.job_ids import name_of
-from amd_gpu_tracker.errors import GpusRefused
+from amd_gpu_tracker.errors import GpusRefused, placeholder
 from amd_gpu_tracker.times import format_past, format_seconds
 from amdgpu_discovery.errors import ToolkitError
 
@@ -157,7 +157,7 @@ class Place:
 
     def _title_of(self, name: str, person: int) -> str:
         """Return the title of a job in a message; a job of another person is named with its owner."""
-        return name if person in (self.demand.person, 0) else f"{{{person}}}'s {name}"
+        return name if person in (self.demand.person, 0) else f"{placeholder(person)}'s {name}"
 
 
 def format_waiting(

@@ -20,6 +20,7 @@ from amd_gpu_sharing.broker.requests.protocol import (
     format_request,
     parse_answer,
 )
+from amd_gpu_tracker.errors import Message
 from amdgpu_discovery.errors import ToolkitError
 
 # systemd restarts a killed broker at once; one that stays away longer was removed.
@@ -290,7 +291,7 @@ def with_names(answer: Answer) -> str:
     if not answer.people:
         return answer.message
     # Imported here, because most answers name no other user.
-    from amd_gpu_tracker.errors import name_people
     from amdgpu_discovery.usage.people import name_of_person, title_of_person
 
-    return name_people(answer.message, answer.people, title_of_person if answer.kind == REFUSED else name_of_person)
+    message = Message(text=answer.message, people=answer.people)
+    return message.told(title_of_person if answer.kind == REFUSED else name_of_person)

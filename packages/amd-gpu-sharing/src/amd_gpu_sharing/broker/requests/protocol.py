@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.errors import PeopleNamed
+from amd_gpu_tracker.errors import Message, PeopleNamed
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -160,8 +160,8 @@ def parse_answer(line: bytes) -> Answer:
 
 def refusal(error: ToolkitError) -> Answer:
     """Return the answer for an expected failure."""
-    template, people = (error.template, error.people) if isinstance(error, PeopleNamed) else (error.message, ())
-    return Answer(kind=REFUSED, message=template, hint=error.hint, exit_code=error.exit_code, people=people)
+    message = error.unnamed if isinstance(error, PeopleNamed) else Message(text=error.message)
+    return Answer(kind=REFUSED, message=message.text, people=message.people, hint=error.hint, exit_code=error.exit_code)
 
 
 def format_rules(rules: ChoiceRules, choice: Choice | None) -> dict[str, Any]:
