@@ -1,17 +1,21 @@
 """The dnf lines of docs/how-to/install.md on machines on which nothing of the toolkit is installed, up to a container.
 
-No distribution with rpms can be reached by the tests. The machines are Debian 13 with dnf, rpm and Podman of its own,
+No distribution with rpms can be reached by the tests. The machines are Debian 13 with dnf, rpm and engines of its own,
 and a stand-in for the packages of Enterprise Linux 9, 10 or Fedora: rpm believes that their release and their python
 are installed. Everything else is as in test_first_page.py; the lines are typed as they stand there.
 """
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from install.first_page import (
     COMMANDS,
+    DAEMON_JSON,
     EVERY_NODE,
+    READ_AGAIN,
     RUN_PODMAN,
     machine_over,
     make_image,
@@ -19,6 +23,8 @@ from install.first_page import (
     nodes_in,
     prepare_podman,
     put_in,
+    remove_while_docker_runs,
+    start_docker,
     type_lines,
 )
 from install.rpm_root import STAND_IN, build_rpm
@@ -56,12 +62,11 @@ def image(rootfs, tmp_path_factory):
 
 @pytest.fixture
 def machine(system, repository, image, tmp_path, amd_host):
-    """Return a machine with four MI210 and Podman, which rpm takes for another system than Debian."""
+    """Return a machine with four MI210 and engines, which rpm takes for another system than Debian."""
     require_root()
     with machine_over(dnf_root(), tmp_path / "box", amd_host.path) as box:
         put_in(box, repository, image)
         stand_in_for(system, box, tmp_path)
-        prepare_podman(box)
         yield box
 
 
@@ -82,9 +87,22 @@ def stand_in_for(system, box, directory):
 def test_the_lines_of_the_readme_for_dnf_lead_to_a_container_with_gpus(machine, system):
     lines = [SYSTEMS[system][0], INSTALL, RUN_PODMAN]
     assert set(lines) <= set(COMMANDS)
+    prepare_podman(machine)
 
     printed = type_lines(machine, lines, f"{system}, root with stand-ins")
 
     assert nodes_in(printed) == EVERY_NODE
     installed = machine("rpm", "-q", "--queryformat", "%{RELEASE}", "amd-container-toolkit").stdout
     assert installed == RELEASES[system]
+
+
+@pytest.mark.parametrize("system", ["fedora"])
+def test_containers_start_after_dnf_removed_the_runtime_that_was_dockers_default(machine, system):
+    start_docker(machine)
+    configure = "sudo amd-ctk runtime configure --restart --set-as-default"
+    type_lines(machine, [SYSTEMS[system][0], INSTALL, configure], f"{system}, Docker")
+
+    removed = remove_while_docker_runs(machine, "dnf remove amd-container-toolkit amd-ctk amd-container-runtime")
+
+    assert READ_AGAIN in removed
+    assert json.loads(machine("cat", "/etc/docker/daemon.json").stdout) == DAEMON_JSON

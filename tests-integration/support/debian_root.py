@@ -43,8 +43,8 @@ TOOLS = ("docker-compose", "docker-buildx", "buildah", "nodejs")
 EXPERIMENTAL = "experimental"
 # They start containers without an OCI runtime.
 NEWEST = ("apptainer", "incus")
-# For a machine with rpms: dnf, the programs that check signatures, and an engine.
-DNF = ("podman", "crun", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
+# For a machine with rpms: dnf, the programs that check signatures, and engines.
+DNF = ("docker.io", "docker-cli", "podman", "crun", "runc", "conmon", "netavark", "python3", "dnf", "rpm", "gpg")
 
 
 def debian_root(suite: str) -> Path:
@@ -83,7 +83,7 @@ def clusters_root() -> Path:
 
 
 def dnf_root() -> Path:
-    """Return a root file system of Debian 13 with dnf, rpm and Podman."""
+    """Return a root file system of Debian 13 with dnf, rpm, Docker and Podman."""
     return make_root("dnf-trixie", "trixie", *DNF)
 
 

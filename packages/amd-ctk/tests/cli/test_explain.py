@@ -360,6 +360,7 @@ def test_a_node_that_the_engine_passes_is_judged_as_by_the_kernel(host, amd_ctk,
         ("--device=/dev/dri/card1", "/dev/dri/card1  "),
         ("--device=/dev/dri/renderD128 --device=/dev/dri/card1", "/dev/dri/renderD128 card1"),
         ("--device=/dev/dri/renderD128 --device=/dev/dri/card1:/dev/card", "/dev/dri/renderD128 /dev/card"),
+        ("-v /dev/dri:/dev/dri --device-cgroup-rule c\\ 226:128\\ rw", "/dev/dri/renderD128"),
         # The container may make the node that it has not.
         ("--device-cgroup-rule c\\ 226:128\\ rw", "no node         "),
     ],

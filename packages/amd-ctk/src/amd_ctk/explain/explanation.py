@@ -51,6 +51,8 @@ class Explanation(Value):
     # What has no effect, or not the intended one.
     problems: tuple[str, ...] = ()
 
+    # The paths of the DRM nodes that only volumes bring, by their minor numbers.
+    volume_paths: dict[int, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
     # The GPUs whose nodes programs inside may open.
     usable: tuple[GpuLocation, ...] = ()
     # Whether a container that asks for GPUs starts without one that it can use.
@@ -153,6 +155,7 @@ def _explain(
         usable=() if inside.problem else tuple(usable.gpus),
         notes=(*plan.notes, *_notes_of_health(host, plan.gpus)),
         problems=(*usable.problems, *filter(None, [inside.problem])),
+        volume_paths=usable.volume_paths,
     )
 
 

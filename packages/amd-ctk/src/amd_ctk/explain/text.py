@@ -80,7 +80,7 @@ def _format_gpus(explanation: Explanation) -> list[str]:
     if not gpus:
         return ["The container gets no GPU"]
     # In the order of HIP, then those that HIP does not see.
-    indexes, paths = _hip_indexes(explanation), _find_paths(explanation.plan)
+    indexes, paths = _hip_indexes(explanation), _find_paths(explanation)
     in_order = [*explanation.hip_gpus, *(gpu for gpu in gpus if gpu.number not in indexes)]
     rows = (_row(gpu, indexes.get(gpu.number), paths) for gpu in in_order)
     return format_columns([HEADER, *rows]).split("\n")
@@ -104,15 +104,16 @@ def _names_inside(gpu: GpuLocation, paths: Mapping[int, str]) -> str:
     return " ".join([*names[:1], *(name.removeprefix(f"{DRI}/") for name in names[1:])]) or "no node"
 
 
-def _find_paths(plan: Plan) -> dict[int, str]:
+def _find_paths(explanation: Explanation) -> dict[int, str]:
     """Return the paths of DRM nodes in the container, by their minor numbers."""
+    plan = explanation.plan
     devices = (plan.spec.get("linux") or {}).get("devices") or ()
     # A privileged container also has nodes that the runtime made for user namespaces; those below /dev/dri count.
     drm = [device for device in devices if device.get("major") == DRM_MAJOR and type(device.get("minor")) is int]
     paths = [(device["minor"], str(device.get("path"))) for device in drm]
     listed = dict(sorted(paths, key=lambda found: found[1].startswith(f"{DRI}/")))
     # For a user namespace, the runtime binds the nodes, and the spec does not list them.
-    return listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
+    return explanation.volume_paths | listed | {node.minor: node.path for node in plan.nodes if node.major == DRM_MAJOR}
 
 
 def _hip_indexes(explanation: Explanation) -> dict[int, int]:

@@ -80,6 +80,8 @@ class UsableGpus(Value):
 
     gpus: tuple[GpuLocation, ...]
     problems: tuple[str, ...] = ()
+    # The paths of the DRM nodes that only volumes bring, by their minor numbers.
+    volume_paths: dict[int, str] = {}  # noqa: RUF012 - values are immutable, and it is never changed
 
 
 def with_host_nodes(plan: Plan, located: Sequence[GpuLocation]) -> Plan:
@@ -122,6 +124,7 @@ def find_usable(plan: Plan, container: Container, host: Host) -> UsableGpus:
     return UsableGpus(
         gpus=tuple(gpu for gpu in plan.gpus if {KFD_PATH, gpu.render_path} <= opened),
         problems=met if met or plan.gpus else (NO_GPU_OF_KFD,),
+        volume_paths={node["minor"]: node["path"] for node in mounted if node["major"] == DRM_MAJOR},
     )
 
 
