@@ -30,7 +30,10 @@ def test_lines_within_the_limit_pass(tmp_path, capsys):
 def test_lines_above_the_limit_fail(tmp_path, capsys):
     assert check(tmp_path, capsys, "import os\n" * 3, most="2") == (
         1,
-        ["amd-ctk: 3 lines of 2", "amd-ctk has 1 lines too many: say in scope.md what users get"],
+        [
+            "amd-ctk: 3 lines of 2",
+            "amd-ctk has 1 more: raise 'at most' in scope.md, saying in the commit what users get",
+        ],
     )
 
 

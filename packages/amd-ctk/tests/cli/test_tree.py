@@ -8,7 +8,9 @@ import pytest
 import typer
 
 from amd_ctk.cli.root import app
-from amd_ctk.cli.tree import HELP_BY_COMMAND, Commands
+from amd_ctk.cli.tree import HELP_BY_COMMAND, HIDDEN, Commands
+from amd_ctk.companions import COMMANDS, SHARING
+from amd_gpu_sharing.cli.program import make_app
 
 ROOT = typer.main.get_command(app)
 
@@ -19,6 +21,15 @@ def test_the_line_of_a_command_is_its_own(name):
 
     assert command.name == name
     assert command.get_short_help_str(limit=200).rstrip(".") == HELP_BY_COMMAND[name].rstrip(".")
+
+
+def test_each_command_of_a_companion_is_in_the_help_or_an_earlier_name():
+    assert sorted({*COMMANDS} - {*HELP_BY_COMMAND} - {*HIDDEN}) == []
+
+
+@pytest.mark.parametrize("name", [name for name, (_, companion) in COMMANDS.items() if companion == SHARING])
+def test_a_command_of_sharing_is_one_of_its_own_program(name):
+    assert name in typer.main.get_command(make_app()).commands
 
 
 def all_commands(command, words=()):

@@ -47,9 +47,9 @@ class SharedJobs:
         `name` is its name without the number of its owner, and `owner` that user, None for any. Raises NotDone,
         NotPermitted.
         """
-        from amd_gpu_sharing.broker.jobs.job_time import extend
+        from amd_gpu_sharing.broker.jobs.job_time import keep_from_now
 
-        return extend(self._book, name, owner, seconds)[1]
+        return keep_from_now(self._book, name, owner, seconds)[1]
 
     def end(self, name: str, *, owner: int | None) -> None:
         """End a reservation or job as the service does, and wait for its end; arguments and errors as `keep`."""

@@ -6,7 +6,7 @@ import time
 
 from amd_gpu_sharing.broker.acts.whose import find_job, find_owner, find_place
 from amd_gpu_sharing.broker.jobs.ending import GRACE_SECONDS
-from amd_gpu_sharing.broker.jobs.job_time import end_now, extend
+from amd_gpu_sharing.broker.jobs.job_time import end_now, keep_from_now
 from amd_gpu_sharing.broker.parts import BrokerParts
 from amd_gpu_sharing.broker.requests.connection import Connection
 from amd_gpu_sharing.broker.requests.people import Terms, require_permission
@@ -24,7 +24,7 @@ def keep(parts: BrokerParts, terms: Terms, client: Connection, request: Request)
     if request.seconds and uid:
         _require_not_planned(parts, job_id(uid, request.name), request.seconds)
     owner, most = find_owner(client, request), permission.most_seconds(time.time())
-    job, seconds = extend(parts.book, request.name, owner, request.seconds, most=most, by=uid)
+    job, seconds = keep_from_now(parts.book, request.name, owner, request.seconds, most=most, by=uid)
     ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
     parts.log("kept", f"{job} by user {uid}: {ends}", job=name_of(job), user=uid)
     return Answer(kind=DONE, seconds=round(seconds))

@@ -19,7 +19,7 @@ from amdgpu_discovery.errors import ToolkitError
 MINUTE = 60
 
 
-def extend(
+def keep_from_now(
     book: Book, name: str, owner: int | None, seconds: float, *, most: float = 0.0, by: int = 0
 ) -> tuple[str, float]:
     """Extend a reservation or job to `seconds` from now; return its id and the seconds until its end (0: never).
