@@ -12,6 +12,7 @@ from amd_ctk.slurm.gres import sort_by_type, type_of
 from amd_device_spec.slurm.conf import GRES_CONF, find_conf, read_lines
 from amd_device_spec.slurm.job_gpus import read_device_files
 from amd_device_spec.slurm_job import SlurmError
+from amd_gpu_tracker.watch.show.listing import format_fixed
 from amdgpu_discovery.command_line.edited import ConfigFile
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.gpu import Gpu
@@ -133,14 +134,13 @@ def _read_runtime(host: Host) -> dict[str, Any]:
 
 def format_status(status: SlurmStatus) -> str:
     """Format the table of GPUs, and a line for each setting that they depend on."""
-    rule = "-" * sum(WIDTHS)
     rows = [
         (str(gpu.number), "-" if gpu.slurm_number is None else str(gpu.slurm_number), gpu.type, gpu.file)
         for gpu in status.gpus
     ]
     return "\n".join(
         [
-            *(rule, _line(HEADER), rule, *map(_line, rows)),
+            *format_fixed([HEADER, *rows], WIDTHS),
             f"ConstrainDevices: {'yes' if status.constrains_devices else 'no'}",
             f"Runtime of containers: {status.runtime or '-'}",
         ]
@@ -157,7 +157,3 @@ def format_json(status: SlurmStatus) -> str:
             "problems": list(status.problems),
         }
     )
-
-
-def _line(columns: tuple[str, ...]) -> str:
-    return "".join(f"{column:<{width}}" for column, width in zip(columns, WIDTHS, strict=True)).rstrip()

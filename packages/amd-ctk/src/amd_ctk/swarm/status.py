@@ -9,12 +9,11 @@ from amd_ctk.swarm.docker import TaskName
 from amd_ctk.swarm.resources import Resource, gpus_named_by, shared_gpus, vram_mb_of
 from amd_device_spec.settings import Settings
 from amd_gpu_tracker import Status
-from amd_gpu_tracker.watch.show.listing import Column, Listing, cut_id, pad_columns
+from amd_gpu_tracker.watch.show.listing import Column, Listing, cut_id, format_fixed
 from amdgpu_discovery.choices.selection import FORMS, form_of, is_identity
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.tables.models import model_of
-from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
 
 HEADER = ("GPU Id", "Model", "VRAM (MiB)", "Advertised as", "Reserved by")
@@ -177,9 +176,8 @@ def _problems_of_pools(pools: Sequence[Pool], gpus: Sequence[Gpu], *, is_trackin
 
 def format_advertisement(advertisement: Advertisement) -> str:
     """Format the table of GPUs, and a line for each pool of VRAM."""
-    rule = "-" * sum(WIDTHS)
-    rows = [_line(row) for row in list_advertisement(advertisement, no_trunc=False).rows]
-    return "\n".join([rule, _line(HEADER), rule, *rows, *format_pools(advertisement)])
+    rows = list_advertisement(advertisement, no_trunc=False).rows
+    return "\n".join([*format_fixed([HEADER, *rows], WIDTHS), *format_pools(advertisement)])
 
 
 def list_advertisement(advertisement: Advertisement, *, no_trunc: bool) -> Listing:
@@ -238,7 +236,3 @@ def _task_name(reservation: SwarmReservation) -> str:
     name, _, last = reservation.task.rpartition(".")
     slot = name.rpartition(".")[2]
     return (name if slot.isdecimal() else reservation.service) or last
-
-
-def _line(columns: Sequence[str]) -> str:
-    return pad_columns([printable(column) for column in columns], WIDTHS).rstrip()

@@ -13,9 +13,9 @@ from amd_gpu_tracker.watch.show.listing import (
     crop_columns,
     cut_id,
     fit_columns,
+    format_fixed,
     format_listing,
     pad,
-    pad_columns,
     shorten,
 )
 
@@ -103,8 +103,16 @@ def test_outside_of_a_terminal_a_list_is_whole():
 
 
 def test_a_text_that_is_longer_than_its_column_is_not_glued_to_the_next():
-    assert pad_columns(["abcdefgh", "b"], [10, 4]) == "abcdefgh  b   "
-    assert pad_columns(["abcdefghijklm", "b"], [10, 4]) == "abcdefghijklm  b   "
+    rows = [("Name", "Id"), ("abcdefgh", "b"), ("abcdefghijklm", "b"), ("a\x1b", "")]
+
+    assert format_fixed(rows, [10, 4]) == [
+        "--------------",
+        "Name      Id",
+        "--------------",
+        "abcdefgh  b",
+        "abcdefghijklm  b",
+        "a?",
+    ]
 
 
 def test_characters_of_two_cells_do_not_move_the_next_column():
@@ -114,7 +122,7 @@ def test_characters_of_two_cells_do_not_move_the_next_column():
     )
 
     assert format_listing(listing) == ("-----------\nName    GiB\n-----------\n訓練-1  1.0\na\u0301       0.5")
-    assert pad_columns(["訓練", "b"], [10, 4]) == "訓練      b   "
+    assert format_fixed([("訓練", "b")], [10, 4], rule=3) == ["---", "訓練      b", "---"]
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,17 @@ def format_listing(listing: Listing) -> str:
     return "\n".join([rule, lines[0], rule, *lines[1:]])
 
 
-def pad_columns(texts: Sequence[str], widths: Sequence[int]) -> str:
-    """Return one line of a table with fixed widths; a text that is too long shifts the texts after it."""
-    return "".join(f"{pad(text, width - len(GAP))}{GAP}" for text, width in zip(texts, widths, strict=False))
+def format_fixed(rows: Iterable[Sequence[str]], widths: Sequence[int], *, rule: int = 0) -> list[str]:
+    """Return the lines of a table as the guide's, with fixed widths; the first row is the header, below a `rule`.
+
+    A text that is too long shifts the texts after it.
+    """
+    padded = (
+        [pad(printable(text), width - len(GAP)) + GAP for text, width in zip(row, widths, strict=False)] for row in rows
+    )
+    header, *lines = ["".join(texts).rstrip() for texts in padded]
+    line = "-" * (rule or sum(widths))
+    return [line, header, line, *lines]
 
 
 def fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from amd_gpu_tracker.leases.status import ContainerUse, GpuUse, LostGpu, Status
 from amd_gpu_tracker.times import format_age, format_time
-from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing, pad_columns
-from amdgpu_discovery.untrusted.plain_text import printable
+from amd_gpu_tracker.watch.show.listing import ID_LENGTH, Column, Listing, format_fixed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-RULE = "-" * 120
+RULE = 120
 # The columns of the guide, then those of `--wide`.
 HEADER = ("GPU Id", "UUID", "Accessibility", "Container Ids")
 MORE_HEADER = ("Name", "Since", "By")
 WIDTHS = (10, 25, 20, 66, 30, 22, 10)
-WIDE_RULE = "-" * sum(WIDTHS)
 # The same on a terminal, which shortens ids before names.
 COLUMNS = (
     *(Column(header=HEADER[0]), Column(header=HEADER[1]), Column(header=HEADER[2])),
@@ -30,10 +28,10 @@ BLANK = ("", "", "")
 
 def format_status(status: Status, *, names: Mapping[str, str] | None = None) -> str:
     """Return the guide's table; with the `names` of containers, the wider one."""
-    wide = names is not None
     rows = [row for gpu in status.tracked for row in _rows(gpu, names)]
-    rule = WIDE_RULE if wide else RULE
-    return "\n".join([rule, _line(HEADER + (MORE_HEADER if wide else ())), rule, *map(_line, rows)])
+    if names is None:
+        return "\n".join(format_fixed([HEADER, *rows], WIDTHS, rule=RULE))
+    return "\n".join(format_fixed([HEADER + MORE_HEADER, *rows], WIDTHS))
 
 
 def list_status(status: Status, names: Mapping[str, str], *, wide: bool, now: float | None = None) -> Listing:
@@ -93,11 +91,6 @@ def _name_cell(use: ContainerUse, names: Mapping[str, str]) -> str:
 
     person = name_of_person(use.person)
     return f"{name} ({person})" if name else person
-
-
-def _line(columns: Sequence[str]) -> str:
-    # The width stays the same: one character stands for each that is not printable.
-    return printable(pad_columns(columns, WIDTHS)).rstrip()
 
 
 def _gpu_fields(gpu: GpuUse, names: Mapping[str, str]) -> dict[str, object]:
