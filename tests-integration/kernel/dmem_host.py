@@ -19,6 +19,8 @@ MODULE = "/srv/gpu_memory.ko"
 LOG = f"{SIMULATED_HOST}/var/log/amd-container-runtime.log"
 # What the settings of limits are before each test.
 SETTINGS = {"vram-limit": "asked", "vram-maximum": "0", "low-level-runtime": "runc"}
+# For dockerd: the kernel has none of its protocols.
+WITHOUT_INTERNET = "--ip-forward=false"
 OPTIONS = f"--runtime=amd {NO_NETWORK} --security-opt=apparmor=unconfined"
 
 

@@ -1,4 +1,4 @@
-"""Limits on the memory of GPUs under a real kernel with the dmem cgroup: Docker, Podman and three versions of runc."""
+"""Limits on the memory of GPUs under a real kernel with the dmem cgroup: Docker and three versions of runc."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import pytest
 
 from kernel.conftest import build_two_gpus
 from kernel.containers import FIRST, ON_SIMULATED_HOST, SECOND, SIMULATED_HOST, run_bundle
-from kernel.dmem_host import ADDRESSES, BIND_CGROUPS, CGROUPS, LOG, REGIONS, Containers, configure, load_regions
+from kernel.dmem_host import (
+    ADDRESSES,
+    BIND_CGROUPS,
+    CGROUPS,
+    LOG,
+    REGIONS,
+    WITHOUT_INTERNET,
+    Containers,
+    configure,
+    load_regions,
+)
 from kernel.dmem_image import dmem_image
-from kernel.engines import IMAGE, NO_NETWORK, PODMANS_RUNTIME, prepare_podman, start_docker
+from kernel.engines import IMAGE, start_docker
 from kernel.machine import Machine
 from support.debian_root import debian_root
 from support.debs import META_PACKAGE
@@ -20,12 +30,9 @@ RUNCS = ("bookworm", "trixie", "forky")
 OLD_RUNCS = (("bookworm", "1.1.5"), ("trixie", "1.1.15"))
 AT_ONCE = "sets the limits of several GPUs in one write, which Linux 7.3 and later refuse; install runc 1.2 or later"
 FULL = "4K Cannot allocate memory"
-# The kernel has none of its protocols.
-WITHOUT_INTERNET = "--ip-forward=false"
 GPU_0 = "-e AMD_VISIBLE_DEVICES=0"
 CONTROLLERS = "cgroup.controllers"
 NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
-CRUN = "crun does not enable the dmem cgroup, as runc does"
 
 
 @pytest.fixture(scope="module")
@@ -235,33 +242,6 @@ def test_limits_that_are_switched_off_are_not_set_and_the_log_says_so(machine, d
 
     assert said == "2G allocated\n"
     assert "AMD_VRAM is ignored because vram-limit is" in last_logged(machine)
-
-
-def test_crun_sets_no_limit_and_the_log_says_so(machine, docker):
-    configure(machine, low_level_runtime="crun")
-
-    said = docker.run(f"{GPU_0} -e AMD_VRAM=1GiB {IMAGE} allocate {FIRST} 2G")
-
-    assert said == "2G allocated\n"
-    assert f"AMD_VRAM=1GiB is not enforced: {CRUN}" in last_logged(machine)
-
-
-def test_crun_is_refused_where_limits_are_required(machine, docker):
-    configure(machine, vram_limit="required", low_level_runtime="crun")
-
-    assert f"AMD_VRAM=1GiB cannot be enforced: {CRUN}" in docker.run(f"{GPU_0} -e AMD_VRAM=1GiB {IMAGE} true")
-
-
-def test_a_limit_that_a_user_of_podman_sets_is_replaced(machine, docker):
-    prepare_podman(machine)
-    own = f"--cgroup-conf='dmem.max={REGIONS[0]} 64G'"
-
-    said = machine.run(
-        f"podman --runtime={PODMANS_RUNTIME} run --rm {NO_NETWORK} {own} {GPU_0} -e AMD_VRAM=1GiB localhost/{IMAGE}"
-        f" allocate {FIRST} 1G 4K"
-    )
-
-    assert said.splitlines()[-2:] == ["1G allocated", FULL]
 
 
 def test_the_cgroup_driver_without_systemd_sets_the_limit(machine, docker):

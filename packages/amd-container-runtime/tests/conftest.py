@@ -90,6 +90,12 @@ class Runtime:
             "--log", self.log, "--log-format", "json", "create", "--bundle", self.bundle, "c1", **environment
         )
 
+    def create_by_systemd(self):
+        """Create the container as an engine does that has systemd make its cgroup."""
+        return self.run(
+            *("--log", self.log, "--log-format", "json", "--systemd-cgroup"), "create", "--bundle", self.bundle, "c1"
+        )
+
     def create_below(self, **environment):
         """Create the container as an engine does that keeps its runtime's state in a directory of its own."""
         return self.run("--root", self.root, "create", "--bundle", self.bundle, "c1", **environment)

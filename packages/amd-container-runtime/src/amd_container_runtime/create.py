@@ -121,6 +121,7 @@ def _add(start: Start) -> None:
             poststop=claim.poststop_hooks if claim else (),
             vram_total_mb=claim.vram_total_mb if claim else 0,
             runtime=start.program,
+            by_systemd=start.call.systemd_cgroup,
             is_alone=lambda: claim is not None and claim.is_alone(),
         )
         if changed or edited.is_changed:

@@ -12,7 +12,7 @@ from amd_ctk.explain.run_words import parse_run
 
 WORDS = ("podman", "--runtime=/usr/bin/amd-container-runtime", "run", "-e", "AMD_VISIBLE_DEVICES=0")
 LIMIT = "dmem.max"
-BY_CRUN = "AMD_VRAM=8GiB is not enforced: crun does not enable the dmem cgroup, as runc does"
+BY_CRUN = "AMD_VRAM=8GiB is enforced by crun only where systemd makes the container's cgroup"
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def test_runc_enforces_a_limit(limited):
     assert not any("AMD_VRAM" in note for note in explanation.notes)
 
 
-def test_a_container_that_keeps_groups_gets_no_limit_because_crun_makes_it(limited):
+def test_the_limit_of_a_container_that_keeps_groups_depends_on_systemd_because_crun_makes_it(limited):
     explanation = explain(limited, "--group-add=keep-groups")
 
-    assert unified(explanation) is None
+    assert unified(explanation) == {LIMIT: "drm/0000:03:00.0/vram 8589934592"}
     assert BY_CRUN in explanation.notes
 
 
@@ -56,12 +56,12 @@ def test_the_spec_of_a_container_that_keeps_groups_says_the_same(limited):
 
     explanation = explain_spec(bundle, limited)
 
-    assert unified(explanation) is None
+    assert unified(explanation) == {LIMIT: "drm/0000:03:00.0/vram 8589934592"}
     assert BY_CRUN in explanation.notes
 
 
-@pytest.mark.parametrize(("programs", "is_limited"), [(["runc"], True), (["runc", "crun"], True), (["crun"], False)])
-def test_crun_makes_the_container_where_there_is_no_runc(limited, tmp_path, monkeypatch, programs, is_limited):
+@pytest.mark.parametrize(("programs", "by_crun"), [(["runc"], False), (["runc", "crun"], False), (["crun"], True)])
+def test_crun_makes_the_container_where_there_is_no_runc(limited, tmp_path, monkeypatch, programs, by_crun):
     monkeypatch.setattr(runtime_program, "LOW_LEVEL_DIRECTORIES", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     for name in programs:
@@ -69,5 +69,4 @@ def test_crun_makes_the_container_where_there_is_no_runc(limited, tmp_path, monk
 
     explanation = explain(limited)
 
-    assert (unified(explanation) is not None) == is_limited
-    assert (BY_CRUN in explanation.notes) != is_limited
+    assert (BY_CRUN in explanation.notes) == by_crun

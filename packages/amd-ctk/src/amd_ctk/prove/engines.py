@@ -17,7 +17,7 @@ from amd_ctk.doctor.facts.all import Facts
 from amd_device_spec.cdi import KIND
 from amd_device_spec.request import MEMORY
 from amd_device_spec.settings import read_settings
-from amd_device_spec.start.memory_limit import OFF, MemoryLimit, enforce
+from amd_device_spec.start.memory_limit import OFF, MemoryLimit, enforce, is_crun
 from amdgpu_discovery.command_line.programs import Answer, ask
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
@@ -67,7 +67,7 @@ def _can_limit(facts: Facts, host: Host) -> bool:
     settings = read_settings(host)
     runtime = settings.low_level_runtime or usual_runtime()
     limited = [enforce(LIMIT, [gpu], host, runtime=runtime) for gpu in facts.gpus.gpus]
-    return settings.vram_limit != OFF and not any(each.obstacle for each in limited)
+    return settings.vram_limit != OFF and not is_crun(runtime) and not any(each.obstacle for each in limited)
 
 
 def _with_limit(engine: ProofEngine) -> ProofEngine:

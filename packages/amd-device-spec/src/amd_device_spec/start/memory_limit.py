@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 CONTROLLER = "dmem"
-# runc enables the controller for the container's cgroup; crun enables only those that it knows.
+# runc enables the controller for the container's cgroup; crun enables only those that it knows (crun_limit.py).
 RUNC = "runc"
+CRUN = "crun"
 # Since this release, a write with lines for two regions is refused, and this version of runc writes each line alone.
 KERNEL_RELEASE = "/proc/sys/kernel/osrelease"
 ONE_REGION_SINCE = (7, 3)
@@ -64,11 +65,13 @@ def limit_memory(
     settings: Settings,
     *,
     runtime: str,
+    by_systemd: bool | None,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Put the limit of a container into its spec, as the setting vram-limit says. Raises RequestError and SpecError.
 
-    `asked` is the container's variable, `runtime` the program that creates the container. `is_alone` returns whether no
+    `asked` is the container's variable, `runtime` the program that creates the container, and `by_systemd` whether
+    systemd makes its cgroup; None for a preview, which changes nothing outside the spec. `is_alone` returns whether no
     other container can have its GPUs.
     """
     if asked and not grant.gpus:
@@ -85,9 +88,15 @@ def limit_memory(
             raise _needs_limit(gpus)
         return NOT_LIMITED
     enforced = enforce(limit, gpus, host, runtime=runtime)
+    if enforced.bytes_by_region and by_systemd is not None and is_crun(runtime):
+        enforced = _enforce_by_crun(spec, enforced, host, by_systemd=by_systemd)
     if enforced.obstacle and settings.requires_limit:
         raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
-    return _put_limit(spec, limit, enforced, gpus)
+    limited = _put_limit(spec, limit, enforced, gpus)
+    if by_systemd is None and limited.is_enforced and is_crun(runtime):
+        note = f"{limit.source} is enforced by crun only where systemd makes the container's cgroup"
+        return limited.replace(notes=(*limited.notes, note))
+    return limited
 
 
 def find_limit(asked: str | None, grant: Grant, settings: Settings, gpus: Sequence[Gpu]) -> MemoryLimit | None:
@@ -139,7 +148,7 @@ def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str
         else:
             # Partitions of a board share its region.
             limits[region] = limits.get(region, 0) + limit.mib * MEBIBYTE
-    if len(limits) > 1 and (obstacle := _find_obstacle_to_several(host, runtime)):
+    if len(limits) > 1 and not is_crun(runtime) and (obstacle := _find_obstacle_to_several(host, runtime)):
         return Enforced(bytes_by_region={}, obstacle=obstacle)
     obstacle = f"the kernel has no memory region of {_named(without)}" if without else ""
     if any(gpu.is_apu for gpu in gpus):
@@ -156,9 +165,14 @@ def find_obstacle(host: Host, runtime: str) -> str:
         return "the host does not use the unified cgroup hierarchy (cgroup v2)"
     if CONTROLLER not in controllers.split():
         return "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
-    if runtime.rpartition("/")[2] != RUNC:
+    if runtime.rpartition("/")[2] not in (RUNC, CRUN):
         return f"{runtime.rpartition('/')[2]} does not enable the dmem cgroup, as runc does"
     return ""
+
+
+def is_crun(runtime: str) -> bool:
+    """Return whether a program is crun, which sets a limit only where systemd makes the container's cgroup."""
+    return runtime.rpartition("/")[2] == CRUN
 
 
 def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
@@ -174,6 +188,17 @@ def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
     before = str(unified.get(LIMIT_FILE, "")).splitlines()
     others = [line for line in before if line.partition(" ")[0] not in bytes_by_region]
     unified[LIMIT_FILE] = "\n".join([*others, *(f"{region} {size}" for region, size in bytes_by_region.items())])
+
+
+def _enforce_by_crun(spec: dict[str, Any], enforced: Enforced, host: Host, *, by_systemd: bool) -> Enforced:
+    """Return what crun can enforce, and prepare the spec and the cgroups above the container for it."""
+    obstacle = "crun sets a limit only where systemd makes the container's cgroup"
+    if by_systemd:
+        # Few hosts have limits and crun.
+        from amd_device_spec.start.crun_limit import let_crun_limit
+
+        obstacle = let_crun_limit(spec, host)
+    return Enforced(bytes_by_region={}, obstacle=obstacle) if obstacle else enforced
 
 
 def _put_limit(spec: dict[str, Any], limit: MemoryLimit, enforced: Enforced, gpus: Sequence[Gpu]) -> LimitedMemory:

@@ -134,15 +134,16 @@ def edit_spec(
     poststop: Sequence[dict[str, Any]] = (),
     vram_total_mb: int = 0,
     runtime: str = "runc",
+    by_systemd: bool | None = None,
     is_alone: Callable[[], bool] = lambda: False,
 ) -> EditedSpec:
     """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError.
 
-    `runtime` is the usual program; a container can need another one. `is_alone` returns whether no other container can
-    have its GPUs.
+    `runtime` is the usual program; a container can need another one. `by_systemd` is whether systemd makes its cgroup,
+    None for a preview. `is_alone` returns whether no other container can have its GPUs.
     """
     grant = plan.grant
-    memory = _limit_memory(spec, plan, host, settings, runtime=runtime, is_alone=is_alone)
+    memory = _limit_memory(spec, plan, host, settings, runtime=runtime, by_systemd=by_systemd, is_alone=is_alone)
     if grant.vram or memory.mib:
         _drop_limits_of_others(spec)
     nodes = find_device_nodes(host, grant.gpus)
@@ -186,7 +187,14 @@ def _drop_limits_of_others(spec: dict[str, Any]) -> None:
 
 
 def _limit_memory(
-    spec: dict[str, Any], plan: StartPlan, host: Host, settings: Settings, *, runtime: str, is_alone: Callable[[], bool]
+    spec: dict[str, Any],
+    plan: StartPlan,
+    host: Host,
+    settings: Settings,
+    *,
+    runtime: str,
+    by_systemd: bool | None,
+    is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Limit the memory of the container's GPUs, if somebody set a limit. Raises RequestError and SpecError."""
     asked = plan.request.memory if plan.request else None
@@ -197,7 +205,9 @@ def _limit_memory(
     from amd_device_spec.start.memory_limit import limit_memory
 
     maker = maker_for(spec) or runtime
-    return limit_memory(spec, asked, plan.grant, host, settings, runtime=maker, is_alone=is_alone)
+    return limit_memory(
+        spec, asked, plan.grant, host, settings, runtime=maker, by_systemd=by_systemd, is_alone=is_alone
+    )
 
 
 def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -> bool:
