@@ -31,9 +31,10 @@ MATRIX = Matrix(
         "bookworm": ("Debian 12", f"Linux 6.1, systemd 252<br>{TODAY}"),
         "trixie": ("Debian 13", f"Linux 6.12, systemd 257<br>{TODAY}"),
         "forky": ("Debian 14 (testing)", f"Linux 7.2, systemd 261<br>{TODAY}"),
-        **dict.fromkeys(
-            ("test_memory_limits.py", "test_limits_by_crun.py"),
-            ("the `dmem` cgroup", f"Linux 7.3, systemd 262, Docker 28.5<br>{TODAY}"),
+        "test_memory_limits.py": ("the `dmem` cgroup", f"Linux 7.3, systemd 262, Docker 28.5<br>{TODAY}"),
+        "test_limits_by_crun.py": (
+            "the `dmem` cgroup, crun",
+            f"Linux 7.3, systemd 262, crun 1.28, Podman 5.8, Docker 28.5<br>{TODAY}",
         ),
     },
 )

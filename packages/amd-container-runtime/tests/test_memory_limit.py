@@ -97,6 +97,38 @@ def test_the_partitions_of_a_board_share_its_region(runtime_on):
     assert line.endswith(f"/vram {16 * GIB}")
 
 
+@pytest.mark.parametrize("setting", ["asked", "required"])
+def test_partitions_that_ask_for_more_than_their_board_has_are_refused_and_nothing_starts(runtime_on, setting):
+    runtime = runtime_on("mi308x-8-cpx")
+    first = runtime.host.names("/sys/module/amdgpu/drivers/pci:amdgpu")
+    give_cgroup(runtime, regions=[f"drm/{address}/vram" for address in first])
+    runtime.configure(vram_limit=setting)
+    Tracker(runtime.host).enable()
+    runtime.write_config("AMD_VISIBLE_DEVICES=0,1", "AMD_VRAM=40GiB")
+
+    answer = runtime.create()
+
+    assert answer.returncode == 4
+    assert (
+        "AMD_VRAM=40GiB for 2 GPUs of one board is more than the board has, which is 65536 MiB"
+        " (ask for less, as in AMD_VRAM=8GiB, or for fewer GPUs)"
+    ) in runtime.reported[-1]["msg"]
+    assert runtime.runc_words is None
+    assert runtime.leases() == []
+
+
+def test_an_administrators_maximum_that_is_more_than_a_board_has_limits_nothing(runtime_on):
+    runtime = runtime_on("mi308x-8-cpx")
+    first = runtime.host.names("/sys/module/amdgpu/drivers/pci:amdgpu")
+    give_cgroup(runtime, regions=[f"drm/{address}/vram" for address in first])
+    runtime.configure(vram_maximum=40 * 1024)
+    runtime.write_config("AMD_VISIBLE_DEVICES=0,1")
+
+    answer = runtime.create()
+
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
 def test_a_limit_of_the_engine_for_the_same_gpu_is_replaced_and_others_stay(limited):
     unified = {"dmem.max": f"{FIRST} max\ndrm/0000:00:02.0/vram0 5", "pids.max": "9"}
     limited.write_config("AMD_VISIBLE_DEVICES=0", "AMD_VRAM=1GiB", linux={"resources": {"unified": unified}})
@@ -163,6 +195,7 @@ def test_without_a_limit_the_spec_has_none(limited):
         ("8", "AMD_VRAM=8 is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
         ("8GB", "AMD_VRAM=8GB is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
         ("half", "AMD_VRAM=half is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
+        ("0=8GiB", "AMD_VRAM=0=8GiB is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
         ("-1GiB", "AMD_VRAM=-1GiB is not an amount of memory with its unit, MiB or GiB (as in AMD_VRAM=8GiB)"),
         ("9" * 10 + "GiB", "AMD_VRAM=9999999999GiB is not an amount of memory with its unit, MiB or GiB"),
         ("0GiB", "AMD_VRAM=0GiB leaves no memory (as in AMD_VRAM=8GiB)"),

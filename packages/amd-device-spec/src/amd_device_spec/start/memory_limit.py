@@ -48,6 +48,8 @@ class MemoryLimit(Value):
 
     mib: int
     source: str
+    # An administrator's maximum can be more than a board has, and a container's wish not.
+    is_asked: bool = False
 
 
 class Enforced(Value):
@@ -106,7 +108,7 @@ def find_limit(asked: str | None, grant: Grant, settings: Settings, gpus: Sequen
     """
     limits = []
     if asked:
-        limits.append(MemoryLimit(mib=parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}"))
+        limits.append(MemoryLimit(mib=parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}", is_asked=True))
     if grant.vram:
         limits.append(MemoryLimit(mib=grant.vram.mib, source=f"{SWARM_PREFIX}{grant.vram.kind}={grant.vram.mib}"))
     if settings.vram_maximum:
@@ -135,7 +137,10 @@ def parse_amount(value: str, gpus: Sequence[Gpu], name: str = MEMORY) -> int:
 
 
 def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str) -> Enforced:
-    """Return what the kernel of this host can enforce of a limit, if `runtime` creates the container."""
+    """Return what the kernel of this host can enforce of a limit, if `runtime` creates the container.
+
+    RequestError if a container asks for more of a board, by its partitions, than the board has.
+    """
     if obstacle := find_obstacle(host, runtime):
         return Enforced(bytes_by_region={}, obstacle=obstacle)
     capacities = read_regions(host, CAPACITY)
@@ -148,6 +153,9 @@ def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str
         else:
             # Partitions of a board share its region.
             limits[region] = limits.get(region, 0) + limit.mib * MEBIBYTE
+    for region, size in limits.items():
+        if limit.is_asked and size > max(capacities[region], limit.mib * MEBIBYTE):
+            raise _needs_more_than_the_board(limit, size, capacities[region])
     if len(limits) > 1 and not is_crun(runtime) and (obstacle := _find_obstacle_to_several(host, runtime)):
         return Enforced(bytes_by_region={}, obstacle=obstacle)
     obstacle = f"the kernel has no memory region of {_named(without)}" if without else ""
@@ -234,6 +242,13 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
         f"runc {found} sets the limits of several GPUs in one write, which Linux {kernel} and later refuse;"
         f" install runc {needed} or later"
     )
+
+
+def _needs_more_than_the_board(limit: MemoryLimit, size: int, capacity: int) -> RequestError:
+    """Return the refusal of partitions whose limits would together be none."""
+    asked = f"{limit.source} for {size // MEBIBYTE // limit.mib} GPUs of one board"
+    said = f"{asked} is more than the board has, which is {capacity // MEBIBYTE} MiB"
+    return RequestError(said, hint=f"ask for less, as in {MEMORY}=8GiB, or for fewer GPUs")
 
 
 def _needs_limit(gpus: Sequence[Gpu]) -> RequestError:
