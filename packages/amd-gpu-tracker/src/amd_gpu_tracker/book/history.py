@@ -19,6 +19,8 @@ VERSION = 1
 HOOK, PROGRAM, FOUND, FORGOTTEN, POWER = "hook", "program", "found", "forgotten", "power"
 # The limit of a line; a reservation of 1,000 GPUs has 30,000 characters.
 LONGEST_HISTORY_LINE = 1 << 16
+# Here the samples of a running reservation follow in its line; `watch.history.used` has their fields.
+SAMPLES = ',"last":'
 # Where `unrecorded` notes a failure of the history.
 FAILED = "unrecorded/history"
 # A killed process may have written the line without removing the file; search so many bytes at the end for it.
@@ -147,7 +149,7 @@ def _run_directory(lease_path: str) -> str:
 def _last_seen(text: str) -> float:
     """Return when the sampler last saw it, in seconds since boot; 0.0 for never."""
     try:
-        return float(text.partition(',"last":')[2].partition(",")[0])
+        return float(text.partition(SAMPLES)[2].partition(",")[0])
     except ValueError:
         return 0.0
 

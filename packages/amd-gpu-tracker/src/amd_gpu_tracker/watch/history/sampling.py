@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amd_gpu_tracker.book.history import open_path, read_begun, write_begun
+from amd_gpu_tracker.book.history import SAMPLES, open_path, read_begun, write_begun
 from amd_gpu_tracker.book.lease import Lease, since_boot
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.claims.claim import Book
@@ -31,15 +31,14 @@ def _add(state: State, lease_path: str, lease: Lease, users: Iterable[GpuUser]) 
     if found is None:
         return
     month, text = found
-    begun, _, before = text.partition(',"last":')
-    sample = _next_sample(_parse(before), lease, list(users))
-    write_begun(state.history_directory, lease_path, month, f"{begun}{sample.as_text()}")
+    sample = _next_sample(_parse(text), lease, list(users))
+    write_begun(state.history_directory, lease_path, month, f"{text.partition(SAMPLES)[0]}{sample.as_text()}")
 
 
-def _parse(before: str) -> SampleSums | None:
-    """Return the sums of earlier samples; None if there are none, or if they cannot be read."""
+def _parse(text: str) -> SampleSums | None:
+    """Return the sums of earlier samples in a line; None if there are none, or if they cannot be read."""
     try:
-        return parse_sums(loads(f'{{"last":{before}}}'.encode())) if before else None
+        return parse_sums(loads(f"{text}}}".encode())) if SAMPLES in text else None
     except (RecursionError, ValueError):
         return None
 
