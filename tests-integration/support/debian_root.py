@@ -33,6 +33,7 @@ LOGGED_INTO = (
     # Recommended packages are listed here, because a system that boots here cannot reach an archive.
     *("podman", "conmon", "crun", "runc", "uidmap", "fuse-overlayfs"),
 )
+TYPED_IN = ("sudo", "bash-completion", "zsh", "fish")
 # Docker with Compose, an HTCondor pool on one machine, and the proxy of JupyterHub.
 CLUSTERS = ("docker.io", "docker-cli", "docker-compose", "iproute2", "minicondor", "node-configurable-http-proxy")
 FROM_PYPI = ("ray", "jupyterhub", "dockerspawner", "jupyter-server")
@@ -71,8 +72,17 @@ def booted_root(suite: str = "trixie") -> Path:
 
 def people_root(suite: str) -> Path:
     """Return a root file system of a release that boots with systemd, with Docker, in which people log in."""
+    return make_root(f"people-{suite}", suite, *_of_people(suite))
+
+
+def typed_root(suite: str) -> Path:
+    """Return a root file system like that of `people_root`, with sudo and the shells in which people type."""
+    return make_root(f"typed-{suite}", suite, *_of_people(suite), *TYPED_IN)
+
+
+def _of_people(suite: str) -> tuple[str, ...]:
     newer = () if suite in OLDER_SUITES else NEWER_PACKAGES
-    return make_root(f"people-{suite}", suite, *LOGGED_INTO, "docker.io", "iproute2", *newer)
+    return (*LOGGED_INTO, "docker.io", "iproute2", *newer)
 
 
 def clusters_root() -> Path:

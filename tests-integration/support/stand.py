@@ -20,6 +20,7 @@ from support.box import TIMEOUT
 from support.debian_root import people_root
 from support.debs import build_debs
 from support.podman import BOOTED_SYSTEM_FILES
+from support.shell import Shell
 from support.system import System
 
 if TYPE_CHECKING:
@@ -135,6 +136,14 @@ class Stand(System):
         self.write(f"/run/{unit}", script)
         self.run(f"systemd-run --quiet {options} sh /run/{unit}")
         return f"{unit}.service"
+
+    def open_shell(self, user: str) -> Shell:
+        """Open a shell as in a terminal in which a user has logged in."""
+        session = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", f"--unit=shell-{user}"]
+        # crun 1.8 sets this limit, which root may not raise here.
+        session.append("--property=LimitMEMLOCK=infinity")
+        login = [f"--uid={user}", "--property=PAMName=login", f"--working-directory=/home/{user}"]
+        return Shell(Path("/"), {"PATH": "/usr/bin:/bin"}, enter=[*self.enter(), *session, *login], patience=TIMEOUT)
 
     def configure_podman(self) -> None:
         """Configure Podman for this system, which cannot grant all its defaults to containers."""

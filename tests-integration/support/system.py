@@ -82,16 +82,20 @@ class System:
 
     def run(self, script: str, *, check: bool = True) -> str:
         """Run a shell script in the system; return its output, including stderr."""
-        enter = ["nsenter", f"--target={self._init()}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
-        join = f'mkdir -p "{self._cgroup}/tests"; echo $$ >"{self._cgroup}/tests/cgroup.procs"; exec "$@"'
         answer = subprocess.run(
-            ["sh", "-c", join, "sh", *enter, "env", "-i", *(f"{key}={value}" for key, value in ENVIRONMENT.items()),
-             "DEBIAN_FRONTEND=noninteractive", "sh", "-c", f"cd /root\n{script}"],
+            [*self.enter(), "DEBIAN_FRONTEND=noninteractive", "sh", "-c", f"cd /root\n{script}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT,
             check=False,
         )  # fmt: skip
         assert not check or answer.returncode == 0, f"{script}\nended with {answer.returncode}:\n{answer.stdout}"
         return answer.stdout
+
+    def enter(self) -> list[str]:
+        """Return the words that run a command in the system as root, with an environment of its own."""
+        enter = ["nsenter", f"--target={self._init()}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        join = f'mkdir -p "{self._cgroup}/tests"; echo $$ >"{self._cgroup}/tests/cgroup.procs"; exec "$@"'
+        environment = (f"{key}={value}" for key, value in ENVIRONMENT.items())
+        return ["sh", "-c", join, "sh", *enter, "env", "-i", *environment]
 
     def write(self, path: str, text: str) -> None:
         """Write a file in the system."""

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 
 # Colours and weights (ECMA-48: SGR).
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
+# fish 4 asks what the terminal can do, and waits for an answer (ECMA-48: DA).
+QUESTION, ANSWER = "\x1b[c", b"\x1b[?62c"
 SECONDS = 120
 # Written after a program's output: when this has been read, so has all the output.
 END = "\0the program has ended\0"
@@ -108,7 +110,10 @@ class Terminal:
         """Read output for a moment, or until another descriptor is readable."""
         if self._own not in select.select([self._own, *others], [], [], 0.1)[0]:
             return False
-        self.shown += os.read(self._own, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
+        read = os.read(self._own, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
+        if QUESTION in read:
+            os.write(self._own, ANSWER)
+        self.shown += read
         return True
 
 

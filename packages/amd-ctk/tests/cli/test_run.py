@@ -275,6 +275,16 @@ def test_a_wait_has_an_end(tracked, amd_ctk):
     )
 
 
+def test_who_does_not_wait_for_a_gpu_in_use_reads_how_to_wait(tracked, amd_ctk):
+    with Tracker(tracked).reserve("0", name="train"):
+        answer = amd_ctk("run", "--gpus=0", "--name=late", "--", "true")
+
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        "GPUs [0] are exclusive and already in use\nGPU 0 is in use by job train (--wait waits for them)\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -12,9 +12,10 @@ LINGER = "/var/lib/systemd/linger"
 
 
 @pytest.fixture
-def systemd(host, tmp_path):
+def systemd(host, amd_ctk, tmp_path):
     """Return the environment of a user whose systemd runs; what it is asked is in the file `asked`."""
     served = host()
+    amd_ctk("gpu-tracker", "enable")
     program = tmp_path / "programs/systemd-run"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/asked\n. {tmp_path}/answer\n")
@@ -69,6 +70,35 @@ def test_without_a_manager_of_the_user_nothing_is_started(systemd, amd_ctk, tmp_
         "--detach needs the user's own systemd, which cron and sudo do not have"
         " (log in as the user, or leave out --detach)\n"
     )
+    assert not (tmp_path / "night.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("tracker", "words", "code", "said"),
+    [
+        (
+            "disable",
+            ["--count=1", "--wait"],
+            11,
+            "the GPU Tracker is disabled, so no GPU can be reserved (run 'sudo amd-ctk gpu-tracker enable')\n",
+        ),
+        (
+            "enable",
+            ["--gpus=0,99"],
+            4,
+            "GPU 99 does not exist, this host has GPUs 0-3 ('amd-ctk gpu list' shows them)\n",
+        ),
+    ],
+)
+def test_a_job_that_would_be_refused_is_refused_before_a_unit_is_made(
+    systemd, amd_ctk, tmp_path, tracker, words, code, said
+):
+    amd_ctk("gpu-tracker", tracker)
+
+    answer = amd_ctk("run", *words, f"--output={tmp_path}", "--name=night", "--detach", "--", "true", **systemd)
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (code, "", said)
+    assert not (tmp_path / "asked").exists()
     assert not (tmp_path / "night.log").exists()
 
 

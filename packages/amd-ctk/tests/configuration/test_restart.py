@@ -44,7 +44,9 @@ def test_a_service_that_does_not_start_is_named(stand_in: Callable[[str, str], P
     with pytest.raises(RestartError) as failed:
         restart(["systemctl", "restart", "docker"], "docker")
 
-    assert str(failed.value) == (f"docker was not restarted: {why} (its configuration is changed; restart it by hand)")
+    assert str(failed.value) == (
+        f"docker was not restarted: {why} (its configuration is changed; 'sudo systemctl restart docker' restarts it)"
+    )
 
 
 def test_a_machine_without_the_command_is_told(stand_in: Callable[[str, str], Path]) -> None:

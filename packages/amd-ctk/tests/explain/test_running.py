@@ -218,7 +218,7 @@ def test_the_error_says_which_engine_gave_no_answer(engines, tmp_path, monkeypat
 
     assert str(refused.value) == (
         "no container web is running here; docker gave no answer within 0.2 seconds"
-        " (name it by its id or its process id, as root)"
+        " (give a name or an id of 'sudo docker ps' or 'sudo podman ps', or a process id, with sudo)"
     )
 
 

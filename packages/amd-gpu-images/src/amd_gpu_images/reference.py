@@ -55,10 +55,17 @@ def find_image(reference: Reference) -> Reference:
     """Find an image that is given by name only: in the store of an engine, else in a registry."""
     if reference.transport:
         return reference
+    problems = []
     for engine in ENGINES:
         # Asking a Podman that was never used would make it set itself up.
-        if (engine != "podman" or is_podman_set_up()) and _has(engine, reference.name):
+        if engine == "podman" and not is_podman_set_up():
+            continue
+        has_it, problem = _ask(engine, reference.name)
+        if has_it:
             return reference.replace(transport=engine)
+        problems += [problem] if problem else []
+    for problem in problems:
+        print_note(problem)
     registry = parse_registry_name(reference.name).registry
     if not reference.name.startswith(f"{registry}/"):
         print_note(f"reading {reference.name} in the registry {registry}")
@@ -87,15 +94,17 @@ def read_image(reference: Reference, reading: Reading, *, with_layers: bool = Tr
     return read_saved(reference.transport, reference.name, reading)
 
 
-def _has(engine: str, name: str) -> bool:
+def _ask(engine: str, name: str) -> tuple[bool, str]:
+    """Return whether an engine has an image, and why it could not be asked, "" if it could."""
     answer = ask([engine, "image", "inspect", "--format", "{{.Id}}", name], seconds=IMAGE_ANSWER_SECONDS)
-    if not answer.succeeded and answer.is_installed:
-        from amd_gpu_images.registries.registry_programs import last_line
+    if answer.succeeded or not answer.is_installed:
+        return answer.succeeded, ""
+    from amd_gpu_images.registries.registry_programs import last_line
 
-        line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
-        if not any(missing in line.lower() for missing in MISSING):
-            print_note(f"{engine} could not be asked for {name}: {_shorten(line)}")
-    return answer.succeeded
+    line = answer.problem or last_line(answer.errors) or f"exit code {answer.exit_code}"
+    if any(missing in line.lower() for missing in MISSING):
+        return False, ""
+    return False, f"{engine} could not be asked for {name}: {_shorten(line)}"
 
 
 def _shorten(line: str) -> str:

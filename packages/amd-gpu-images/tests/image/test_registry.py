@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from amd_gpu_images import reference
 from amd_gpu_images.bounds import ImageError, Reading
 from amd_gpu_images.reference import find_image, parse_reference
 from amd_gpu_images.registries import registry, registry_programs
@@ -306,6 +307,15 @@ def test_a_store_that_gives_no_answer_is_said_before_a_registry_is_read(error, s
 
     assert str(find_image(parse_reference("rocm/app:1"))) == "docker://rocm/app:1"
     assert capfd.readouterr().err == f"{says}reading rocm/app:1 in the registry docker.io\n"
+
+
+def test_a_store_that_gives_no_answer_is_not_said_if_another_has_the_image(program, capfd, monkeypatch):
+    monkeypatch.setattr(reference, "is_podman_set_up", lambda: True)
+    program("docker", {}, error=NO_ACCESS)
+    program("podman", {"image inspect --format {{.Id}} rocm/app:1": "0123"})
+
+    assert str(find_image(parse_reference("rocm/app:1"))) == "podman:rocm/app:1"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_name_is_found_in_the_store_of_an_engine_first(program, tmp_path, monkeypatch):

@@ -322,7 +322,7 @@ def test_rootless_containers_get_no_exclusive_gpu(machine, tmp_path):
 
     assert str(refused.value) == (
         "GPUs [1] are exclusive, which users get only with a reservation"
-        " ('amd-ctk run' reserves them for users whom 'sudo amd-ctk users allow' names)"
+        " ('sudo amd-ctk users allow NAME' lets a user reserve them with 'amd-ctk run')"
     )
 
 

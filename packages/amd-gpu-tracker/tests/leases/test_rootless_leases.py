@@ -207,10 +207,10 @@ def test_a_waiter_is_told_which_user_keeps_it_waiting(machine, rootless):
     assert said == [f"waiting for 1 GPU: 0 free of 4; {hint}"]
 
 
-LET_USERS = "'amd-ctk run' reserves them for users whom 'sudo amd-ctk users allow' names"
+LET_USERS = "'sudo amd-ctk users allow NAME' lets a user reserve them with 'amd-ctk run'"
 ONLY_FOR_ROOT = {
-    "free:1": "free:1: 0-3 are exclusive, which users get only with a reservation",
-    "auto:2": "auto:2: 0-3 are exclusive, which users get only with a reservation",
+    "free:1": "free:1: GPUs 0-3 are exclusive, which users get only with a reservation",
+    "auto:2": "auto:2: GPUs 0-3 are exclusive, which users get only with a reservation",
     "0": "GPUs [0] are exclusive, which users get only with a reservation",
 }
 
@@ -236,7 +236,7 @@ def test_a_job_of_a_user_gets_a_shared_gpu_beside_exclusive_ones(machine, rootle
 
     with Tracker(machine.host).wait("free:1", name="job") as reservation:
         assert reservation.numbers == (3,)
-    with pytest.raises(GpusRefused, match=r"^free:2: 0-2 are exclusive, which users get only with a reservation"):
+    with pytest.raises(GpusRefused, match=r"^free:2: GPUs 0-2 are exclusive, which users get only with a reservation"):
         Tracker(machine.host).wait("free:2", name="job")
 
 

@@ -21,7 +21,6 @@ from amdgpu_discovery.value import Value
 
 RELOAD_SECONDS = 30
 HINT = "nothing was changed; use --no-validate to skip this check"
-HOW_TO_RESTART = "its configuration is changed; restart it by hand"
 
 
 class RefusedByEngine(ToolkitError):
@@ -170,10 +169,11 @@ def restart_command(host: Host, service: str) -> list[str]:
 
 def restart(command: list[str], service: str) -> None:
     """Run the command that restarts a service; RestartError."""
+    hint = f"its configuration is changed; 'sudo {' '.join(command)}' restarts it"
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise RestartError(f"{service} was not restarted: {command[0]} cannot be run", hint=HOW_TO_RESTART) from error
+        raise RestartError(f"{service} was not restarted: {command[0]} cannot be run", hint=hint) from error
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RestartError(f"{service} was not restarted: {lines[0]}", hint=HOW_TO_RESTART)
+        raise RestartError(f"{service} was not restarted: {lines[0]}", hint=hint)

@@ -15,6 +15,8 @@ from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.value import Value
 
+NOT_SET = f"is not set, so the runtime gives no GPU (-e {VISIBLE_DEVICES}=all gives all)"
+
 
 class Meaning(Value):
     """A variable, and what it means."""
@@ -34,7 +36,7 @@ def describe_variables(
         if words := words or _describe(name, value, plan, located, is_read=is_read, is_last=place == last):
             yield Meaning(subject=f"{shown(name)}={shown(value)}", words=words)
     if last < 0 and not plan.granted.gpus and is_read:
-        yield Meaning(subject=VISIBLE_DEVICES, words="is not set, so the runtime gives no GPU")
+        yield Meaning(subject=VISIBLE_DEVICES, words=NOT_SET)
 
 
 def name_gpus(gpus: Sequence[GpuLocation]) -> str:

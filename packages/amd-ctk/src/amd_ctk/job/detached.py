@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from amd_ctk.job.run import plan_job
+from amd_ctk.job.service import preview
 from amd_ctk.job.start import SYSTEMD_RUN
 from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import OptionsExcluded
@@ -41,13 +42,16 @@ def run_detached(host: Host, command: Sequence[str], *, name: str, output: str, 
     """
     if each or options["unit"]:
         raise OptionsExcluded("--detach", "--each" if each else "--unit")
-    name = plan_job(command, name=name, **options).name
+    job = plan_job(command, name=name, **options)
+    name = job.name
     # `--wait=` is `--wait`.
     words = [f"--{key}={value}" for key, value in options.items() if value or (key == "wait" and value is not None)]
     words = ["run", *words, f"--name={name}", "--", *command]
     require_name(name)
     require_program(SYSTEMD_RUN)
     _require_manager()
+    # What would only be in the log is said here.
+    preview(host, job)
     log = os.path.abspath(os.path.join(output, f"{name}.log"))
     try:
         os.close(os.open(log, LOG, 0o666))

@@ -22,13 +22,14 @@ from amd_ctk.job.start import (
     through_sudo,
     with_token,
 )
-from amd_gpu_tracker import NotPermitted, Reservation, WaitRefused
+from amd_gpu_tracker import GpusRefused, NotPermitted, Reservation, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.times import format_seconds
 from amd_gpu_tracker.watch.show.jobs import describe_grant
 from amdgpu_discovery.choices.selection import asks_for_nothing
 from amdgpu_discovery.command_line.process import end_by, require_program
 from amdgpu_discovery.command_line.stderr import print_note
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.numbering import locate_gpus
 
 TYPE_CHECKING = False
@@ -157,7 +158,13 @@ def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
         was_notified = True
         print_note(sentence)
 
-    held = hold(host, job, notify=notify)
+    try:
+        held = hold(host, job, notify=notify)
+    except ToolkitError as error:
+        # The words of the guide about GPUs in use have no next step, because containers cannot wait.
+        if error.exit_code == GpusRefused.exit_code and job.wait is None:
+            error.hint = error.hint or "--wait waits for them"
+        raise
     if held.numbers:
         seconds = held.seconds if isinstance(held, GivenGpus) else 0
         limit = f" for at most {format_seconds(seconds)}" if seconds else ""

@@ -119,7 +119,8 @@ def only_for_root(choice: Choice, gpus: Sequence[Gpu], exclusive: Sequence[Gpu])
     if not exclusive or choose([Candidate(gpu=gpu) for gpu in gpus if gpu not in exclusive], choice):
         return ""
     numbers = format_numbers([gpu.number for gpu in exclusive])
-    return f"{shown(choice.text)}: {numbers} {'is' if len(exclusive) == 1 else 'are'} {FOR_ROOT_ONLY}"
+    gpus_are = f"GPU {numbers} is" if len(exclusive) == 1 else f"GPUs {numbers} are"
+    return f"{shown(choice.text)}: {gpus_are} {FOR_ROOT_ONLY}"
 
 
 def find_users(

@@ -27,7 +27,7 @@ RESERVED_ONLY = "containers get only reserved GPUs on this host"
 HOW_TO_RESERVE = "start it with 'amd-ctk run --gpus=free:1 -- docker run ...'"
 # Why exclusive GPUs are refused without root, and how users get them: others would not see a user's own lease.
 FOR_ROOT_ONLY = "exclusive, which users get only with a reservation"
-LET_USERS = "'amd-ctk run' reserves them for users whom 'sudo amd-ctk users allow' names"
+LET_USERS = "'sudo amd-ctk users allow NAME' lets a user reserve them with 'amd-ctk run'"
 HINT = "run 'amd-ctk swarm status' to see which containers use the GPUs"
 
 

@@ -22,6 +22,7 @@ from amdgpu_discovery.value import Value
 NUMA_NODES = "/sys/devices/system/node"
 # A container with a user namespace can have 100,000 mounts, and each path may have 4096 bytes.
 LARGEST_MOUNTS = 16 * 1024 * 1024
+HOW_TO_NAME = "give a name or an id of 'sudo docker ps' or 'sudo podman ps', or a process id, with sudo"
 SLURM_VARIABLES = (JOB_ID, NODE, *GPUS)
 VARIABLES = ("HOME", *SLURM_VARIABLES)
 
@@ -60,7 +61,7 @@ def find_first_process(host: Host, name: str, answers: EngineAnswers) -> FoundCo
         if one.pid == 0:
             return FoundContainer(container_id=one.container_id, process=None)
     late = f"; {answers.late}" if answers.late else ""
-    raise NoContainer(f"no container {name} is running here{late}", hint="name it by its id or its process id, as root")
+    raise NoContainer(f"no container {name} is running here{late}", hint=HOW_TO_NAME)
 
 
 def _read_cgroups(pid: int) -> str:
