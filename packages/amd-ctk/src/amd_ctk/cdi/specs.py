@@ -37,6 +37,7 @@ from amdgpu_discovery.value import Value
 
 # Directories that are empty after a boot or private to a unit (PrivateTmp). A missing directory in them means nothing.
 VOLATILE = ("/run/", "/var/run/", "/tmp/", "/var/tmp/")  # noqa: S108  nothing is written there
+NEEDS_ROOT = "run the command with sudo"
 
 
 class Refreshed(Value):
@@ -121,7 +122,8 @@ def write_spec(found: FoundGpus, wanted: GenerateOptions) -> tuple[dict[str, Any
         # 0644, because engines of users read it too.
         replace_file(path, content, mode=0o644, durable=True)
     except FileError as error:
-        raise _cannot_write(error.message, error.hint) from error
+        is_refused = isinstance(error.__cause__, PermissionError) and os.geteuid()
+        raise _cannot_write(error.message, NEEDS_ROOT if is_refused else error.hint) from error
     return spec, True
 
 
@@ -165,9 +167,7 @@ def require_writable(path: str) -> None:
         if not os.access(needed, os.W_OK, effective_ids=True):
             # Root has no access only if the file system is read-only.
             why = "access is refused" if os.geteuid() else "the file system is read-only"
-            raise _cannot_write(
-                f"{path} cannot be written: {why}", "" if os.geteuid() == 0 else "run the command with sudo"
-            )
+            raise _cannot_write(f"{path} cannot be written: {why}", NEEDS_ROOT if os.geteuid() else "")
 
 
 def find_hooks(host: Host) -> dict[str, list[dict[str, Any]]]:
@@ -275,5 +275,5 @@ def _make_directory(directory: str) -> None:
     try:
         make_directories(directory)
     except OSError as error:
-        hint = "run it with sudo" if isinstance(error, PermissionError) else ""
+        hint = NEEDS_ROOT if isinstance(error, PermissionError) else ""
         raise _cannot_write(f"directory {directory} cannot be made: {reason(error)}", hint) from error

@@ -26,7 +26,7 @@ from amd_gpu_tracker import GpusRefused, NotPermitted, Reservation, WaitRefused
 from amd_gpu_tracker.errors import OptionsExcluded
 from amd_gpu_tracker.times import format_seconds
 from amd_gpu_tracker.watch.show.jobs import describe_grant
-from amdgpu_discovery.choices.selection import asks_for_nothing
+from amdgpu_discovery.choices.selection import asks_for_nothing, may_be_choice
 from amdgpu_discovery.command_line.process import end_by, require_program
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.errors import ToolkitError
@@ -161,8 +161,8 @@ def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
     try:
         held = hold(host, job, notify=notify)
     except ToolkitError as error:
-        # The words of the guide about GPUs in use have no next step, because containers cannot wait.
-        if error.exit_code == GpusRefused.exit_code and job.wait is None:
+        # The guide's words about named GPUs in use have no next step, because containers cannot wait.
+        if error.exit_code == GpusRefused.exit_code and job.wait is None and not may_be_choice(job.request):
             error.hint = error.hint or "--wait waits for them"
         raise
     if held.numbers:
