@@ -203,8 +203,8 @@ bob$ amd-ctk cdi generate
 failed to write CDI spec: /etc/cdi/amd.json cannot be written: access is refused (run the command with sudo)
 [1]
 bob$ amd-ctk runtime configure
-/etc/docker/daemon.json cannot be written: access is refused (run the command with sudo)
-[5]
+failed to save the config: failed to open file: /etc/docker/daemon.json | err: access is refused (run the command with sudo)
+[1]
 bob$ amd-ctk gpu-tracker enable
 changing the GPU Tracker needs root (run the command with sudo)
 [3]
@@ -280,6 +280,7 @@ The container gets no GPU
 config.json is not changed
 alice$ docker run --rm --gpus all rocm/rocm-terminal rocm-smi
 docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].
+...
 [125]
 alice$ amd-ctk explain docker run --rm --gpus all rocm/rocm-terminal rocm-smi
 The container does not start:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.cdi import specs
-from amd_ctk.cdi.generate_options import CdiError
-from amd_ctk.cdi.specs import FoundGpus, make_spec, require_writable
+from amd_ctk.cdi.generate_options import CdiError, GenerateOptions
+from amd_ctk.cdi.specs import FoundGpus, make_spec, require_writable, write_spec
 from amd_device_spec.cdi.spec import CdiOptions
 from amd_device_spec.settings_file import set_settings
 from amdgpu_discovery.discover import find_gpus
@@ -28,6 +28,29 @@ def test_another_users_file_is_not_overwritten() -> None:
     try:
         with pytest.raises(CdiError) as refused:
             require_writable(str(spec))
+    finally:
+        os.seteuid(0)
+        shutil.rmtree(directory)
+
+    assert str(refused.value) == (
+        f"failed to write CDI spec: {spec} cannot be written: access is refused (run the command with sudo)"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's directory is needed, which only root can make")
+def test_a_new_file_in_another_users_directory_needs_sudo() -> None:
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    host = build_host(directory / "host", "mi210-4")
+    spec = host.path("/etc/cdi/amd.json")
+    wanted = GenerateOptions(output="/etc/cdi/amd.json", language="json", options=CdiOptions())
+    # Root makes the directory, and imports what the other user may not read.
+    write_spec(FoundGpus(host), wanted)
+    os.remove(spec)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(CdiError) as refused:
+            write_spec(FoundGpus(host), wanted)
     finally:
         os.seteuid(0)
         shutil.rmtree(directory)
