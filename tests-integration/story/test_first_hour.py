@@ -55,7 +55,7 @@ FRESH = f"""
 containers=$(docker ps --all --quiet)
 [ -z "$containers" ] || docker rm --force $containers
 amd-ctk users deny --all; amd-ctk gpu-tracker disable
-amd-ctk runtime configure --remove --all; amd-ctk cdi remove --all
+amd-ctk runtime configure --remove --all; amd-ctk cdi remove --all; rm -rf /etc/cdi
 systemctl disable --now amd-gpu-tracker.socket; systemctl stop amd-gpu-tracker.service
 rm -rf /var/lib/amd-container-toolkit/* /etc/amd-container-toolkit/* /run/amd-container-toolkit/*
 find /home/alice -mindepth 1 -maxdepth 1 ! -name '.*' -exec rm -r {{}} +
@@ -200,7 +200,7 @@ docker: permission denied while trying to connect to the Docker daemon socket at
 See 'docker run --help'.
 [126]
 bob$ amd-ctk cdi generate
-failed to write CDI spec: /etc/cdi/amd.json cannot be written: access is refused (run the command with sudo)
+failed to write CDI spec: directory /etc/cdi cannot be made: access is refused (run the command with sudo)
 [1]
 bob$ amd-ctk runtime configure
 failed to save the config: failed to open file: /etc/docker/daemon.json | err: access is refused (run the command with sudo)
@@ -223,11 +223,6 @@ the GPU Tracker is disabled, so no GPU can be reserved (run 'sudo amd-ctk gpu-tr
 bob$ amd-ctk reserve free:1 --for=1h
 users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')
 [3]
-bob$ amd-ctk image check rocm/nothing
-docker could not be asked for rocm/nothing: permission denied ... (run it with sudo, or join the group docker)
-reading rocm/nothing in the registry docker.io
-...skopeo...
-[2]
 bob$ amd-ctk image check docker.io/rocm/rocm-terminal
 not known: no file name in the image names a target (--deep looks into programs and libraries), and it does not say what it is for
 [2]
