@@ -218,7 +218,7 @@ bob$ amd-ctk run --count=1 --wait -- true
 the GPU Tracker is disabled, so no GPU can be reserved (run 'sudo amd-ctk gpu-tracker enable')
 [11]
 bob$ amd-ctk run --count=1 --detach --name=night -- true
-the GPU Tracker is disabled, so no GPU can be reserved (run 'sudo amd-ctk gpu-tracker enable')
+auto needs the GPU Tracker; enable it with 'sudo amd-ctk gpu-tracker enable'
 [11]
 bob$ amd-ctk reserve free:1 --for=1h
 users cannot reserve GPUs on this host (the administrator enables it with 'sudo amd-ctk users allow NAME')
