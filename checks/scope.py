@@ -46,7 +46,7 @@ def main(roots: list[str], page: Path = PAGE) -> int:
         if lines > rows[name].most:
             more = lines - rows[name].most
             problems.append(
-                f"{name} has {more:,} more: raise 'at most' in {page.name}, saying in the commit what users get"
+                f"{name} is {more:,} over its limit: raise it in {page.name}, saying in the commit what users get"
             )
         flat = count_flat_files(root)
         if flat > rows[name].flat:

@@ -32,7 +32,7 @@ def test_lines_above_the_limit_fail(tmp_path, capsys):
         1,
         [
             "amd-ctk: 3 lines of 2",
-            "amd-ctk has 1 more: raise 'at most' in scope.md, saying in the commit what users get",
+            "amd-ctk is 1 over its limit: raise it in scope.md, saying in the commit what users get",
         ],
     )
 

@@ -159,7 +159,20 @@ def test_where_limits_are_required_such_a_container_is_refused(crun):
 
     assert answer.returncode == 4
     assert "AMD_VRAM=8GiB cannot be enforced: crun does not enable" in crun.reported[-1]["msg"]
-    assert crun.runc_words is None
+    # It was only asked for its version.
+    assert crun.runc_words == ["--version"]
+
+
+def test_an_old_crun_sets_no_limit_and_the_log_names_the_version_that_does(crun):
+    program = Path(crun.settings["low_level_runtime"])
+    rest = program.read_text().partition("\n")
+    program.write_text(f'{rest[0]}\n[ "$*" = --version ] && echo crun version 1.8.1 && exit\n{rest[2]}')
+    ask_for_memory(crun)
+
+    assert refused(crun) == (
+        "crun 1.8.1 does not set all limits of a container in systemd's scope; install crun 1.21 or later"
+    )
+    assert set(passed_on(crun).values()) == {""}
 
 
 def test_where_limits_are_required_crun_sets_them(crun):

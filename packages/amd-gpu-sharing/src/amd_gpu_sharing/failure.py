@@ -35,7 +35,7 @@ def find_start(host: Host) -> str:
     from amdgpu_discovery.command_line.programs import runs_systemd
 
     if host.is_this_machine and runs_systemd(host):
-        return f"sudo systemctl start {SOCKET_UNIT}"
+        return f"sudo systemctl enable --now {SOCKET_UNIT}"
     sudo = "sudo " if host.is_this_machine else ""
     return f"{sudo}amd-ctk gpu-tracker serve --listen {host.path(SOCKET)}"
 

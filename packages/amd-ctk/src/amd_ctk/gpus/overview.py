@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from shutil import which
 
@@ -28,8 +29,7 @@ def print_overview(host: Host) -> None:
     products = find_product_names(host, gpus)
     models = Counter(short_name(model_of(gpu), products[gpu.number]) for gpu in gpus)
     known = [f"{name}{' (knows the runtime amd)' if knows else ''}" for name, knows in engines.items()]
-    driver = obstacle or f"amdgpu {host.read_attribute(DRIVER_VERSION)}".rstrip()
-    print(f"Driver   {driver}")
+    print("Driver  ", obstacle or f"amdgpu {host.read_attribute(DRIVER_VERSION)}".rstrip())
     print(f"GPUs     {', '.join(f'{count} x {name}' for name, count in models.items()) or 'none'}")
     print(f"Engines  {', '.join(known) or 'none'}")
     print(f"Tracker  {_format_tracker(host)}")
@@ -66,7 +66,8 @@ def is_installed(engine: Engine, host: Host, *, has_entry: bool) -> bool:
     if not host.is_this_machine:
         return has_entry
     # Users have no sbin in their PATH, where slurmd lies.
-    return bool(which(engine.name) or (engine.service and which(engine.service, path="/usr/sbin")))
+    path = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin"
+    return any(which(program, path=path) for program in (engine.name, engine.service) if program)
 
 
 def _format_tracker(host: Host) -> str:

@@ -26,6 +26,8 @@ PASSED_ON = "cgroup.subtree_control"
 CONTROLLER = "dmem"
 SLICE = ".slice"
 ROOT_SLICE = "-.slice"
+# The cgroup of all cgroups has no name.
+TOP = "the top cgroup"
 SLICE_MODE = 0o755
 # systemd makes no unit with other characters in its name (systemd.unit(5)).
 UNIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:-_.\\")
@@ -83,11 +85,11 @@ def _pass_on(root: str, slices: tuple[str, ...]) -> None:
         for name in slices:
             if above is not None:
                 _make_slice(name, above)
-            opened = _open(name or root, DIRECTORY, above, name or "the root")
+            opened = _open(name or root, DIRECTORY, above, name or TOP)
             if above is not None:
                 posix.close(above)
             above = opened
-            _pass_on_one(above, name or "the root")
+            _pass_on_one(above, name or TOP)
     finally:
         if above is not None:
             posix.close(above)

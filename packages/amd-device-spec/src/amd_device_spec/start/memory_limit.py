@@ -37,6 +37,9 @@ ONE_REGION_SINCE = (7, 3)
 LINE_BY_LINE_SINCE = (1, 2)
 # It answers at once, except on a machine that is overloaded; a wrong answer would cost the container its start.
 RUNC_SECONDS = 30.0
+# crun sets its limits through systemd without a cgroup of its own below the scope since 1.18 (its NEWS), and this
+# release, Debian 13's, is known to write the limits of several GPUs line by line.
+WHOLE_SCOPE_SINCE = (1, 21)
 MIB_BY_UNIT = {"mib": 1, "gib": 1024}
 MOST_LIMIT_DIGITS = 9
 OFF = "off"
@@ -91,7 +94,7 @@ def limit_memory(
         return NOT_LIMITED
     enforced = enforce(limit, gpus, host, runtime=runtime)
     if enforced.bytes_by_region and by_systemd is not None and is_crun(runtime):
-        enforced = _enforce_by_crun(spec, enforced, host, by_systemd=by_systemd)
+        enforced = _enforce_by_crun(spec, enforced, host, crun=runtime, by_systemd=by_systemd)
     if enforced.obstacle and settings.requires_limit:
         raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
     limited = _put_limit(spec, limit, enforced, gpus)
@@ -198,14 +201,14 @@ def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
     unified[LIMIT_FILE] = "\n".join([*others, *(f"{region} {size}" for region, size in bytes_by_region.items())])
 
 
-def _enforce_by_crun(spec: dict[str, Any], enforced: Enforced, host: Host, *, by_systemd: bool) -> Enforced:
+def _enforce_by_crun(spec: dict[str, Any], enforced: Enforced, host: Host, *, crun: str, by_systemd: bool) -> Enforced:
     """Return what crun can enforce, and prepare the spec and the cgroups above the container for it."""
     obstacle = "crun sets a limit only where systemd makes the container's cgroup"
     if by_systemd:
         # Few hosts have limits and crun.
         from amd_device_spec.start.crun_limit import let_crun_limit
 
-        obstacle = let_crun_limit(spec, host)
+        obstacle = _find_obstacle_to_old_crun(crun) or let_crun_limit(spec, host)
     return Enforced(bytes_by_region={}, obstacle=obstacle) if obstacle else enforced
 
 
@@ -227,14 +230,12 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
     A kernel whose release is not known is taken for a new one, and a runc that does not tell its version, too.
     """
     # Few containers have limits on several GPUs.
-    from amdgpu_discovery.command_line.programs import ask, parse_version
+    from amdgpu_discovery.command_line.programs import parse_version
 
     release = parse_version(host.read_attribute(KERNEL_RELEASE))
     if () < release < ONE_REGION_SINCE:
         return ""
-    # The next lines have the version of the specification.
-    first_line = ask([runc, "--version"], seconds=RUNC_SECONDS).output.partition("\n")[0]
-    version = parse_version(first_line)
+    version = _version_of(runc)
     if not () < version < LINE_BY_LINE_SINCE:
         return ""
     found, kernel, needed = (".".join(map(str, each)) for each in (version, ONE_REGION_SINCE, LINE_BY_LINE_SINCE))
@@ -242,6 +243,23 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
         f"runc {found} sets the limits of several GPUs in one write, which Linux {kernel} and later refuse;"
         f" install runc {needed} or later"
     )
+
+
+def _find_obstacle_to_old_crun(crun: str) -> str:
+    """Return why crun is too old, "" if it is not; this runs crun. One without a version is taken for a new one."""
+    version = _version_of(crun)
+    if not () < version < WHOLE_SCOPE_SINCE:
+        return ""
+    found, needed = (".".join(map(str, each)) for each in (version, WHOLE_SCOPE_SINCE))
+    return f"crun {found} does not set all limits of a container in systemd's scope; install crun {needed} or later"
+
+
+def _version_of(program: str) -> tuple[int, ...]:
+    """Return the version of runc or crun, () if it is not known."""
+    from amdgpu_discovery.command_line.programs import ask, parse_version
+
+    # The next lines have the version of the specification.
+    return parse_version(ask([program, "--version"], seconds=RUNC_SECONDS).output.partition("\n")[0])
 
 
 def _needs_more_than_the_board(limit: MemoryLimit, size: int, capacity: int) -> RequestError:
