@@ -127,6 +127,7 @@ def test_an_administrators_maximum_that_is_more_than_a_board_has_limits_nothing(
     answer = runtime.create()
 
     assert (answer.returncode, answer.stderr) == (0, "")
+    assert runtime.config["linux"]["resources"]["unified"] == {"dmem.max": f"drm/{min(first)}/vram 85899345920"}
 
 
 def test_a_limit_of_the_engine_for_the_same_gpu_is_replaced_and_others_stay(limited):
