@@ -169,7 +169,7 @@ def test_in_ci_the_log_of_a_session_that_failed_is_shown(checkout):
     assert "one.py:1: error: wrong\n\nFAILED session types" in printed
 
 
-def test_where_no_engine_can_start_its_session_is_left_out_and_that_is_said(checkout):
+def test_where_no_engine_can_start_its_session_is_left_out_and_that_is_reported(checkout):
     set_obstacle(checkout, "the moon is full")
     nox = checkout / ".venv/bin/nox"
     nox.write_text("#!/bin/sh\n")

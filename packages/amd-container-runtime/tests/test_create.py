@@ -314,7 +314,7 @@ def test_a_rootless_engine_makes_no_nodes_for_a_container_with_another_namespace
 
 
 @needs_root
-def test_a_closed_node_that_the_engine_has_put_there_is_told(runtime):
+def test_a_closed_node_that_the_engine_has_put_there_is_reported(runtime):
     kfd = {"path": "/dev/kfd", "type": "c", "major": 510, "minor": 0}
     runtime.write_config("AMD_VISIBLE_DEVICES=0", linux={**USER_NAMESPACE, "devices": [kfd]})
 

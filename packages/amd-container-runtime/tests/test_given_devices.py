@@ -19,7 +19,7 @@ FOREIGN_HOOK = {"path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook", 
     [([], False, "device"), ([FOREIGN_HOOK], False, "device"), ([FOREIGN_HOOK], True, "cdi")],
     ids=["--device /dev/dri/...", "beside another vendor's CDI device", "--device amd.com/gpu=0"],
 )
-def test_a_cdi_device_is_told_from_a_plain_one(runtime, foreign, has_claim_hook, way):
+def test_a_cdi_device_is_distinguished_from_a_plain_one(runtime, foreign, has_claim_hook, way):
     Tracker(runtime.host).enable()
     hooks = [*foreign, *([claim_hook(runtime.host)] if has_claim_hook else [])]
     runtime.write_config(linux={"devices": [RENDER_NODE]}, hooks={"createRuntime": hooks})

@@ -151,7 +151,7 @@ def test_a_directory_that_somebody_else_could_enter_or_change_is_refused(host, d
     assert list(tmp_path.rglob("234:0")) == []
 
 
-def test_a_directory_in_the_place_of_a_node_is_told(host, directory):
+def test_a_directory_in_the_place_of_a_node_is_reported(host, directory):
     (directory / "234:0").mkdir(parents=True)
     directory.chmod(0o700)
 

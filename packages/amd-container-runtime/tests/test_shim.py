@@ -76,7 +76,7 @@ def test_where_crun_is_missing_the_log_says_that_groups_are_not_kept(runtime):
     ]
 
 
-def test_a_configured_runtime_that_others_may_replace_is_told_in_the_log(runtime):
+def test_a_configured_runtime_that_others_may_replace_is_reported_in_the_log(runtime):
     runtime.configure(low_level_runtime=str(runtime.runc))
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
     runtime.create()
@@ -206,7 +206,7 @@ def test_a_reader_of_stderr_that_is_gone_changes_no_exit_code(runtime):
     assert len(runtime.reported) == 1
 
 
-def test_no_runtime_to_hand_over_to_is_said_before_anything_is_done(runtime):
+def test_no_runtime_to_hand_over_to_is_reported_before_anything_is_done(runtime):
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
     before = (runtime.bundle / "config.json").read_bytes()
     runtime.configure(low_level_runtime="/nowhere/runc")

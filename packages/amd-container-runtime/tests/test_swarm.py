@@ -96,7 +96,7 @@ def test_memory_that_is_all_headroom_is_refused(node):
     assert (leases(node), node.runc_words) == ([], None)
 
 
-def test_the_same_bundle_again_is_told_once(node):
+def test_the_same_bundle_again_is_reported_once(node):
     node.write_config("DOCKER_RESOURCE_VRAM=4000")
     node.create()
     once = node.config

@@ -432,7 +432,7 @@ def _without_empty(value):
         (16384, 16384, ["AMD_VRAM_LIMIT_MB=16384", "AMD_VRAM_TOTAL_MB=16384", "AMD_VRAM_FRACTION=1.0000"]),
     ],
 )
-def test_a_part_of_the_memory_is_told_in_mib_and_as_a_fraction_that_is_never_too_large(mib, total, variables):
+def test_a_part_of_the_memory_is_reported_in_mib_and_as_a_fraction_that_is_never_too_large(mib, total, variables):
     assert build_edits([], vram_mb=mib, vram_total_mb=total).env == variables
 
 

@@ -252,7 +252,7 @@ def test_a_request_for_no_gpu_is_told_and_ends_with_a_code_of_its_own(command, r
         (["0", "private"], "Error: Invalid operation. Must be 'exclusive' or 'shared'\n"),
     ],
 )
-def test_a_broken_command_line_is_told(command, words, complaint):
+def test_a_broken_command_line_is_reported(command, words, complaint):
     command("enable")
 
     assert command(*words) == (1, "", complaint)
@@ -605,7 +605,7 @@ def test_the_cdi_spec_must_be_brought_in_step(command, untracked):
     assert command("enable")[2] == ""
 
 
-def test_a_host_that_is_no_directory_is_told(command):
+def test_a_host_that_is_no_directory_is_reported(command):
     code, shown, complaint = command("--host-root", "/nowhere", "status")
 
     assert (code, shown) == (1, "")

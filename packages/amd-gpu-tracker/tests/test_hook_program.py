@@ -332,7 +332,7 @@ def test_a_file_of_the_image_is_not_taken_for_the_spec(tracker, runtime, untrack
 
 
 @pytest.mark.parametrize("state", ["", "[]", "{}", '{"id":"c1","pid":"x"}'])
-def test_a_state_that_no_runtime_writes_is_told(tracker, untracked, state):
+def test_a_state_that_no_runtime_writes_is_reported(tracker, untracked, state):
     hook = claim_hook(untracked.host)
 
     answer = subprocess.run(hook["args"], input=state, capture_output=True, text=True, check=False)

@@ -30,7 +30,7 @@ from amd_gpu_tracker.times import (
         (86400 * 400, "400 days ago"),
     ],
 )
-def test_how_long_ago_something_was_is_said_in_one_unit(seconds, said):
+def test_how_long_ago_something_was_is_reported_in_one_unit(seconds, said):
     assert format_age(seconds) == said
 
 
@@ -62,7 +62,7 @@ def test_a_time_without_seconds_has_at_most_two_units(seconds, said):
         ("2026-12-01 08:00", "2026-12-01 08:00"),
     ],
 )
-def test_a_moment_of_another_day_is_said_with_its_day(time_zone, past, said):
+def test_a_moment_of_another_day_is_reported_with_its_day(time_zone, past, said):
     time_zone("CET-1CEST,M3.5.0,M10.5.0/3")
     now, then = (time.mktime(time.strptime(each, "%Y-%m-%d %H:%M")) for each in ("2026-11-25 12:30", past))
 

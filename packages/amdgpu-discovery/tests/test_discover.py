@@ -389,7 +389,7 @@ def test_siblings_of_a_partition_that_is_shown_are_not_taken_for_a_gpu_without_k
     assert locate_gpus(RefusingHost(whole, hidden)) == [everything[1], everything[6]]
 
 
-def test_where_every_gpu_is_hidden_that_is_said(simulated):
+def test_where_every_gpu_is_hidden_that_is_reported(simulated):
     whole = simulated("mi210-4")
 
     with pytest.raises(GpusHidden) as failure:
@@ -581,7 +581,7 @@ def test_a_partitioned_gpu_is_not_listed_apart(simulated):
     assert find_unnumbered_gpus(simulated("mi300x-8-cpx")) == []
 
 
-def test_no_driver_is_said_in_one_sentence(simulated):
+def test_no_driver_is_reported_in_one_sentence(simulated):
     with pytest.raises(DriverUnavailable) as refusal:
         find_gpus(simulated("no-driver"))
 

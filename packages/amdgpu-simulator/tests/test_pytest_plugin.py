@@ -124,7 +124,7 @@ def test_a_strangers_bug_with_partitions_is_found_by_a_dozen_lines(project, tmp_
     assert r"assert '63 63 8\n' == '63 63 63\n'" in done.stdout
 
 
-def test_where_namespaces_are_forbidden_only_programs_are_skipped_and_the_reason_is_said(project, tmp_path):
+def test_where_namespaces_are_forbidden_only_programs_are_skipped_and_the_reason_is_reported(project, tmp_path):
     done = project("-rs", **forbid_namespaces(tmp_path))
 
     assert "1 passed, 3 skipped" in done.stdout, done.stdout

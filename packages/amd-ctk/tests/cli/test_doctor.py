@@ -17,7 +17,7 @@ SKIPPED = "--skip=containers,low-level-runtime,user-namespace"
 
 
 @pytest.mark.needs("root")
-def test_a_healthy_host_is_told_in_a_line_for_each_check(host, amd_ctk):
+def test_a_healthy_host_is_reported_in_a_line_for_each_check(host, amd_ctk):
     host()
     amd_ctk("cdi", "generate")
 

@@ -67,7 +67,7 @@ def test_a_fault_of_the_host_is_in_its_bundle(host, amd_ctk, bundle):
 
 
 @pytest.mark.parametrize(("options", "told"), [((), False), (("--with-serials",), True)])
-def test_unique_ids_are_told_only_if_asked_for(host, amd_ctk, bundle, options, told):
+def test_unique_ids_are_reported_only_if_asked_for(host, amd_ctk, bundle, options, told):
     ids = {f"{gpu.unique_id:x}" for gpu in locate_gpus(host())}
     amd_ctk("cdi", "generate")
 

@@ -32,7 +32,7 @@ def test_variables_are_explained_with_the_gpus_they_give(host, amd_ctk):
     )
 
 
-def test_everything_that_is_refused_is_said_at_once(host, amd_ctk):
+def test_everything_that_is_refused_is_reported_at_once(host, amd_ctk):
     host()
 
     answer = amd_ctk("explain", "-e", "AMD_VISIBLE_DEVICES=0,7,first")

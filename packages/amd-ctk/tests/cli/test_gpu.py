@@ -68,7 +68,7 @@ def test_without_a_driver_the_failure_is_one_sentence(host, amd_ctk):
     )
 
 
-def test_a_gpu_that_cannot_compute_is_said_beside_the_table(host, amd_ctk):
+def test_a_gpu_that_cannot_compute_is_reported_beside_the_table(host, amd_ctk):
     host(load_profile("rx7900xtx-raphael").with_gpu(1, partitions=0))
 
     answer = amd_ctk("gpu", "list")

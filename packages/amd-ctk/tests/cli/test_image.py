@@ -379,7 +379,7 @@ def test_nothing_known_is_null_in_json(host, amd_ctk, image):
     assert (answer.returncode, json.loads(answer.stdout)["fits"]) == (2, None)
 
 
-def test_compressed_code_that_cannot_be_read_is_said(host, amd_ctk, tmp_path):
+def test_compressed_code_that_cannot_be_read_is_reported(host, amd_ctk, tmp_path):
     host()
     (tmp_path / "root").mkdir()
     (tmp_path / "root/lib.so").write_bytes(b"\x7fELF" + b"CCOB" + bytes([9, 0, 1, 0]) + bytes(200))

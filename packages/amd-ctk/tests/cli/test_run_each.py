@@ -216,7 +216,7 @@ def test_a_wrong_file_or_program_is_named_even_without_a_driver(host, amd_ctk, t
     assert amd_ctk("run", *words).returncode == 127
 
 
-def test_a_program_that_is_not_there_is_said_before_the_first_job(each, tmp_path):
+def test_a_program_that_is_not_there_is_reported_before_the_first_job(each, tmp_path):
     assert each("1\n", "--", "/nowhere/train").returncode == 127
     assert not (tmp_path / "logs").exists()
 

@@ -791,7 +791,7 @@ class TestRemovalOfTheDefaultRuntime:
         assert self.settings(node) == configured
 
     @pytest.mark.parametrize("first", ["runtime", "setup"])
-    def test_a_default_that_runtime_configure_was_asked_for_stays_and_its_command_is_told(
+    def test_a_default_that_runtime_configure_was_asked_for_stays_and_its_command_is_reported(
         self, node: Node, amd_ctk, first: str
     ) -> None:
         if first == "setup":
@@ -808,7 +808,7 @@ class TestRemovalOfTheDefaultRuntime:
         )
         assert self.settings(node)["default-runtime"] == "amd"
 
-    def test_a_default_that_the_user_has_set_stays_and_nothing_is_told(self, node: Node) -> None:
+    def test_a_default_that_the_user_has_set_stays_and_nothing_is_reported(self, node: Node) -> None:
         node.configure(**DEFAULT_IS_AMD)
         before = node.daemon_json.read_text()
         node("setup", "--set-as-default")

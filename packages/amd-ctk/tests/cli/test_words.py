@@ -68,7 +68,7 @@ def test_the_module_is_the_program(host, amd_ctk) -> None:
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, amd_ctk("gpu", "list").stdout, "")
 
 
-def test_the_version_is_said_in_one_line(host, amd_ctk) -> None:
+def test_the_version_is_reported_in_one_line(host, amd_ctk) -> None:
     host()
     long = amd_ctk("version").stdout.splitlines()[0]
 

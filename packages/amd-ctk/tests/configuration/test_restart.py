@@ -49,6 +49,6 @@ def test_a_service_that_does_not_start_is_named(stand_in: Callable[[str, str], P
     )
 
 
-def test_a_machine_without_the_command_is_told(stand_in: Callable[[str, str], Path]) -> None:
+def test_a_machine_without_the_command_is_reported(stand_in: Callable[[str, str], Path]) -> None:
     with pytest.raises(RestartError, match=r"^docker was not restarted: service cannot be run \("):
         restart(["service", "docker", "restart"], "docker")

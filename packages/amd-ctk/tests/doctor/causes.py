@@ -18,7 +18,7 @@ CAUSES = {
     9: ("driver", "test_causes.py", "test_only_its_check_calls_a_fault_bad[driver]"),
     10: ("kfd", "test_causes.py", "test_only_its_check_calls_a_fault_bad[kfd]"),
     11: ("user-namespace", "test_causes.py", "test_only_its_check_calls_a_fault_bad[user-namespace]"),
-    13: ("partitions", "test_causes.py", "test_partitions_without_nodes_are_told_apart"),
+    13: ("partitions", "test_causes.py", "test_partitions_without_nodes_are_distinguished"),
     14: ("selinux", "test_causes.py", "test_only_its_check_calls_a_fault_bad[selinux]"),
     15: ("containers", "test_stale_containers.py", "test_a_container_with_other_numbers_is_named"),
     16: ("inside-slurm", "test_inside_causes.py", "test_a_container_in_a_job_is_compared_with_its_job"),

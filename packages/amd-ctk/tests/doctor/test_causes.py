@@ -328,7 +328,7 @@ def test_only_its_check_calls_an_apu_without_memory_bad(machine):
     assert result.finding.words == "GPU 0 may use only the 512 MiB set aside for it"
 
 
-def test_partitions_without_nodes_are_told_apart(machine):
+def test_partitions_without_nodes_are_distinguished(machine):
     spoilt = machine("mi308x-8-cpx")
     spoilt.remove(NODE)
 

@@ -97,7 +97,7 @@ def test_an_engine_that_was_not_tried_counts_as_the_next_that_was(engine, number
     assert latest_version(engine, number) == latest
 
 
-def test_a_spec_that_is_too_new_for_podman_is_told(machine):
+def test_a_spec_that_is_too_new_for_podman_is_reported(machine):
     made = machine()
     write(made, DEFAULT_OUTPUT, version="0.8.0")
     made.add_program("podman", "echo podman version 4.3.1")
@@ -112,7 +112,7 @@ def test_a_spec_that_is_too_new_for_podman_is_told(machine):
 
 
 @pytest.mark.parametrize(("version", "state"), [("26.1.5", "bad"), ("28.5.2", "ok"), ("29.4.0", "ok")])
-def test_a_spec_that_is_too_new_for_docker_is_told(machine, version, state):
+def test_a_spec_that_is_too_new_for_docker_is_reported(machine, version, state):
     made = machine()
     made.docker["ServerVersion"] = version
     made.write("/etc/docker/daemon.json", '{"features": {"cdi": true}}')

@@ -72,7 +72,7 @@ LEAKED = GpuCondition(number=2, state="in use", reason="leaked: 9 MiB that no pr
         ),
     ],
 )
-def test_a_condition_is_said_with_its_reason_and_what_ends_it(machine, conditions, check, expected):
+def test_a_condition_is_reported_with_its_reason_and_what_ends_it(machine, conditions, check, expected):
     made = machine()
     made.change = lambda facts: facts.replace(conditions=conditions)
 

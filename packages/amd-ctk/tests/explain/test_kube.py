@@ -146,7 +146,7 @@ def test_a_pod_that_podman_would_refuse_ends_in_a_sentence(pod, text, message):
         ("", False),
     ],
 )
-def test_a_file_of_pods_is_told_from_a_compose_file(tmp_path, text, expected):
+def test_a_file_of_pods_is_distinguished_from_a_compose_file(tmp_path, text, expected):
     (tmp_path / "file").write_text(text)
 
     assert is_kube_file(str(tmp_path / "file")) is expected

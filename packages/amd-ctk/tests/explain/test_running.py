@@ -196,7 +196,7 @@ def test_a_container_that_no_engine_knows_has_no_answer(engines, name):
         ("id 7", InspectedContainer(container_id="id", pid=7)),
     ],
 )
-def test_a_request_for_gpus_is_told_apart_from_cdi_devices(engines, tmp_path, answer, told):
+def test_a_request_for_gpus_is_distinguished_from_cdi_devices(engines, tmp_path, answer, told):
     (tmp_path / "docker").write_text(f"#!/bin/sh\necho '{answer}'\n")
 
     assert ask_engines("web") == EngineAnswers(containers=(told,))

@@ -33,7 +33,7 @@ def test_a_request_that_no_host_can_meet_is_a_mistake(request_text, sentence):
     assert find_mistake(request_text).message == sentence
 
 
-def test_groups_that_this_host_cannot_have_are_told_apart(tmp_path):
+def test_groups_that_this_host_cannot_have_are_distinguished(tmp_path):
     gpus = find_gpus(build_host(tmp_path, "mi210-4"))
     settings = Settings(gpu_groups=("a=0-1", "b=99", "c=garbage", "d=none"))
 

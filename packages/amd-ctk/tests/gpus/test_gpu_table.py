@@ -139,7 +139,7 @@ def test_columns_give_way_in_their_order(host, on_terminal):
     assert shown(50) == "GPU Id  UUID                DRM Devices"
 
 
-def test_partitions_are_told_apart(host, amd_ctk):
+def test_partitions_are_distinguished(host, amd_ctk):
     host("mi300x-8-cpx")
 
     lines = amd_ctk("gpu", "list", "--wide").stdout.splitlines()
@@ -167,7 +167,7 @@ GPU Id  Model    Target            Memory  UUID  DRM Devices          PCI Addres
     )
 
 
-def test_a_tracker_that_cannot_answer_is_told_beside_the_list(used, amd_ctk):
+def test_a_tracker_that_cannot_answer_is_reported_beside_the_list(used, amd_ctk):
     with open(used.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:03:00.0/unique_id"), "w") as file:
         file.write("0123456789abcdef\n")
 

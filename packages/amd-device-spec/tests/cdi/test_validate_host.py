@@ -39,7 +39,7 @@ def test_a_fresh_spec_is_true(machine):
     assert told(machine) == []
 
 
-def test_a_number_that_the_kernel_gave_again_is_told(machine):
+def test_a_number_that_the_kernel_gave_again_is_reported(machine):
     nodes_of(machine, 1)[2]["major"] = 234
 
     assert told(machine) == ["devices[1].containerEdits.deviceNodes[2].major: 234, but that of /dev/kfd is 510"]
@@ -55,13 +55,13 @@ def test_numbers_that_a_spec_leaves_to_the_engine_are_true(machine):
     ("name", "shown"),
     [("card\ud800", "'/dev/dri/card\\ud800'"), ("\x1b[2J", "'/dev/dri/\\x1b[2J'"), ("\u202e", "'/dev/dri/\\u202e'")],
 )
-def test_a_node_whose_name_no_terminal_should_see_is_told_escaped(machine, name, shown):
+def test_a_node_whose_name_no_terminal_should_see_is_reported_escaped(machine, name, shown):
     nodes_of(machine, 0)[0]["path"] = f"/dev/dri/{name}"
 
     assert told(machine) == [f"devices[0].containerEdits.deviceNodes[0].path: {shown} is not a node of GPU 0"]
 
 
-def test_the_node_of_another_gpu_is_told(machine):
+def test_the_node_of_another_gpu_is_reported(machine):
     nodes_of(machine, 0)[1] = copy.deepcopy(nodes_of(machine, 1)[1])
 
     assert told(machine) == [
@@ -70,7 +70,7 @@ def test_the_node_of_another_gpu_is_told(machine):
     ]
 
 
-def test_a_gpu_that_is_gone_is_told_under_each_of_its_names(machine):
+def test_a_gpu_that_is_gone_is_reported_under_each_of_its_names(machine):
     assert told(machine, gpus=machine[0][:3]) == [
         "devices[3].name: '3' names no GPU of this machine",
         "devices[4].containerEdits.deviceNodes[6].path: /dev/dri/card1 is not a node of what all names",
@@ -82,7 +82,7 @@ def test_a_gpu_that_is_gone_is_told_under_each_of_its_names(machine):
     ]
 
 
-def test_a_gpu_that_has_come_is_told(machine):
+def test_a_gpu_that_has_come_is_reported(machine):
     del machine[2]["devices"][3]
 
     assert told(machine) == ["devices: GPU 3 of this machine is missing"]
@@ -107,7 +107,7 @@ def test_a_card_node_that_has_gone_is_told_and_one_left_out_is_not(machine):
     assert told(machine) == []
 
 
-def test_hooks_of_the_tracker_that_are_missing_are_told(machine):
+def test_hooks_of_the_tracker_that_are_missing_are_reported(machine):
     assert told(machine, hooks=HOOKS) == [
         "containerEdits: the createRuntime hook of the toolkit is missing",
     ]

@@ -76,7 +76,7 @@ def test_each_listed_image_can_be_read_by_its_name(nested):
     assert refusal(read, f"oci:{directory}:1.0@sha256:{'0' * 64}").endswith(" has no such image")
 
 
-def test_of_two_images_for_amd64_the_way_to_one_is_said(nested):
+def test_of_two_images_for_amd64_the_way_to_one_is_reported(nested):
     assert refusal(read, f"oci:{nested[0]}:1.0") == (
         f"oci:{nested[0]}:1.0 has 2 images"
         f" ('amd-ctk image pick oci:{nested[0]}:1.0' names the one that fits by its digest)"
@@ -127,7 +127,7 @@ def test_beside_images_of_other_processors_the_one_for_amd64_is_meant(layout, ma
     assert len(read_entries(f"{layout.directory}:1.0")) == 1
 
 
-def test_a_layout_of_images_of_other_processors_alone_is_told_from_a_missing_tag(layout, make_layer):
+def test_a_layout_of_images_of_other_processors_alone_is_distinguished_from_a_missing_tag(layout, make_layer):
     for _ in range(2):
         layout.add(make_layer("x"), tag="1.0", platform={"architecture": "arm64"})
 

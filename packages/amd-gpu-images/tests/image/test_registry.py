@@ -112,7 +112,7 @@ WARNED = 'time="2026-11-27T09:00:00Z" level=warning msg="no systemd user session
         ("", "exit code 1"),
     ],
 )
-def test_a_podman_that_fails_is_told_from_one_without_a_version(error, how, program):
+def test_a_podman_that_fails_is_distinguished_from_one_without_a_version(error, how, program):
     program("podman", {}, error=error)
 
     assert refusal("app:1") == (
@@ -302,7 +302,7 @@ CALL = 'Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.47/images/app/json": dial unix
         ),
     ],
 )
-def test_a_store_that_gives_no_answer_is_said_before_a_registry_is_read(error, says, program, capfd):
+def test_a_store_that_gives_no_answer_is_reported_before_a_registry_is_read(error, says, program, capfd):
     program("docker", {}, error=error)
 
     assert str(find_image(parse_reference("rocm/app:1"))) == "docker://rocm/app:1"

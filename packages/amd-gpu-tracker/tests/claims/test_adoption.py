@@ -167,7 +167,7 @@ def test_a_container_that_claimed_for_itself_meanwhile_is_not_adopted_a_second_t
     assert machine.users() == {0: ["c1"], 1: ["c1"], 2: [], 3: []}
 
 
-def test_a_bundle_that_cannot_be_read_is_told(untracked):
+def test_a_bundle_that_cannot_be_read_is_reported(untracked):
     untracked.run_untracked("broken", 0)
     untracked.run_untracked("gone", 0)
     untracked.run_untracked("open", 0)
@@ -307,7 +307,7 @@ class TestContainersThatAreJustBeingMade:
         assert enabled(untracked) == []
         timer.join()
 
-    def test_one_that_never_ends_is_told(self, untracked, monkeypatch):
+    def test_one_that_never_ends_is_reported(self, untracked, monkeypatch):
         monkeypatch.setattr(adoption, "CREATION_TIMEOUT_SECONDS", 0.1)
         creator = untracked.start_program(*self.RUNC)
 

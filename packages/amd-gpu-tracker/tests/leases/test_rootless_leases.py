@@ -312,7 +312,7 @@ def put_trap(path, kind):
             file.truncate(1 << 32)
 
 
-def test_a_lease_of_a_time_that_no_calendar_has_is_told(machine):
+def test_a_lease_of_a_time_that_no_calendar_has_is_reported(machine):
     machine.create("c1", [0])
     path = machine.state.lease_path(("/run/runc", "c1"))
     lease = json.loads(Path(path).read_bytes())

@@ -80,7 +80,7 @@ def test_a_node_without_pods_answers_with_an_empty_message(served):
         (data(b"\x01\x00\x00\x00\x03abc", 1), "the message of the server is not whole"),
     ],
 )
-def test_a_wrong_answer_is_told(served, sent, why):
+def test_a_wrong_answer_is_reported(served, sent, why):
     path, _ = served(sending(sent))
 
     with pytest.raises(CallFailed) as refused:

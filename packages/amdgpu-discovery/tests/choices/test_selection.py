@@ -287,14 +287,14 @@ def test_a_wide_range_is_listed_by_its_ends():
     assert [problem.items for problem in resolve(MI210, "0-20000000").unknown] == [["4-20000000"]]
 
 
-def test_identities_are_told_from_numbers():
+def test_identities_are_distinguished_from_numbers():
     identities = ["0x12", "123456789a", "GPU-12", "03:00.0", "0000:03:00.0:p1", "amd.com/gpu=0x12:p0"]
     others = ["0", "0-2", "all", "slot", "", "p1"]
 
     assert [item for item in identities + others if is_identity(item)] == identities
 
 
-def test_names_are_told_apart_by_their_form():
+def test_names_are_distinguished_by_their_form():
     forms = {item: form_of(item) for item in ["0x12:p1", "eaff740f-0000-1000-8035-f57cc80deb35", "03:00.0:p0", "3", ""]}
 
     assert forms == {

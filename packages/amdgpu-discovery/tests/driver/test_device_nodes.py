@@ -60,7 +60,7 @@ def test_a_missing_node_is_named_with_what_makes_it(simulated, path, subsystem):
     )
 
 
-def test_a_missing_render_node_is_said_before_a_missing_number_of_kfd(simulated):
+def test_a_missing_render_node_is_reported_before_a_missing_number_of_kfd(simulated):
     host = simulated("one-gpu")
     os.unlink(host.path("/dev/dri/renderD128"))
     os.unlink(host.path("/sys/class/kfd/kfd/dev"))

@@ -102,7 +102,7 @@ def test_a_property_of_kernels_to_come_is_recorded(simulated):
     assert record_profile(host, "new").gpus[0].model.properties["warp_drives"] == 2
 
 
-def test_values_that_tell_boards_of_a_kind_apart_are_not_recorded(simulated):
+def test_values_that_distinguish_boards_of_a_kind_are_not_recorded(simulated):
     host = simulated("one-gpu")
     told = {"serial_number": "PCB0123", "product_name": "Radeon AI PRO R9700", "vbios_version": "113-A"}
     for name, text in told.items():

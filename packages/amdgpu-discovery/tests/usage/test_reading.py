@@ -103,7 +103,7 @@ def test_a_container_that_names_a_node_after_another_partition_is_counted_where_
     ]
 
 
-def test_the_memories_of_an_apu_are_told_apart(simulated):
+def test_the_memories_of_an_apu_are_distinguished(simulated):
     host = use_gpus(
         simulated,
         "strix-halo",

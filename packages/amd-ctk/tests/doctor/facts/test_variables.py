@@ -43,7 +43,7 @@ def test_a_container_of_a_daemon_is_of_no_job(container):
     assert container(["PATH=/bin"], ["PATH=/usr/bin"]) == {}
 
 
-def test_a_variable_of_rocm_that_is_set_and_empty_is_told_from_one_that_is_not_set(tmp_path, container):
+def test_a_variable_of_rocm_that_is_set_and_empty_is_distinguished_from_one_that_is_not_set(tmp_path, container):
     own = [
         "HIP_VISIBLE_DEVICES=",
         "HSA_OVERRIDE_GFX_VERSION_1=",

@@ -114,7 +114,7 @@ def test_memory_that_is_not_known_is_a_dash():
         (12, ["12 processes of other users could not be checked for GPU use; run the command with sudo"]),
     ],
 )
-def test_how_many_processes_are_not_shown_is_said(count, sentences):
+def test_how_many_processes_are_not_shown_is_reported(count, sentences):
     assert usage_notes(Usage(enabled=True, gpus=(), not_shown=count), now=NOW, peaks=False) == sentences
 
 

@@ -19,7 +19,7 @@ def leases(*users: int | None) -> dict[tuple[str, int | None], ContainerUse]:
     return uses_by_owner([lease(user) for user in users])
 
 
-def test_leases_with_the_same_id_are_told_apart_by_their_users():
+def test_leases_with_the_same_id_are_distinguished_by_their_users():
     assert uses_by_owner([lease(1000)], [lease(None)]) == {("web", 1000): lease(1000), ("web", None): lease(None)}
 
 

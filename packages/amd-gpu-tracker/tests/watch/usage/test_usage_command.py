@@ -190,7 +190,7 @@ def test_a_name_after_containers_and_jobs_of_others_is_shown_as_that_users(used_
     assert f'amd_gpu_container_vram_bytes{{{labels},user="1000"}} {9 * GIB}\n' in metrics
 
 
-def test_processes_in_no_container_are_told_apart_by_their_users(used_host):
+def test_processes_in_no_container_are_distinguished_by_their_users(used_host):
     host = used_host(
         on_gpu_0(3, 70, "/user.slice/user-1000.slice/session-2.scope", uid=1000),
         on_gpu_0(2, 71, "/", uid=1000),

@@ -37,7 +37,7 @@ def using(container_id: str, user: int | None, amount: int, *, is_tracked: bool 
     )
 
 
-def test_of_one_user_32_containers_are_told_apart_and_the_rest_is_summed():
+def test_of_one_user_32_containers_are_distinguished_and_the_rest_is_summed():
     theirs = [using(str(number), 1000, number) for number in range(1, 101)]
     others = [using("roots", None, 1), using("a", 1001, 1), using("leased", 1000, 1, is_tracked=True)]
 
