@@ -32,7 +32,7 @@ AT_ONCE = "sets the limits of several GPUs in one write, which Linux 7.3 and lat
 FULL = "4K Cannot allocate memory"
 GPU_0 = "-e AMD_VISIBLE_DEVICES=0"
 CONTROLLERS = "cgroup.controllers"
-NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
+NO_CONTROLLER = "the kernel has no dmem cgroup (it needs Linux 6.14 or later with CONFIG_CGROUP_DMEM)"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from amd_gpu_tracker.face.tracker import Tracker
 GIB = 2**30
 # The regions of GPUs 0 and 1 of four MI210, as amdgpu names them.
 FIRST, SECOND = "drm/0000:03:00.0/vram", "drm/0000:26:00.0/vram"
-NO_CONTROLLER = "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
+NO_CONTROLLER = "the kernel has no dmem cgroup (it needs Linux 6.14 or later with CONFIG_CGROUP_DMEM)"
 # It notes each question, and the call that creates the container as every other fake does.
 VERSIONED_RUNC = """#!/bin/sh
 if [ "$*" = --version ]; then

@@ -63,7 +63,7 @@ def gpus(tmp_path):
             {f"{OVERRIDE}_2": "", OVERRIDE: "9.0.0"},
             [],
             {
-                f"{OVERRIDE}_2": "is no version: ROCm lists no GPU",
+                f"{OVERRIDE}_2": "is not a version: ROCm lists no GPU",
                 OVERRIDE: "makes ROCm take GPU 3 for gfx900",
             },
         ),

@@ -499,7 +499,7 @@ def test_refusals_are_shown_with_their_words(command, sleeper, untracked):
     command("enable")
     command("0", "exclusive")
     sleeper("first", "0")
-    assert command("refused") == (0, "No container was refused since the last boot\n", "")
+    assert command("refused") == (0, "No container has been refused since the last boot\n", "")
     with pytest.raises(Exception, match="exclusive and already in use"):
         sleeper("second", "0,1")
 

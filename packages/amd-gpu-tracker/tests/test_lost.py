@@ -287,7 +287,7 @@ def test_forgetting_ends_it_and_the_new_numbers_count(eight):
     forgotten = eight.tracker.gpus.forget("3")
 
     assert forgotten.gpus == ((3, ADDRESSES[3]),)
-    assert forgotten.said == ("container c3 had it, and still lives",)
+    assert forgotten.said == ("container c3 had it, and still runs",)
     assert forgotten.numbers == {3: 4, 4: 5, 5: 6, 6: 7}
     assert eight.tracker.reserve("3", name="a").numbers == (3,)
     assert seen(eight)[ADDRESSES[4]] == ("shared", ["a"])
@@ -301,7 +301,7 @@ def test_a_job_with_other_gpus_beside_a_lost_one_keeps_those(eight):
     eight.tracker.reserve("2-4", name="wide", pid=eight.start_process())
     eight.lose(3)
 
-    assert eight.tracker.gpus.forget("all").said == ("job wide had it, and still lives: it keeps its other GPUs",)
+    assert eight.tracker.gpus.forget("all").said == ("job wide had it, and still runs: it keeps its other GPUs",)
     assert {address for address, (_, users) in seen(eight).items() if users} == {ADDRESSES[2], ADDRESSES[4]}
 
 

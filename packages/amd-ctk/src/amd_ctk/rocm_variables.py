@@ -68,7 +68,7 @@ def see_gpus(gpus: Sequence[GpuLocation], environment: Mapping[str, str], *, pro
     if wrong is None:
         return filtered.replace(effect_by_variable=words)
     value = f"{wrong.name}={shown(environment[wrong.name])}"
-    problem = f"{value} is no version, so ROCm lists no GPU: leave it out, or write it as 10.3.0"
+    problem = f"{value} is not a version, so ROCm lists no GPU: leave it out, or write it as 10.3.0"
     return Inside(hip_gpus=(), effect_by_variable=words, hidden_by=wrong.name, problem=problem)
 
 
@@ -96,7 +96,9 @@ def _describe_overrides(
             words[name] = "is read for no GPU of the container"
         else:
             end = "" if name == OVERRIDE else ", since ROCm 6.2"
-            words[name] = f"makes ROCm take {whose} for {target}{end}" if target else "is no version: ROCm lists no GPU"
+            words[name] = (
+                f"makes ROCm take {whose} for {target}{end}" if target else "is not a version: ROCm lists no GPU"
+            )
     return words
 
 

@@ -112,7 +112,7 @@ def test_forgetting_says_what_has_become_of_the_numbers(made, lose, amd_ctk):
     answer = amd_ctk("gpu-tracker", "forget", "1")
 
     assert answer.stdout == ("GPU 1 (PCI 0000:26:00.0) is forgotten\nGPU 2 now has number 1\nGPU 3 now has number 2\n")
-    assert answer.stderr == "job job had it, and still lives: it keeps its other GPUs\n"
+    assert answer.stderr == "job job had it, and still runs: it keeps its other GPUs\n"
     assert amd_ctk("gpu-tracker", "2", "exclusive").stdout == "GPUs [2] have been made exclusive\n"
 
 

@@ -66,8 +66,8 @@ def test_where_the_kernel_has_no_limits_a_container_starts_and_one_line_says_so(
     answer = amd_ctk("run", "--gpus=0", "--vram=8GiB", "--", "docker", "run", "image", PATH=path)
 
     assert answer.stderr == (
-        "--vram=8GiB is promised, not enforced: the kernel has no dmem cgroup"
-        " (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)\nGPU 0\n"
+        "--vram=8GiB is not enforced: the kernel has no dmem cgroup"
+        " (it needs Linux 6.14 or later with CONFIG_CGROUP_DMEM)\nGPU 0\n"
     )
     assert "-e AMD_VRAM=8GiB --runtime=amd image" in answer.stdout
 
@@ -75,7 +75,7 @@ def test_where_the_kernel_has_no_limits_a_container_starts_and_one_line_says_so(
 def test_a_program_is_told_its_limit_and_one_line_says_that_nothing_enforces_it(tracked, amd_ctk):
     answer = amd_ctk("run", "--gpus=0", "--vram=8GiB", "--", *PROGRAM)
 
-    assert answer.stderr == f"--vram=8GiB is promised, not enforced: {NO_CONTAINER}\nGPU 0\n"
+    assert answer.stderr == f"--vram=8GiB is not enforced: {NO_CONTAINER}\nGPU 0\n"
     assert answer.stdout.splitlines() == [
         *("AMD_VRAM=8GiB", "AMD_VRAM_FRACTION=0.1250", "AMD_VRAM_LIMIT_MB=8192", "AMD_VRAM_TOTAL_MB=65520"),
     ]
@@ -162,7 +162,7 @@ def test_a_job_whose_gpu_has_less_memory_than_another_is_refused_and_keeps_no_gp
 def test_explain_shows_the_variables_of_a_program_and_that_nothing_enforces_its_limit(tracked, amd_ctk):
     answer = amd_ctk("explain", "--", "amd-ctk", "run", "--gpus=0", "--vram=8GiB", "--", "true")
 
-    assert answer.stderr == f"--vram=8GiB is promised, not enforced: {NO_CONTAINER}\n"
+    assert answer.stderr == f"--vram=8GiB is not enforced: {NO_CONTAINER}\n"
     assert "AMD_VRAM_LIMIT_MB=8192\n" in answer.stdout
 
 
@@ -183,4 +183,4 @@ def test_only_the_container_of_a_users_podman_is_rootless(tracked, monkeypatch, 
     limit = find_job_limit(job.replace(vram="8GiB"), tracked, None)
 
     assert limit.words == ("-e", "AMD_VRAM=8GiB")
-    assert capfd.readouterr().err == (f"--vram=8GiB is promised, not enforced: {said}\n" if said else "")
+    assert capfd.readouterr().err == (f"--vram=8GiB is not enforced: {said}\n" if said else "")

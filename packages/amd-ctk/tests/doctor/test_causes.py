@@ -49,6 +49,20 @@ def secure_boot(machine):
     machine.write("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
 
 
+@pytest.mark.parametrize(
+    ("file", "certificate"),
+    [("/var/lib/dkms/mok.pub", "/var/lib/dkms/mok.pub"), ("/var/lib/shim-signed/mok/MOK.der",) * 2],
+)
+def test_the_certificate_to_enroll_is_that_with_which_dkms_signs_here(machine, file, certificate):
+    made = machine("one-gpu")
+    secure_boot(made)
+    made.write(file, "")
+
+    (result,) = made.examine(only=["secure-boot"])
+
+    assert result.finding.fix == f"sudo mokutil --import {certificate}, reboot, and enroll the key"
+
+
 def without_kfd_nodes(machine):
     profile = load_profile("one-gpu").with_every_gpu(partitions=0)
     build_host(machine.host.root, profile, bare=True)
@@ -437,8 +451,8 @@ def test_a_state_that_is_no_fault_is_a_note(machine, profile, check, words, fix)
     [
         ("cpu memory", "6.12.1", "note", "limits on GPU memory are not enforced: the kernel has no dmem cgroup"),
         ("cpu dmem", "6.13.9", "ok", "the kernel enforces limits on GPU memory"),
-        ("cpu dmem", "6.14.0-37-generic", "note", "kernel 6.14.0-37-generic enforces limits, and without a fix of May"),
-        ("cpu dmem", "7.0.3", "note", "kernel 7.0.3 enforces limits, and without a fix of May 2026 a program can hang"),
+        ("cpu dmem", "6.14.0-37-generic", "note", "kernel 6.14.0-37-generic enforces limits, but without a fix of May"),
+        ("cpu dmem", "7.0.3", "note", "kernel 7.0.3 enforces limits, but without a fix of May 2026 programs can hang"),
         ("cpu dmem", "7.3.4+deb14-amd64", "ok", "the kernel enforces limits on GPU memory"),
     ],
 )

@@ -55,7 +55,7 @@ def give_to(driver, address="0000:03:00.0"):
     [
         (
             without_compute_driver,
-            "this kernel has no compute driver (CONFIG_HSA_AMD), so GPUs only display",
+            "this kernel has no compute driver (CONFIG_HSA_AMD), so GPUs can only drive displays",
             "boot a kernel of a distribution, or one with CONFIG_HSA_AMD=y",
         ),
         (

@@ -11,7 +11,7 @@ import pytest
 from amd_ctk.explain.explanation import explain_container
 from amd_ctk.explain.run_words import parse_run
 
-BEHIND = "stands behind the image, so it is an argument of its program: put it in front of the image"
+BEHIND = "comes after the image, so it is an argument of its program: put it before the image"
 
 
 @pytest.fixture
@@ -129,17 +129,17 @@ GPU_NODES = "--device=/dev/kfd --device=/dev/dri"
     ],
 )
 def test_an_option_behind_the_image_is_said_to_be_its_programs(ask, words, options):
-    notes = [note for note in ask(words).notes if "behind the image" in note]
+    notes = [note for note in ask(words).notes if "after the image" in note]
 
-    assert notes == [f"{option} stands behind the image: its program gets it, and not docker" for option in options]
+    assert notes == [f"{option} comes after the image: its program gets it, and not docker" for option in options]
 
 
 def test_an_option_behind_the_image_is_named_once(ask):
     explanation = ask("img --privileged --rm")
 
     assert list(explanation.problems) == [f"--privileged {BEHIND}"]
-    assert [note for note in explanation.notes if "behind the image" in note] == [
-        "--rm stands behind the image: its program gets it, and not docker"
+    assert [note for note in explanation.notes if "after the image" in note] == [
+        "--rm comes after the image: its program gets it, and not docker"
     ]
 
 

@@ -57,7 +57,7 @@ def test_a_user_refused_because_of_a_blind_service_reads_the_reason(broker, pers
     broker.set_terms("fifo", f"@lab={LAB}:gpus=1", "everyone:gpus=8")
 
     assert person(ALICE, run("a", "free:1")).line() == (
-        "3: rules for groups decide who may reserve GPUs here, and the service may not see whether this command runs in"
+        "3: rules for groups decide who may reserve GPUs here, and the service cannot see whether this command runs in"
         " a user namespace (give the container of the service CAP_SYS_PTRACE)"
     )
 

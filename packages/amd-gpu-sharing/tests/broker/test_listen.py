@@ -12,7 +12,7 @@ import pytest
 from amd_gpu_sharing.broker.serve import BACKLOG, EVERYBODY, listen
 from amdgpu_discovery.errors import FileError
 
-LISTENS = "the socket {path} cannot be made: another broker listens there (stop that one first)"
+LISTENS = "the socket {path} cannot be made: another service listens there (stop that one first)"
 NO_SOCKET = "the socket {path} cannot be made: a file that is not a socket is there (remove it, or name another path)"
 
 

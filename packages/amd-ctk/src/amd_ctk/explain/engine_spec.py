@@ -231,7 +231,7 @@ def _find_edits(asked: str, host: Host, unread: Sequence[str], places: tuple[str
     elif places != SPEC_DIRECTORIES:
         only = " and ".join(places) or "no directory"
         why = f"the engine reads CDI specs in {only} only, where none has this device"
-        hint = f"sudo amd-ctk cdi generate --output={places[0]}/amd.json" if places else "name one in its file"
+        hint = f"sudo amd-ctk cdi generate --output={places[0]}/amd.json" if places else "name one in the engine's file"
     else:
         why = "no CDI spec of this host has this device"
         hint = "'amd-ctk cdi list --specs' shows them all; 'sudo amd-ctk cdi generate' writes those of AMD"

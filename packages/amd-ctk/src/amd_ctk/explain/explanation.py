@@ -227,7 +227,7 @@ def _notes_of(container: Container, explanation: Explanation, listed: Sequence[G
         notes.append(f"{DXG} is the GPU of Windows, and whether ROCm can use it is not known here")
     reported = () if explanation.usable else container.misplaced
     behind = [option for option in container.behind if option not in reported]
-    notes += [f"{option} stands behind the image: its program gets it, and not {container.engine}" for option in behind]
+    notes += [f"{option} comes after the image: its program gets it, and not {container.engine}" for option in behind]
     # In a user namespace of its own, no number from inside is that of the host's group.
     advice = "it opens no node of the host" if container.is_rootless else "use its number"
     notes += [f"{name} is a name in the image, which is not read here: {advice}" for name in names_of_image(container)]

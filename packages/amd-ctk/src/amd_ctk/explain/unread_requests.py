@@ -39,7 +39,7 @@ def find_unread_requests(container: Container, *, has_runtime: bool) -> Iterator
     """Yield why a container without a GPU gets none although someone asked, and the words to add."""
     for option in container.misplaced:
         it = "it" if option.startswith("-") else f"-e {option}"
-        yield f"{option} stands behind the image, so it is an argument of its program: put {it} in front of the image"
+        yield f"{option} comes after the image, so it is an argument of its program: put {it} before the image"
     variables = dict(entry.partition("=")[::2] for entry in container.environment if "=" in entry)
     if VISIBLE_DEVICES in variables:
         return

@@ -70,7 +70,7 @@ def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -
     if obstacle := _find_obstacle(job, host, options):
         if settings.requires_limit:
             raise RequestError(f"{said} cannot be enforced: {obstacle}", hint=LET_START)
-        print_note(f"{said} is promised, not enforced: {obstacle}")
+        print_note(f"{said} is not enforced: {obstacle}")
     if find_run(job.argv) is None:
         return JobLimit(vram=job.vram, is_told=True)
     return JobLimit(vram=job.vram, words=("-e", f"{MEMORY}={job.vram}"))

@@ -60,7 +60,7 @@ def require_command(argv: Sequence[str], wait: str | None) -> None:
         if wait == "" and program.rstrip("smhd").isdecimal():
             raise WaitRefused(f"{program!r} is not a program", hint=f"write --wait={program}") from None
         if isinstance(error, CommandNotFound) and not program.startswith(("/", ".")) and {"/", ":"} & {*program}:
-            raise CommandNotFound(error.message, hint=f"an image? amd-ctk run -- docker run {program}") from None
+            raise CommandNotFound(error.message, hint=f"for an image: amd-ctk run -- docker run {program}") from None
         raise
 
 

@@ -141,7 +141,7 @@ def constraint_for(targets: Sequence[str], chosen: str) -> str:
     if chosen and targets and chosen not in targets:
         raise SwarmError(f"the image has no code for {chosen}, it has code for {' '.join(targets)}")
     if not (chosen or targets):
-        raise SwarmError("the image has no code for a GPU, and does not say what it is for", hint="name one with --gfx")
+        raise SwarmError("the image names no target of a GPU", hint="name one with --gfx, or look deeper with --deep")
     if not chosen and len(targets) > 1:
         # Docker combines constraints with "and", and compares only with == and !=.
         raise SwarmError(

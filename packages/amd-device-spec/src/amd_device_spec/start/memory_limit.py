@@ -175,9 +175,9 @@ def find_obstacle(host: Host, runtime: str) -> str:
     if not controllers:
         return "the host does not use the unified cgroup hierarchy (cgroup v2)"
     if CONTROLLER not in controllers.split():
-        return "the kernel has no dmem cgroup (Linux 6.14 or later, with CONFIG_CGROUP_DMEM)"
+        return "the kernel has no dmem cgroup (it needs Linux 6.14 or later with CONFIG_CGROUP_DMEM)"
     if runtime.rpartition("/")[2] not in (RUNC, CRUN):
-        return f"{runtime.rpartition('/')[2]} does not enable the dmem cgroup, as runc does"
+        return f"{runtime.rpartition('/')[2]} does not enable the dmem cgroup; runc does"
     return ""
 
 

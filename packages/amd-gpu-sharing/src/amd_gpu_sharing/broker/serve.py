@@ -98,7 +98,7 @@ def _remove_stale(path: str) -> None:
     problem, hint = "a file that is not a socket is there", "remove it, or name another path"
     try:
         if stat.S_ISSOCK(os.lstat(path).st_mode):
-            problem, hint = "another broker listens there", "stop that one first"
+            problem, hint = "another service listens there", "stop that one first"
             connect(path, BACKLOG_PAUSE_SECONDS).close()
     except FileNotFoundError:
         return

@@ -122,7 +122,7 @@ def _drop_gpus(state: State, lease: Lease, keys: Collection[str]) -> str:
         state.write_lease(lease.replace(gpus=left))
     else:
         state.remove_lease(state.lease_path(lease.key), "forgotten")
-    return f"{title_with_name(lease)} had it, and still lives{': it keeps its other GPUs' if left else ''}"
+    return f"{title_with_name(lease)} had it, and still runs{': it keeps its other GPUs' if left else ''}"
 
 
 def _read_proved(state: State, processes: Processes) -> list[Lease]:

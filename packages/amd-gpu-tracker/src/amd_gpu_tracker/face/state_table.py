@@ -55,6 +55,7 @@ draining     drained, but still in use
 drained      not given out until 'sudo amd-ctk gpu-tracker undrain GPUS'
 suspect      errors, retired memory, heat, a narrow link: chosen last
 sick         its driver gave up on it: not given out
+dirty        an ended job left something on it: not given out
 lost         tracked, but no longer on this host
 """
 

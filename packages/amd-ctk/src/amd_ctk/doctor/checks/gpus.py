@@ -40,7 +40,9 @@ def check_kfd(facts: Facts) -> Finding | None:
 def _judge_half(gpus: GpuFacts) -> Finding | None:
     """Return a finding about a GPU that only one of the two halves of the driver has."""
     if not gpus.has_kfd and gpus.unnumbered:
-        return bad("this kernel has no compute driver (CONFIG_HSA_AMD), so GPUs only display", fix=OTHER_KERNEL)
+        return bad(
+            "this kernel has no compute driver (CONFIG_HSA_AMD), so GPUs can only drive displays", fix=OTHER_KERNEL
+        )
     without_nodes = [gpu for gpu in gpus.unnumbered if gpu.reason == NO_RENDER_NODE]
     if without_nodes:
         words = f"KFD lists the GPU at {without_nodes[0].pci_address}, but /sys/class/drm has no render node of it"

@@ -78,7 +78,7 @@ def check_inside_memlock(facts: Facts) -> Finding | None:
 
 
 @check(
-    why="engines' seccomp profiles allow mbind and set_mempolicy with CAP_SYS_NICE alone; RCCL and numactl "
+    why="engines' seccomp profiles allow mbind and set_mempolicy only with CAP_SYS_NICE; RCCL and numactl "
     "then complain",
     see="how-to/troubleshoot.md#no-message-and-no-gpu",
 )
@@ -182,7 +182,7 @@ def check_inside_targets(facts: Facts) -> Finding | None:
         return None
     if not image.targets:
         # rocFFT, RCCL and rocSPARSE have ten targets in one file, whose name does not list them.
-        words = "no file name in the image names a target that it has code for"
+        words = "the image's file names do not show for which targets it has code"
         fix = "amd-ctk image targets --deep docker:NAME, with the name of the image"
         return note(words, fix=fix) if image.rocm_version or image.has_rccl else None
     if len(image.targets) > MOST_TARGETS:

@@ -12,7 +12,7 @@ from amdgpu_discovery.driver.other_drivers import ForeignGpu
 BIND = "/sys/bus/pci/drivers/amdgpu/bind"
 FIX_BY_DRIVER = {
     "": "sudo dmesg | grep amdgpu, which says why it refused the GPU",
-    "vfio-pci": "take the GPU from its virtual machine: out of vfio-pci.ids and driver_override, and reboot",
+    "vfio-pci": "to use it here, not in a virtual machine, remove it from vfio-pci.ids and driver_override, and reboot",
     "radeon": "boot with radeon.si_support=0 radeon.cik_support=0 amdgpu.si_support=1 amdgpu.cik_support=1",
 }
 TAKE_OUT = "take that line out, then 'sudo update-initramfs -u' or 'sudo dracut --force', and reboot"
@@ -117,7 +117,7 @@ def check_secure_boot(facts: Facts) -> Finding | None:
     if kernel.is_driver_loaded or not is_built:
         return ok("Secure Boot is on, and does not affect the driver")
     words = "Secure Boot is on, but the amdgpu module of DKMS is not loaded"
-    return bad(words, fix="sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, reboot, and enroll the key")
+    return bad(words, fix=f"sudo mokutil --import {kernel.dkms_certificate}, reboot, and enroll the key")
 
 
 @check(

@@ -58,9 +58,7 @@ def check_memory_limit(facts: Facts) -> Finding | None:
     if toolkit.memory_obstacle:
         return note(f"limits on GPU memory are not enforced: {toolkit.memory_obstacle}")
     if _may_hang_at_limit(facts.kernel.release):
-        words = (
-            f"kernel {facts.kernel.release} enforces limits, and without a fix of May 2026 a program can hang at one"
-        )
+        words = f"kernel {facts.kernel.release} enforces limits, but without a fix of May 2026 programs can hang there"
         return note(words)
     return ok("the kernel enforces limits on GPU memory")
 
@@ -149,7 +147,7 @@ def check_sharing(facts: Facts) -> Finding | None:
 
 
 @check(
-    why="they belong to a number: whoever has it now, in place of a deleted account or on another machine, gets them",
+    why="GPUs are given to numbers: who has that of a deleted account, or of one of another machine, gets them",
     see="how-to/share.md",
 )
 def check_departed_users(facts: Facts) -> Finding | None:
@@ -158,7 +156,7 @@ def check_departed_users(facts: Facts) -> Finding | None:
     if not departed:
         return None
     more = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
-    words = f"the user or group of a rule, job or reservation is not known here by this number{more}"
+    words = f"a rule, job or reservation has a number that no user or group has here, or one of another name{more}"
     return note(words, fix=" && ".join(f"sudo amd-ctk {each}" for each in departed[:MOST_FIXES]))
 
 

@@ -32,6 +32,9 @@ AMD_REPOSITORIES = ("radeon.com/", "repo.amd.com/")
 # The code names of releases for which AMD or Debian has packages.
 RELEASES = ("focal", "jammy", "noble", "resolute", "bullseye", "bookworm", "trixie", "forky")
 MOST_SOURCES = 256
+# DKMS makes its own; on Ubuntu it uses that of shim-signed (dkms, prepare_signing).
+DKMS_CERTIFICATE = "/var/lib/dkms/mok.pub"
+UBUNTU_CERTIFICATE = "/var/lib/shim-signed/mok/MOK.der"
 
 
 class KernelFacts(Value):
@@ -57,6 +60,8 @@ class KernelFacts(Value):
     has_dkms: bool = False
     # None if the firmware does not report it.
     secure_boot: bool | None = None
+    # The certificate with which DKMS signs modules.
+    dkms_certificate: str = DKMS_CERTIFICATE
     # None without SELinux, else whether it is enforced.
     selinux_enforcing: bool | None = None
     selinux_devices: bool = False
@@ -82,6 +87,7 @@ def read_kernel(host: Host, proc: str) -> KernelFacts:
         dkms_kernels=tuple(sorted(_dkms_kernels(host))),
         has_dkms=bool(host.names(DKMS)),
         secure_boot=_read_secure_boot(host),
+        dkms_certificate=DKMS_CERTIFICATE if host.stat(UBUNTU_CERTIFICATE) is None else UBUNTU_CERTIFICATE,
         selinux_enforcing=enforce == "1" if enforce else None,
         selinux_devices=_boolean(host, "container_use_devices"),
         selinux_dri_devices=_boolean(host, "container_use_dri_devices"),

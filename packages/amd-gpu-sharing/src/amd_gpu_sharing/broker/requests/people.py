@@ -191,7 +191,7 @@ def while_account_lasts(terms: Terms, uid: int, permission: Permission) -> Permi
 def _may_lack_groups(*, is_hidden: bool) -> NotAllowed:
     rules = "rules for groups decide who may reserve GPUs here, and"
     if is_hidden:
-        problem = f"{rules} the service may not see whether this command runs in a user namespace"
+        problem = f"{rules} the service cannot see whether this command runs in a user namespace"
         return NotAllowed(problem, hint="give the container of the service CAP_SYS_PTRACE")
     problem = f"{rules} in a user namespace groups may be missing"
     return NotAllowed(problem, hint="run the command outside of it, without 'unshare' or a container")

@@ -20,7 +20,7 @@ def format_refusals(refusals: Sequence[Refusal]) -> str:
         indented = "\n    ".join(map(printable, refusal.told(title_of_person).split("\n")))
         container, by = printable(refusal.container_id) or "-", printable(", ".join(refusal.ways))
         blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
-    return "\n".join(blocks) or "No container was refused since the last boot"
+    return "\n".join(blocks) or "No container has been refused since the last boot"
 
 
 def format_refusals_as_json(refusals: Sequence[Refusal]) -> str:
