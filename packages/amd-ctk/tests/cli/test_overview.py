@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.engines.crio import CRIO
-from amd_ctk.gpus.overview import is_installed, next_command
+from amd_ctk.gpus.overview import is_engine_installed, next_command
 from amdgpu_discovery.host import Host
 from amdgpu_simulator import build_host
 
@@ -67,9 +67,9 @@ def test_a_drop_in_of_containerd_counts(tmp_path, on_terminal, amd_ctk):
 def test_an_engine_of_which_only_the_toolkits_file_exists_is_not_installed(tmp_path, monkeypatch):
     invented = CRIO.replace(name="quayside", service="quaysided")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not is_installed(invented, Host(), has_entry=True)
+    assert not is_engine_installed(invented, Host(), has_entry=True)
     (tmp_path / "quaysided").touch(0o755)
-    assert is_installed(invented, Host(), has_entry=False)
+    assert is_engine_installed(invented, Host(), has_entry=False)
 
 
 def test_without_a_driver_doctor_is_next(tmp_path, on_terminal):

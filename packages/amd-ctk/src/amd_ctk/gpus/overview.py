@@ -58,10 +58,10 @@ def _find_gpus(host: Host) -> tuple[list[Gpu], str]:
 def _find_engines(host: Host) -> dict[str, bool]:
     """Return the engines of a host, and whether each of them is configured with the runtime `amd`."""
     knows = {name: RUNTIME_PROGRAM in _read_configuration(host, engine) for name, engine in ENGINES.items()}
-    return {name: does for name, does in knows.items() if is_installed(ENGINES[name], host, has_entry=does)}
+    return {name: does for name, does in knows.items() if is_engine_installed(ENGINES[name], host, has_entry=does)}
 
 
-def is_installed(engine: Engine, host: Host, *, has_entry: bool) -> bool:
+def is_engine_installed(engine: Engine, host: Host, *, has_entry: bool) -> bool:
     """Return whether an engine is installed. On another root only its configuration tells, which may stand alone."""
     if not host.is_this_machine:
         return has_entry

@@ -66,6 +66,7 @@ def _can_limit(facts: Facts, host: Host) -> bool:
     """Return whether the memory of each GPU of this host can be limited for a container that has it alone."""
     settings = read_settings(host)
     runtime = settings.low_level_runtime or usual_runtime()
+    # Whether crun can depends on how each engine makes cgroups, which is not known here.
     limited = [enforce(LIMIT, [gpu], host, runtime=runtime) for gpu in facts.gpus.gpus]
     return settings.vram_limit != OFF and not is_crun(runtime) and not any(each.obstacle for each in limited)
 

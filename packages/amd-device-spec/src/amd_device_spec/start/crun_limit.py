@@ -13,7 +13,7 @@ import posix
 
 from amdgpu_discovery.errors import SpecError, reason
 from amdgpu_discovery.files import read_to_end
-from amdgpu_discovery.usage.memory_limits import CGROUPS
+from amdgpu_discovery.usage.memory_limits import CGROUPS, CONTROLLER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SUBGROUP = "run.oci.systemd.subgroup"
 PASSED_ON = "cgroup.subtree_control"
-CONTROLLER = "dmem"
 SLICE = ".slice"
 ROOT_SLICE = "-.slice"
 # The cgroup of all cgroups has no name.

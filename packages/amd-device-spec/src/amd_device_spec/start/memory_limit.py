@@ -13,7 +13,7 @@ from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError, SpecError
 from amdgpu_discovery.gpu import MEBIBYTE
 from amdgpu_discovery.host import is_user_namespace
-from amdgpu_discovery.usage.memory_limits import CAPACITY, LIMIT_FILE, read_regions, region_of
+from amdgpu_discovery.usage.memory_limits import CAPACITY, CGROUPS, CONTROLLER, LIMIT_FILE, read_regions, region_of
 from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
-CONTROLLER = "dmem"
+CONTROLLERS = f"{CGROUPS}/cgroup.controllers"
 # runc enables the controller for the container's cgroup; crun enables only those that it knows (crun_limit.py).
 RUNC = "runc"
 CRUN = "crun"

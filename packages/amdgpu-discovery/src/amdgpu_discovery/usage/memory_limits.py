@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.usage.kfd_processes import ProcessUse
 
 CGROUPS = "/sys/fs/cgroup"
+CONTROLLER = "dmem"
 # A line for each region: its name and its size in bytes. Only the root of the hierarchy has it.
 CAPACITY = f"{CGROUPS}/dmem.capacity"
 # These have the same lines, and `max` for no limit.
