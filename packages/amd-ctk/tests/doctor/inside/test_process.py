@@ -16,6 +16,7 @@ from amd_ctk.doctor.inside.process import (
     translate_id,
 )
 from amd_gpu_tracker.leases.processes import Processes
+from amdgpu_discovery.untrusted.mounts import parse_mounts
 
 VERSION_1 = """\
 29 23 0:26 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -37,7 +38,7 @@ OF_A_CONTAINER = "12:devices:/docker/0123\n4:cpu,cpuacct:/docker/0123\n0::/syste
     ids=["version 1 beside 2", "version 2", "none"],
 )
 def test_the_cgroup_that_decides_about_devices_is_found(mountinfo, cgroups):
-    assert find_cgroups(OF_A_CONTAINER, find_cgroup_mounts(mountinfo)) == cgroups
+    assert find_cgroups(OF_A_CONTAINER, find_cgroup_mounts(parse_mounts(mountinfo.encode()))) == cgroups
 
 
 @pytest.mark.parametrize(

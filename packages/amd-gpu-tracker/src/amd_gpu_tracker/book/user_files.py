@@ -40,7 +40,6 @@ MOST_DIRECTORY_NAMES = 2 * MOST_LEASES
 # For all files of a user that a child reads: many times what they take.
 USER_FILES_SECONDS = 2.0
 MUTE = "its file system does not answer"
-MOUNTS = "/proc/self/mountinfo"
 IGNORED_USERS_FILE = f"{POLICY_DIRECTORY}/gpu-tracker-ignored-users"
 # The kernel keeps the highest number for "no user".
 LARGEST_UID = (1 << 32) - 2
@@ -224,10 +223,10 @@ def _find_directory(path: str, parent: int | None = None) -> int:
 
 def _plain_mounts() -> frozenset[int]:
     """Return the ids of all mounts except FUSE file systems."""
-    # proc(5): the id comes first, and the type after a dash.
-    with open(MOUNTS, "rb") as file:
-        types = {int(line.split(None, 1)[0]): line.partition(b" - ")[2] for line in file}
-    return frozenset(mount for mount, kind in types.items() if not kind.startswith(b"fuse"))
+    # On many hosts nobody has a runtime directory when a container starts.
+    from amdgpu_discovery.untrusted.mounts import read_mounts
+
+    return frozenset(mount.number for mount in read_mounts() if not mount.is_fuse)
 
 
 def _lease_names(directory: int) -> Iterator[str]:

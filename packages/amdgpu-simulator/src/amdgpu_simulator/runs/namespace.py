@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 
 from amdgpu_discovery.errors import ToolkitError, reason
+from amdgpu_discovery.untrusted.mounts import read_mounts
 
 # From linux/sched.h and linux/mount.h.
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
@@ -15,10 +15,6 @@ HINT = (
     "run it with sudo; Ubuntu allows it to users after 'sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0', "
     "Docker to root of a container with --privileged"
 )
-
-
-# The kernel writes blanks and similar characters of a path in octal.
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class NoNamespace(ToolkitError):
@@ -65,9 +61,7 @@ def allow_nodes(target: str) -> None:
 def has_mounts_below(directory: str) -> bool:
     """Return whether anything is mounted in a directory, or over it. Raises OSError."""
     real = os.fsencode(os.path.realpath(directory))
-    with open("/proc/self/mountinfo", "rb") as file:
-        points = [_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in file]
-    return any(point == real or point.startswith(real + b"/") for point in points)
+    return any(mount.point == real or mount.point.startswith(real + b"/") for mount in read_mounts())
 
 
 def _write_maps(uid: int, gid: int) -> None:

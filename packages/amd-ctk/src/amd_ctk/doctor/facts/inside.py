@@ -17,11 +17,10 @@ from amdgpu_discovery.driver.device_nodes import read_kfd_number
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
 from amdgpu_discovery.host import Host
+from amdgpu_discovery.untrusted.mounts import read_mounts
 from amdgpu_discovery.value import Value
 
 NUMA_NODES = "/sys/devices/system/node"
-# A container with a user namespace can have 100,000 mounts, and each path may have 4096 bytes.
-LARGEST_MOUNTS = 16 * 1024 * 1024
 HOW_TO_NAME = "give a name or an id of 'sudo docker ps' or 'sudo podman ps', or a process id, with sudo"
 SLURM_VARIABLES = (JOB_ID, NODE, *GPUS)
 VARIABLES = ("HOME", *SLURM_VARIABLES)
@@ -182,6 +181,4 @@ def _read_image(process: ContainerProcess, home: str, deadline: float) -> ImageF
 
 def read_mount_points(pid: int) -> tuple[str, ...]:
     """Return the mount points of a process; OSError."""
-    content = read_file(f"/proc/{pid}/mountinfo", largest=LARGEST_MOUNTS)
-    # Split only at the kernel's separators, because a form feed in a path is not escaped.
-    return tuple(line.split(b" ")[4].decode("utf-8", "replace") for line in content.split(b"\n")[:-1])
+    return tuple(mount.point.decode("utf-8", "replace") for mount in read_mounts(f"/proc/{pid}/mountinfo"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 
 from amd_ctk.rocm_nodes import ProcessUser
 from amd_gpu_tracker import Processes, ProcessId
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.files import read_file
+from amdgpu_discovery.untrusted.mounts import Mount, read_mounts
 
 UNLIMITED = "unlimited"
 DEVICES = "devices"
@@ -56,7 +58,7 @@ def read_process(identity: ProcessId) -> ContainerProcess:
     pid = identity.pid
     status = parse_status(_read(f"/proc/{pid}/status"))
     uid = int(status["Uid"].split()[1])
-    mounts = find_cgroup_mounts(_read("/proc/self/mountinfo"))
+    mounts = find_cgroup_mounts(read_mounts())
     return ContainerProcess(
         identity=identity,
         uid=uid,
@@ -83,16 +85,14 @@ def parse_locked_memory(text: str) -> int | None:
     return int(soft) if soft.isdecimal() else None
 
 
-def find_cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
+def find_cgroup_mounts(mounts: Iterable[Mount]) -> dict[str, tuple[str, str]]:
     """Return the mounts of the device cgroup of version 1, and of version 2: {kind: (path, root)}."""
     found: dict[str, tuple[str, str]] = {}
-    for line in mountinfo.splitlines():
-        before, _, behind = line.partition(" - ")
-        fields, kind = before.split(), behind.partition(" ")[0]
-        if kind == "cgroup2":
-            found.setdefault(kind, (fields[4], fields[3]))
-        elif kind == "cgroup" and DEVICES in behind.split()[-1].split(","):
-            found.setdefault(DEVICES, (fields[4], fields[3]))
+    for mount in mounts:
+        if mount.kind == b"cgroup2":
+            found.setdefault("cgroup2", (os.fsdecode(mount.point), os.fsdecode(mount.root)))
+        elif mount.kind == b"cgroup" and DEVICES.encode() in mount.options:
+            found.setdefault(DEVICES, (os.fsdecode(mount.point), os.fsdecode(mount.root)))
     return found
 
 

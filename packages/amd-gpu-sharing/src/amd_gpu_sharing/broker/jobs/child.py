@@ -15,7 +15,7 @@ from amd_gpu_sharing.broker.jobs.job_processes import open_process
 from amd_gpu_tracker.book.job_ids import owner_of
 from amd_gpu_tracker.book.lease import Lease, ProcessId
 from amd_gpu_tracker.leases.processes import FIRST_PROCESS, Processes
-from amdgpu_discovery.files import read_file
+from amdgpu_discovery.untrusted.mounts import read_mounts
 from amdgpu_discovery.untrusted.plain_files import mount_of
 from amdgpu_discovery.untrusted.plain_text import one_line
 
@@ -24,8 +24,6 @@ PIDFD_GETFD = 438
 STANDARD_ERROR = 2
 # Time limit for writing to a program that does not read.
 PRINT_SECONDS = 5
-# For the list of a mount namespace; hosts with thousands of containers need less.
-LARGEST_MOUNTS = 16 * 1024 * 1024
 
 
 class Children:
@@ -101,15 +99,15 @@ def _is_safe_to_write(stream: int, pid: int, processes: Processes) -> bool:
     try:
         if not os.readlink(f"/proc/self/fd/{stream}").startswith("/"):
             return True
-        number = b"%d" % mount_of(stream)
+        number = mount_of(stream)
         # A process with its own mounts may still have a file of the host open. In a user namespace, a user's mounts
         # claim to be served by root, or may be an overlay of a FUSE mount; only the host's list is trusted there.
         has_own = processes.link(pid, "ns/user") != processes.link("self", "ns/user")
         for each in (FIRST_PROCESS,) if has_own else (pid, FIRST_PROCESS):
-            mounts = read_file(f"{processes.directory}/{each}/mountinfo", largest=LARGEST_MOUNTS).splitlines()
-            if found := next((line for line in mounts if line.split(b" ", 1)[0] == number), None):
-                kind, _, options = found.rpartition(b" - ")[2].split(b" ", 2)
-                return not kind.startswith(b"fuse") or b"user_id=0" in options.split(b",")
+            mounts = read_mounts(f"{processes.directory}/{each}/mountinfo")
+            mount = next((mount for mount in mounts if mount.number == number), None)
+            if mount is not None:
+                return not mount.is_fuse or b"user_id=0" in mount.options
     except OSError:
         pass
     return False
