@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import amd_gpu_tracker
+from amd_gpu_tracker.book.history import HOOK, finish
 from amd_gpu_tracker.book.history_directory import begin_history
 from amd_gpu_tracker.book.lease import Lease, ProcessId, boot_offset
 from amd_gpu_tracker.book.lock import LibraryLock
@@ -353,6 +354,22 @@ def test_the_history_gets_the_line_of_a_container_that_is_over(leases, shell):
     (used,) = read_history(leases.state, since=0, until=time.time() + 60)
     assert (used.container_id, used.how, len(used.gpus)) == ("c1", "hook", 2)
     assert 0 <= used.seconds < 600
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_ends_a_line_of_the_history_as_python_does(leases, shell):
+    begin_history(leases.state)
+    since = time.time()
+    month = Path(leases.state.history_directory, time.strftime("%Y-%m.jsonl", time.gmtime(since)))
+    leases.write(since=since)
+    assert leases.run(shell=shell) == (0, None)
+    of_script = month.read_text()
+    month.unlink()
+
+    path = leases.write(since=since)
+    finish(leases.state.history_directory, path, HOOK, end=json.loads(of_script)["end"])
+
+    assert month.read_text() == of_script
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -53,7 +53,7 @@ def finish(directory: str, lease_path: str, how: str, *, end: float | None = Non
         end = (how == FOUND and _last_seen(text)) or since_boot()
     try:
         if not _is_written(file, identity_of(text)):
-            # A full disk may have cut off an earlier line.
+            # A full disk may have cut off an earlier line. release.sh writes the same end, as a test proves.
             append_to_file(file, f'\n{text},"end":{end:.2f},"how":"{how}"}}\n'.encode())
         posix.unlink(path)
     except OSError as error:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from amd_gpu_tracker.book.history import FOUND, LONGEST_HISTORY_LINE, POWER, VERSION
+from amd_gpu_tracker.book.history import FORGOTTEN, FOUND, HOOK, LONGEST_HISTORY_LINE, POWER, PROGRAM, VERSION
 from amd_gpu_tracker.book.lease import LARGEST_ID, MOST_LEASED_GPUS
 from amdgpu_discovery.untrusted.plain_json import dumps, loads
 from amdgpu_discovery.value import Value
@@ -148,7 +148,7 @@ def _pattern() -> re.Pattern[str]:
         rf'"last":{_SECONDS},"looks":({_WHOLE}),"busy_sum":({_SECONDS}),"peak_bytes":({_WHOLE}),"name":"({_TEXT})",'
         rf'"image":"({_TEXT})"(?:,"pod":"({_TEXT})")?'
     )
-    ended = rf'"end":({_SECONDS}),"how":"(hook|program|found|forgotten)"'
+    ended = rf'"end":({_SECONDS}),"how":"({HOOK}|{PROGRAM}|{FOUND}|{FORGOTTEN})"'
     return re.compile(rf"^(?:{{{begun}(?:,{sampled})?,{ended}}}|(.+))$", re.MULTILINE)
 
 
