@@ -136,7 +136,20 @@ class Broker:
         return [pid for pid, parent in Processes().parents().items() if parent == self.pid]
 
     def lines(self) -> list[str]:
-        """Return what it logged about requests and jobs, without what it said of itself at its start."""
+        """Return what it logged about requests and jobs, without what it said of itself at its start.
+
+        It answers before it logs, so wait until it has done all that belongs to its answers.
+        """
+        if self.pid:
+            self.wake()
+        return self._logged()
+
+    def wait_for_line(self, begin: str) -> str:
+        """Wait until it has logged a line that begins so, and return the first; nothing wakes it meanwhile."""
+        wait_until(lambda: any(line.startswith(begin) for line in self._logged()))
+        return next(line for line in self._logged() if line.startswith(begin))
+
+    def _logged(self) -> list[str]:
         with open(self.log, encoding="utf-8") as file:
             return [line for line in file.read().splitlines() if not line.startswith("limited: ")]
 
@@ -161,7 +174,7 @@ class Broker:
         )
 
     def _listens(self, pid: int) -> bool:
-        assert os.waitpid(pid, os.WNOHANG)[0] == 0, self.lines()
+        assert os.waitpid(pid, os.WNOHANG)[0] == 0, self._logged()
         try:
             # The broker refuses this before it examines anything.
             return send_request(self.socket, Request(verb="cancel", name="nobody")) is not None

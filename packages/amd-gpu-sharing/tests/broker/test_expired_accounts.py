@@ -12,7 +12,7 @@ import pytest
 
 from amd_gpu_sharing.broker.requests.protocol import RESERVE, Request
 from amd_gpu_sharing.rules.accounts import read_expiries
-from support.shared_host import ALICE, BOB, run, users, wait_until
+from support.shared_host import ALICE, BOB, run, users
 
 DAY = 24 * 3600
 EXPIRED = "3: the account 40001 has expired (ask the administrator)"
@@ -100,7 +100,7 @@ def test_a_reservation_for_later_of_an_account_that_has_expired_by_then_is_misse
 
     broker.pass_time(10 * 3600 + 60)
 
-    wait_until(lambda: "missed: demo of user 40001, planned before: GPUs []" in broker.lines())
+    broker.wait_for_line("missed: demo of user 40001, planned before: GPUs []")
     assert users(host) == {}
 
 

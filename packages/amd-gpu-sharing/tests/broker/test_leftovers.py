@@ -71,7 +71,6 @@ def test_a_gpu_with_a_process_of_the_ended_job_is_given_to_nobody_until_the_proc
     end_and_stop_using(host, left[0])
 
     assert bob.answer() == "got (0,)"
-    broker.wake()
     said = [re.sub(r"process \d+", "process N", line) for line in broker.lines() if line.startswith(("dirty", "clean"))]
     assert said == [
         "dirty: 40001/train: process N (sleep of 40001) of the ended job train uses it",

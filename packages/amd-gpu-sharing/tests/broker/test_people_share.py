@@ -373,7 +373,7 @@ def test_grants_and_ends_are_in_the_journal(broker, person):
     pid = alice.pid
     alice.end()
 
-    wait_until(lambda: len(broker.lines()) >= 3)
+    broker.wait_for_line("ended: 40001/a")
     assert broker.lines()[1:3] == [f"granted: job a of user 40001, process {pid}: GPUs [0]", "ended: 40001/a"]
 
 

@@ -141,7 +141,7 @@ def test_one_whose_time_passed_while_the_machine_was_off_is_missed(host, broker,
     broker.clock.forward(13 * HOUR)
     broker.start()
 
-    wait_until(lambda: "missed: demo of user 40001, planned before: GPUs []" in broker.lines())
+    broker.wait_for_line("missed: demo of user 40001, planned before: GPUs []")
     assert person(BOB, run("train", "0")).line() == "got (0,)"
 
 
@@ -208,7 +208,7 @@ def test_a_user_whose_rule_is_gone_gets_none_when_its_time_comes(host, broker, p
     assert person(ALICE, run("train", "1", wait=False)).line().startswith("3: ")
     broker.pass_time(10 * HOUR + 60)
 
-    wait_until(lambda: "missed: demo of user 40001, planned before: GPUs []" in broker.lines())
+    broker.wait_for_line("missed: demo of user 40001, planned before: GPUs []")
     assert users(host) == {}
 
 

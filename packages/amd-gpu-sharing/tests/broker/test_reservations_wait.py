@@ -44,8 +44,6 @@ def test_a_reservation_waits_for_a_job_and_then_needs_no_process(host, broker, p
     bob.end()
     # It needs no process.
     assert (users(host), hours_left(host, 0)) == ({0: ["40002/debug"]}, [1])
-    # It answers before it logs.
-    broker.wake()
     assert any(line.startswith("reserved: job debug of user 40002") for line in broker.lines())
 
 

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from amd_gpu_sharing.broker.jobs.journal import write_line
 from amd_gpu_sharing.broker.queue.order import choose_preempted
 from amd_gpu_sharing.broker.requests.protocol import KEEP, RESERVE, Request
 from amd_gpu_tracker.book.state import State
@@ -157,7 +158,7 @@ def test_a_container_of_a_spare_job_is_as_spare_as_the_job(host, broker, person,
     bob = person(BOB, run("next", "0"))
     assert bob.line().startswith("waiting for 1 GPU")
 
-    wait_until(lambda: preempted(broker) == ["preempted: c1: job next of user 40002"])
+    broker.wait_for_line("preempted: c1: job next of user 40002")
 
 
 @pytest.mark.needs("users' processes")
@@ -175,7 +176,7 @@ def test_a_detached_process_of_a_spare_job_keeps_its_gpu_until_somebody_waits(ho
     with open(go, "w", encoding="utf-8"):
         pass
     assert worker.ended_by() == 0
-    wait_until(lambda: any(line.startswith("goes on: 40001/worker") for line in broker.lines()))
+    broker.wait_for_line("goes on: 40001/worker")
 
     bob = person(BOB, run("train", "0"))
 
@@ -185,13 +186,36 @@ def test_a_detached_process_of_a_spare_job_keeps_its_gpu_until_somebody_waits(ho
 
 
 @pytest.mark.needs("users' processes")
+def test_a_job_that_ends_before_the_service_looks_again_keeps_its_gpu_for_a_detached_process(
+    host, broker, person, monkeypatch
+):
+    def log_slowly(verdict, sentence, **fields):
+        """Return from logging a grant only when its job has ended."""
+        write_line(verdict, sentence, **fields)
+        if found := re.search("process (\\d+): GPUs", sentence):
+            wait_until(lambda: Processes().find(int(found[1])) is None)
+
+    broker.kill()
+    monkeypatch.setattr("amd_gpu_sharing.broker.serve.write_line", log_slowly)
+    broker.start()
+    detached = "(setsid unshare --user --map-root-user --pid --fork sh -c 'echo $$; sleep 600; :' &) | head -n 1"
+    worker = person(ALICE, run("worker", "0", spare=True), command=("sh", "-c", detached))
+    assert worker.line() == "got (0,)"
+
+    assert worker.ended_by() == 0
+
+    broker.wait_for_line("goes on: 40001/worker")
+    assert users(host) == {0: ["40001/worker"]}
+
+
+@pytest.mark.needs("users' processes")
 def test_a_spare_job_that_is_being_ended_counts_against_no_limit(broker, person):
     broker.set_terms("fifo", "everyone:gpus=1")
     stubborn = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
     assert person(ALICE, run("worker", "0", spare=True), command=stubborn).line() == "got (0,)"
     bob = person(BOB, run("train", "0"))
     assert bob.line().startswith("waiting for 1 GPU")
-    wait_until(lambda: preempted(broker) != [])
+    broker.wait_for_line("preempted: ")
 
     assert person(ALICE, run("own", "5", wait=False)).line() == "got (5,)"
     assert len(preempted(broker)) == 1

@@ -12,7 +12,7 @@ from amd_gpu_sharing.broker.requests.protocol import END, KEEP, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from support.shared_host import ALICE, BOB, CAROL, run, users, wait_until
+from support.shared_host import ALICE, BOB, CAROL, run, users
 
 WARNING = r"amd-ctk: job train reaches its time limit in \d+ (s|min \d+ s); it then gets SIGTERM, then SIGKILL"
 SLEEP = ("sleep", "600")
@@ -181,6 +181,6 @@ def test_a_job_whose_time_is_over_is_not_kept(broker, person):
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
     alice.line()
     broker.pass_time(3600)
-    wait_until(lambda: any(line.startswith("ending: 40001/train") for line in broker.lines()))
+    broker.wait_for_line("ending: 40001/train")
 
     assert person(0, keep("train", 60)).line() == "11: train is already ending (reserve GPUs again)"

@@ -202,7 +202,7 @@ def test_a_process_that_ignores_term_is_killed_although_the_service_was_killed_i
     assert alice.line() == "got (0,)"
     left = int(alice.line())
     broker.pass_time(60)
-    wait_until(lambda: any("TERM to" in line for line in broker.lines()))
+    broker.wait_for_line("ending: 40001/train: TERM to ")
 
     kill_with_children(broker)
 
@@ -224,7 +224,7 @@ def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
     alice.line()
     alice.line()
     broker.pass_time(3600)
-    wait_until(lambda: any("TERM to" in line for line in broker.lines()))
+    broker.wait_for_line("ending: 40001/train: TERM to ")
 
     asked = (
         run("again", "", reservation="train.ending"),
@@ -259,8 +259,7 @@ def test_a_process_that_became_another_users_is_left_alone_and_told(broker, pers
     broker.pass_time(3600)
     try:
         assert sudo.ended_by() == signal.SIGTERM
-        told = f"left alone: process {left} of train, which is of user 40002"
-        wait_until(lambda: told in broker.lines())
+        broker.wait_for_line(f"left alone: process {left} of train, which is of user 40002")
         assert is_there(left)
     finally:
         os.kill(left, signal.SIGKILL)
@@ -337,9 +336,7 @@ def test_a_container_that_a_job_left_detached_has_the_gpu_until_the_time_of_the_
     assert alice.ended_by() == 0
     if is_killed:
         broker.start()
-    on = r"goes on: 40001/train, in a container, as process (\d+)"
-    wait_until(lambda: any(re.fullmatch(on, line) for line in broker.lines()))
-    (first,) = [int(found[1]) for line in broker.lines() if (found := re.fullmatch(on, line))]
+    first = int(broker.wait_for_line("goes on: 40001/train, in a container, as process ").rpartition(" ")[2])
     assert (users(host), is_there(first)) == ({0: ["40001/train"]}, True)
 
     bob = person(BOB, run("next", "0"))

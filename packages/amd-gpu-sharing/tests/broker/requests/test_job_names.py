@@ -150,7 +150,7 @@ def test_the_journal_tells_root_which_word_is_which(host, private, person):
     person(ALICE, run("train", "0")).line()
     (job,) = users(host)[0]
 
-    wait_until(lambda: f"{job.partition('/')[2]} is the job train of user 40001" in "\n".join(private.lines()))
+    private.wait_for_line(f"named: {job.partition('/')[2]} is the job train of user 40001")
 
 
 def test_words_outlive_the_broker_and_only_root_reads_the_secret(host, private, person):

@@ -35,6 +35,8 @@ class Grants:
         self._now, self._node_users = book.processes.now, node_users
         # Jobs with GPUs, and the numbers of these; needed to log the ends of jobs.
         self.gpus_by_job: dict[str, tuple[int, ...]] = {}
+        # Leases that no view has yet. A job may end before the next one, and leave processes.
+        self.unseen: list[Lease] = []
 
     def give(self, demand: Demand, among: int, *, is_waiting: bool = False) -> Answer:
         """Give the GPUs of a request, some of `among` (bits), to the process that asks.
@@ -183,6 +185,8 @@ class Grants:
             self.revoke(job)
             raise
         self.gpus_by_job[job] = tuple(gpu.number for gpu in gpus)
+        lease = self._state.read_lease(self._state.lease_path(("", job)))
+        self.unseen += [lease] if lease else []
 
     def _limit_of(self, demand: Demand) -> float:
         seconds = demand.permission.most_seconds(time.time())

@@ -55,14 +55,15 @@ class SeenLeases:
     def refresh(self) -> LeaseView:
         """Read the leases again, and count the use of GPUs."""
         self._end_reservations()
+        before = [*self.view.leases, *self._grants.unseen]
         view = self._read_view()
-        if self._move_to_containers(self.view.leases, view):
+        if self._move_to_containers(before, view):
             view = self._read_view()
         # Before anyone gets the GPUs of a lease that has ended.
-        if self._leftovers.look(_ended(self.view.leases, view), view.leases) or self._recheck(view):
+        if self._leftovers.look(_ended(before, view), view.leases) or self._recheck(view):
             view = self._read_view()
         # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
-        self.view = view.replace(planned=self._plans.starts(view.numbers))
+        self.view, self._grants.unseen = view.replace(planned=self._plans.starts(view.numbers)), []
         self._node_users.update(self.view.leases)
         self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}
