@@ -9,12 +9,13 @@ import subprocess
 from pathlib import Path
 
 from installation import PYTHON, install, install_with_pip
+from large_host import build_large_host
 from measure import Program
 
 from amd_gpu_tracker.claims.hook_entries import requirements_hook
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.host import Host
-from amdgpu_simulator import build_host, load_profile
+from amdgpu_simulator import build_host
 
 EIGHT, PARTITIONED, TRACKED, ENABLED, LARGE = "eight", "partitioned", "tracked", "enabled", "large"
 
@@ -153,18 +154,6 @@ class Bench:
         library = f"{self.installed}/usr/lib/amd-container-toolkit"
         words = [f"{library}/python3", "-I", "-S", "-B", f"{library}/python/amd_gpu_tracker/hook.py", command]
         return [*words, "--import-from", f"{library}/python", "--host-root", self.hosts[TRACKED].root]
-
-
-def build_large_host(directory: Path, count: int) -> Host:
-    """Build a host with `count` MI210, 16 per PCI domain."""
-    profile = load_profile("mi210-4")
-    # Before Linux 6.12, there are only minors for 64 GPUs.
-    driver = profile.driver.replace(shared_minors=True) if profile.driver else None
-    gpus = (
-        profile.gpus[number % 4].replace(pci_address=f"{number // 16 + 1:04x}:{number % 16 * 8 + 3:02x}:00.0")
-        for number in range(count)
-    )
-    return build_host(directory, profile.replace(gpus=tuple(gpus), driver=driver), bare=True)
 
 
 def forget(host: Host) -> None:

@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import IN_MEMORY, SPEC, build_large_host
+from bench import IN_MEMORY, SPEC
 from installation import PYTHON, install
+from large_host import build_large_host
 from measure import Program, compare
 
 from amd_gpu_tracker.book.lease import Lease, boot_offset

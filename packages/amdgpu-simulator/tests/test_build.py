@@ -351,6 +351,6 @@ def test_a_host_with_more_nodes_than_any_has_is_refused(tmp_path):
     profile = load_profile("one-gpu")
 
     with pytest.raises(ProfileError) as caught:
-        build_host(tmp_path / "host", profile.replace(cpus=profile.cpus * 300))
+        build_host(tmp_path / "host", profile.replace(cpus=profile.cpus * 520))
 
-    assert str(caught.value) == "a host cannot have 301 KFD nodes (describe at most 256)"
+    assert str(caught.value) == "a host cannot have 521 KFD nodes (describe at most 520)"

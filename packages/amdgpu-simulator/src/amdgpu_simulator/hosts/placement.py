@@ -18,8 +18,8 @@ RENDER_MINORS = range(128, 192)
 
 # KFD counts nodes with 32 bits; no host has more than a hundred.
 MOST_KFD_NODES = 4096
-# Each may have a link to each other one.
-MOST_SIMULATED_NODES = 256
+# Benchmarks build 512 GPUs. Each node may have a link to each other one: at most half a million files.
+MOST_SIMULATED_NODES = 520
 
 
 class PlacedDrm(Value):
