@@ -198,8 +198,8 @@ def runtime(tmp_path):
 
 @pytest.fixture
 def runtime_on(tmp_path):
-    """Return a function that makes a runtime on a host of any profile."""
-    return lambda profile: Runtime(tmp_path, build_host(tmp_path / "host", profile, bare=True))
+    """Return a function that makes a runtime on a host of any profile; its GPUs have no counters if it is `bare`."""
+    return lambda profile, bare=True: Runtime(tmp_path, build_host(tmp_path / "host", profile, bare=bare))
 
 
 @pytest.fixture

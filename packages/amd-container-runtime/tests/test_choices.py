@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery import find_gpus
 
 
 @pytest.fixture
@@ -17,6 +19,14 @@ def eight(runtime_on):
     tracker.enable()
     tracker.set_accessibility("all", exclusive=True)
     return runtime
+
+
+def give_kfd_memory(host, number, size):
+    """Let KFD list a process that has this much memory of a GPU."""
+    (gpu,) = (gpu for gpu in find_gpus(host) if gpu.number == number)
+    process = Path(host.path("/sys/class/kfd/kfd/proc/77"))
+    process.mkdir(parents=True)
+    (process / f"vram_{gpu.gpu_id}").write_text(f"{size}\n")
 
 
 def refusal(runtime):
@@ -209,6 +219,29 @@ def test_a_gpu_in_use_without_a_reservation_is_given_by_name_and_that_is_in_the_
         'level=WARN msg="amd-container-runtime GPU 1 is used without a reservation: 40960 MiB of its memory, busy 0 %"'
         " container=c1"
     )
+
+
+def test_a_program_that_uses_little_of_a_large_gpu_is_in_the_log_too(runtime_on):
+    runtime = runtime_on("mi300x-8", bare=False)
+    Tracker(runtime.host).enable()
+    give_kfd_memory(runtime.host, 2, 1 << 30)
+    runtime.write_config("AMD_VISIBLE_DEVICES=2")
+
+    assert runtime.create().returncode == 0
+    assert runtime.own_log[-1] == (
+        'level=WARN msg="amd-container-runtime GPU 2 is used without a reservation: 283 MiB of its memory, busy 0 %"'
+        " container=c1"
+    )
+
+
+def test_a_program_on_another_gpu_is_no_line_in_the_log(runtime_on):
+    runtime = runtime_on("mi300x-8", bare=False)
+    Tracker(runtime.host).enable()
+    give_kfd_memory(runtime.host, 2, 1 << 30)
+    runtime.write_config("AMD_VISIBLE_DEVICES=3")
+
+    assert runtime.create().returncode == 0
+    assert not any("without a reservation" in line for line in runtime.own_log)
 
 
 def test_a_gpu_that_another_container_shares_is_no_line_in_the_log(eight):

@@ -50,6 +50,10 @@ def imported(code, environment):
 @pytest.fixture
 def loaded(runtime):
     """Return a function that gives the modules one call of the runtime loads beyond a bare interpreter's."""
+    return loaded_by(runtime)
+
+
+def loaded_by(runtime):
     packages = (amd_container_runtime, amd_device_spec, amd_gpu_tracker, amdgpu_discovery)
     paths = [os.path.dirname(os.path.dirname(package.__file__)) for package in packages]
 
@@ -152,6 +156,21 @@ def test_a_tracked_create_loads_the_tracker_and_no_library(runtime, loaded):
     # The packages' file for a start has these, and nothing that it would load for nothing.
     listed = names_in(MODULES) | names_in(TRACKED_MODULES)
     assert listed | set(PACKAGES) == {name for name in modules if name.partition(".")[0] in PACKAGES}
+
+
+def test_a_start_on_idle_gpus_that_keep_much_memory_for_themselves_judges_no_use(runtime_on):
+    runtime = runtime_on("mi300x-8", bare=False)
+    tracker = Tracker(runtime.host)
+    tracker.enable()
+    tracker.reserve("0", name="first")
+    tracker.release("first")
+    runtime.write_config("AMD_VISIBLE_DEVICES=all")
+
+    modules = loaded_by(runtime)("create", "--bundle", runtime.bundle, "c1")
+
+    # An idle MI300X uses 283 MiB.
+    assert names_in(TRACKED_MODULES) <= modules
+    assert not any(name.startswith(("amdgpu_discovery.usage", "amdgpu_discovery.health")) for name in modules)
 
 
 def test_a_start_beside_a_job_loads_nothing_about_other_kinds_of_leases(runtime, loaded):

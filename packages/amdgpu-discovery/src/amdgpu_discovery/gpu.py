@@ -13,6 +13,13 @@ HEXADECIMAL = "0123456789abcdefABCDEF"
 MEBIBYTE = 2**20
 # In bytes. Processes that only look at a GPU, drivers and firmware use less.
 LEAST_VRAM = 256 * MEBIBYTE
+# What firmware keeps grows with the GPU: an idle MI300X of 192 GiB uses 283 MiB.
+LEAST_SHARE_OF_VRAM = 100
+
+
+def is_vram_used(used: int, total: int) -> bool:
+    """Return whether a GPU with `total` bytes of memory uses more of it than one that is idle."""
+    return used > max(LEAST_VRAM, total // LEAST_SHARE_OF_VRAM)
 
 
 class PciAddress(Value):

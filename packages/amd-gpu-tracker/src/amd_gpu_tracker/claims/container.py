@@ -14,8 +14,9 @@ from amd_gpu_tracker.claims.reservation import note_privileged, preview, reserve
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.choices.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
 from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
+from amdgpu_discovery.driver.kfd_topology import KFD_PROCESSES, TOPOLOGY
 from amdgpu_discovery.errors import DriverUnavailable
-from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, GpuLocation
+from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, GpuLocation, is_vram_used
 from amdgpu_discovery.host import Host, read_environment
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
@@ -116,7 +117,7 @@ class ContainerClaim:
 
     def find_unreserved_use(self) -> list[str]:
         """Return a sentence about each of its GPUs that is used without a reservation, judged by GPU memory."""
-        if not self._is_reserved or max(self._read_vram_used(), default=0) <= LEAST_VRAM:
+        if not self._is_reserved or not self._may_be_used(self._claim.wanted[:MOST_GPUS_READ]):
             return []
         # Imported here, because mostly no GPU is.
         from amd_gpu_tracker.claims.verdicts import describe_unreserved_use
@@ -142,11 +143,31 @@ class ContainerClaim:
         if chosen and self._claim.vram_mb:
             self.vram_total_mb = (chosen[0].vram_bytes or 0) // MEBIBYTE
 
-    def _read_vram_used(self) -> list[int]:
-        # The driver keeps this count itself and asks no GPU.
-        gpus = self._claim.wanted[:MOST_GPUS_READ]
-        paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/mem_info_vram_used" for gpu in gpus]
-        return [int(text) for text in self._book.state.host.read_attributes(paths) if text.isdecimal()]
+    def _may_be_used(self, gpus: Sequence[GpuLocation]) -> bool:
+        """Return whether the use of these GPUs is worth judging, which takes as long as the rest of a start."""
+        used = self._read_memory(gpus, "mem_info_vram_used")
+        if max(used, default=0) <= LEAST_VRAM:
+            return False
+        totals = self._read_memory(gpus, "mem_info_vram_total")
+        whole = [gpu.partition_total <= 1 for gpu in gpus]
+        if any(is_one and is_vram_used(*both) for is_one, *both in zip(whole, used, totals, strict=True)):
+            return True
+        return self._is_computing(gpus)
+
+    def _read_memory(self, gpus: Sequence[GpuLocation], name: str) -> list[int]:
+        # The driver keeps these counts itself and asks no GPU.
+        paths = [f"{AMDGPU_PCI_DEVICES}/{gpu.pci_address}/{name}" for gpu in gpus]
+        texts = self._book.state.host.read_attributes(paths)
+        return [int(text) if text.isdecimal() else 0 for text in texts]
+
+    def _is_computing(self, gpus: Sequence[GpuLocation]) -> bool:
+        host = self._book.state.host
+        if not host.names(KFD_PROCESSES):
+            return False
+        from amdgpu_discovery.usage.kfd_processes import has_kfd_memory
+
+        paths = [f"{TOPOLOGY}/nodes/{gpu.kfd_node}/gpu_id" for gpu in gpus]
+        return has_kfd_memory(host, host.read_attributes(paths))
 
 
 class PrivilegedNote(ContainerClaim):

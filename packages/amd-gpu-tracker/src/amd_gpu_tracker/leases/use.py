@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, Gpu
+from amdgpu_discovery.gpu import LEAST_VRAM, MEBIBYTE, Gpu, is_vram_used
 from amdgpu_discovery.usage.kfd_processes import ProcessUse, read_kfd_uses
 from amdgpu_discovery.usage.totals import GpuTotals
 from amdgpu_discovery.value import Value
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.health.reading import Health
     from amdgpu_discovery.host import Host
 
-LEAST_SHARE_OF_VRAM = 100
 # Of one sample, which the firmware averages over about a millisecond: tools that look cause a few percent.
 LEAST_BUSY = 10
 
@@ -60,8 +59,8 @@ class GpuLoad(Value):
     @property
     def is_used(self) -> bool:
         """Return whether a program uses it."""
-        threshold = max(LEAST_VRAM, (self.totals.vram_total or 0) // LEAST_SHARE_OF_VRAM)
-        has_memory = self.kfd_vram > LEAST_VRAM or (self.totals.vram_used or 0) > threshold
+        is_in_totals = is_vram_used(self.totals.vram_used or 0, self.totals.vram_total or 0)
+        has_memory = self.kfd_vram > LEAST_VRAM or is_in_totals
         return has_memory or self.compute_units > 0 or (self.totals.busy_percent or 0) >= LEAST_BUSY
 
     @property

@@ -11,6 +11,8 @@ from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
+# A directory for each process that has opened /dev/kfd.
+KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
 
 # A rebuild takes well under a millisecond, so losing this often is not a race.
 ATTEMPTS = 100

@@ -6,6 +6,7 @@ device cgroup allows, whether it uses the GPU or not. So only values above zero 
 
 from __future__ import annotations
 
+from amdgpu_discovery.driver.kfd_topology import KFD_PROCESSES
 from amdgpu_discovery.usage.amounts import parse_count
 from amdgpu_discovery.value import Value
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.host import Host
 
-KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
 CONTEXT = "context_"
 # The kernel numbers contexts with 16 bits; programs make a handful.
 MOST_CONTEXTS = 64
@@ -57,8 +57,7 @@ def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:
     A process that ends meanwhile counts as one that uses nothing.
     """
     number_by_id = {gpu.gpu_id: gpu.number for gpu in gpus if gpu.gpu_id}
-    pids = sorted(int(name) for name in host.names(KFD_PROCESSES) if name.isdecimal())
-    places = [(pid, path, gpu_id) for pid in pids for path in _contexts(host, pid) for gpu_id in number_by_id]
+    places = [(pid, path, gpu_id) for pid in _pids(host) for path in _contexts(host, pid) for gpu_id in number_by_id]
     vram = _read(host, [f"{path}/vram_{gpu_id}" for _, path, gpu_id in places])
     units = _read(host, [f"{path}/stats_{gpu_id}/cu_occupancy" for _, path, gpu_id in places])
     used = [
@@ -78,6 +77,16 @@ def read_kfd_uses(host: Host, gpus: Sequence[Gpu]) -> list[ProcessUse]:
             sdma_us=other.sdma_us + copied,
         )
     return list(uses.values())
+
+
+def has_kfd_memory(host: Host, gpu_ids: Sequence[str]) -> bool:
+    """Return whether a process has memory of one of these GPUs for computing."""
+    places = [(path, gpu_id) for pid in _pids(host) for path in _contexts(host, pid) for gpu_id in gpu_ids]
+    return any(_read(host, [f"{path}/vram_{gpu_id}" for path, gpu_id in places]))
+
+
+def _pids(host: Host) -> list[int]:
+    return sorted(int(name) for name in host.names(KFD_PROCESSES) if name.isdecimal())
 
 
 def _contexts(host: Host, pid: int) -> list[str]:
