@@ -71,7 +71,10 @@ class Program:
         )
         calls = [line.split(maxsplit=1)[1] for line in trace.stdout.splitlines() if "(" in line]
         executed = [call.split('"')[1].rpartition("/")[2] for call in calls if call.startswith("execve(")]
-        return Trace(len(calls), sum('.pyc"' in call and " = -1 " not in call for call in calls), executed)
+        opened = sum(".pyc" in call.partition(",")[2] and " = -1 " not in call for call in calls)
+        # The file with all modules is opened for each of them, after twice for its table.
+        joined = sum('/all.modules"' in call and " = -1 " not in call for call in calls)
+        return Trace(len(calls), opened + max(joined - 2, 0), executed)
 
 
 PEAK_OF_A_CHILD = """

@@ -34,6 +34,10 @@ PROGRAM = """import sys
 
 sys.path.insert(0, "@LIBRARY@")
 
+from amdgpu_discovery.command_line.module_file import use_module_file
+
+use_module_file("@LIBRARY@")
+
 from {module} import main
 
 main()

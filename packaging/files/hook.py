@@ -12,7 +12,12 @@ if __name__ == "__main__":
     # A hook ends before there is much garbage. Collecting it takes a fifteenth of a bare Python's run time.
     gc.disable()
     library = "/usr/lib/amd-container-toolkit"
-    sys.path.insert(0, f"{library}/{posix.readlink(f'{library}/current')}/python")
+    modules = f"{library}/{posix.readlink(f'{library}/current')}/python"
+    sys.path.insert(0, modules)
+
+    from amdgpu_discovery.command_line.module_file import use_module_file
+
+    use_module_file(modules)
 
     from amd_gpu_tracker.hook_program import main
 

@@ -17,6 +17,7 @@ import pytest
 ASSEMBLE = Path(__file__).parents[2] / "packaging/files/assemble"
 LIBRARY = "usr/lib/amd-container-toolkit"
 MODULES = {"amdgpu-discovery": "amdgpu_discovery/__init__.py", "amd-ctk": "amd_ctk/cli.py"}
+MODULE_FILE = "amdgpu_discovery/command_line/module_file.py"
 START_FILE = "amd_container_runtime/start_file.py"
 START_MODULES = "amd_container_runtime/start_modules.py"
 
@@ -122,6 +123,34 @@ def test_installed_again_it_repairs_a_compiled_module(tmp_path):
     assert assemble(tmp_path) == ""
 
     assert compiled.read_bytes() == before
+
+
+def test_a_toolkit_gets_one_file_with_all_its_modules(tmp_path):
+    sources = ASSEMBLE.parents[2] / "packages/amdgpu-discovery/src"
+    part = tmp_path / LIBRARY / "parts/amdgpu-discovery"
+    names = ("amdgpu_discovery/__init__.py", "amdgpu_discovery/command_line/__init__.py", MODULE_FILE)
+    build = "# 2.0-1\n"
+    for name in names:
+        content = (sources / name).read_bytes()
+        (part / "python" / name).parent.mkdir(parents=True, exist_ok=True)
+        (part / "python" / name).write_bytes(content)
+        build += f"{hashlib.sha256(content).hexdigest()}  python/{name}\n"
+    (part / "BUILD").write_text(build)
+    unpack(tmp_path, "2.0-1", "amd-ctk")
+
+    assert assemble(tmp_path) == ""
+
+    directory = tmp_path / LIBRARY / "current/python"
+    joined = directory / "all.modules"
+    table = marshal.loads(joined.read_bytes()[8:])
+    assert {name: is_package for name, (is_package, _, _) in table.items()} == {
+        "amdgpu_discovery": True,
+        "amdgpu_discovery.command_line": True,
+        "amdgpu_discovery.command_line.module_file": False,
+    }
+    joined.write_bytes(b"")
+    assert assemble(tmp_path) == ""
+    assert marshal.loads(joined.read_bytes()[8:]).keys() == table.keys()
 
 
 def modules_in(start_file):

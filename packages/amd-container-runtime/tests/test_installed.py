@@ -21,6 +21,7 @@ import amd_gpu_tracker
 import amdgpu_discovery
 from amd_container_runtime.start_file import MODULES, NAME, TRACKED_MODULES, write_start_file
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.command_line.module_file import write_module_file
 from amdgpu_simulator import build_host
 
 OWN_PROCESSES = {"namespaces": [{"type": "pid"}]}
@@ -65,6 +66,7 @@ def assemble(directory):
 def compile_library(root):
     """Compile the modules of a library, and join those of a start, as the packages' `assemble` does."""
     compileall.compile_dir(root, quiet=2, force=True)
+    write_module_file(root)
     write_start_file(root)
 
 
@@ -296,6 +298,19 @@ def test_a_module_that_is_not_in_the_file_is_found_where_the_library_will_lie(ru
 
     # The refusal is in a module that most starts do not need.
     assert create_with(library, runtime)().stderr == (
+        "amd-container-runtime: AMD_VISIBLE_DEVICES=9: GPU 9 does not exist, this host has GPUs 0-3"
+        " ('amd-ctk gpu list' shows them)\n"
+    )
+
+
+def test_what_few_starts_need_comes_from_the_file_with_all_modules(runtime, own_library, own_create):
+    module = own_library / "amdgpu_discovery/choices/unknown_gpus.py"
+    module.unlink()
+    for compiled in module.parent.glob("__pycache__/unknown_gpus.*"):
+        compiled.unlink()
+    runtime.write_config("AMD_VISIBLE_DEVICES=9")
+
+    assert own_create().stderr == (
         "amd-container-runtime: AMD_VISIBLE_DEVICES=9: GPU 9 does not exist, this host has GPUs 0-3"
         " ('amd-ctk gpu list' shows them)\n"
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PACKAGE_FILE = "/__init__.py"
+OURS = ("amd_", "amdgpu_")
 
 
 def use_modules(untracked: Sequence[tuple[str, CodeType]], tracked: set[str], scanner: str, rest: bytes) -> None:
@@ -50,13 +51,14 @@ class LaterModules:
 
     def __init__(self, tracked: set[str], scanner: str, rest: bytes) -> None:
         self._tracked, self._scanner, self._rest = tracked, scanner, rest
+        self._uses_module_file = False
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return how a module is loaded, None to leave it to Python's next finder."""
         if name == "_json":
             return self._find_scanner()
         if name not in self._tracked:
-            return None
+            return self._find_in_module_file(name)
         self._tracked = set()
         try:
             modules = loads(self._rest)  # noqa: S302 - a file of root, like the compiled modules beside it
@@ -73,6 +75,16 @@ class LaterModules:
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: it has run."""
+
+    def _find_in_module_file(self, name: str) -> ModuleSpec | None:
+        """Let Python look into the file with all modules from now on, for what only few starts need."""
+        if self._uses_module_file or not name.startswith(OURS):
+            return None
+        self._uses_module_file = True
+        from amdgpu_discovery.command_line.module_file import use_module_file
+
+        file = use_module_file(sys.path[0])
+        return file.find_spec(name) if file else None
 
     def _find_scanner(self) -> ModuleSpec | None:
         try:

@@ -1,1 +1,1 @@
-"""What the command lines of all distributions share; no container start imports it."""
+"""What the command lines of all distributions share; few container starts import it."""
