@@ -42,13 +42,13 @@ def devcontainer(docker_28, tmp_path_factory):
     docker_28.box("sh", "-c", "docker ps --quiet | xargs --no-run-if-empty docker rm --force")
 
 
-def test_it_has_the_gpu_that_its_environment_names(devcontainer):
+def test_a_dev_container_has_the_gpu_that_its_environment_names(devcontainer):
     settings = {"runArgs": [NO_NETWORK, "--runtime=amd"], "containerEnv": {"AMD_VISIBLE_DEVICES": "0"}}
 
     assert devcontainer("runtime", **settings) == GPU_0
 
 
-def test_it_has_the_cdi_device_of_its_arguments(devcontainer):
+def test_a_dev_container_has_the_cdi_device_of_its_arguments(devcontainer):
     assert devcontainer("cdi", runArgs=[NO_NETWORK, "--device=amd.com/gpu=0"]) == GPU_0
 
 

@@ -39,5 +39,5 @@ def test_other_constants_pass(tmp_path, capsys, one, two):
 
 
 @pytest.mark.parametrize("name", ["SECONDS", "LOCK_SECONDS", "TIMEOUT", "DEEPEST", "_LONGEST_NAME"])
-def test_these_names_are_limits(tmp_path, name):
+def test_names_that_begin_or_end_as_a_limit_are_limits(tmp_path, name):
     assert check(tmp_path, one=f"{name} = 1", two=f"{name} = 2") == 1

@@ -32,7 +32,7 @@ EXIST = "this host has GPUs 0-7 ('amd-ctk gpu list' shows them)"
         ),
     ],
 )
-def test_docker_shows_our_sentence(docker, request_, sentence):
+def test_docker_shows_the_toolkits_message(docker, request_, sentence):
     exit_code, shown = refuse(docker, request_)
 
     assert exit_code == 125

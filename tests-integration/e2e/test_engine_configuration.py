@@ -170,7 +170,7 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.podman
-def test_podman_runs_containers_with_our_runtime_by_default(configure: Callable[..., str], tmp_path: Path) -> None:
+def test_podman_runs_containers_with_the_amd_runtime_by_default(configure: Callable[..., str], tmp_path: Path) -> None:
     podman = engine_program("podman")
     config = tmp_path / "host/99-amd.conf"
 

@@ -168,7 +168,7 @@ def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(registry, tmp_
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_nothing_is_pushed_through_it(registry, proxy, method):
+def test_a_push_through_the_proxy_is_refused(registry, proxy, method):
     status, _, content = ask(proxy("mi300x-8"), "/v2/app/blobs/uploads/", method=method)
 
     assert status == 405

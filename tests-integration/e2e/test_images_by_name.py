@@ -267,7 +267,7 @@ def test_a_mirror_of_the_machine_is_used(registry, amd_ctk, tmp_path):
     assert answer.stdout == f"registry.example/team/app@{registry.first['digest']}\n"
 
 
-def test_podman_4_is_not_believed_because_it_leaves_annotations_out(registry, amd_ctk):
+def test_podman_4_is_not_used_because_it_leaves_annotations_out(registry, amd_ctk):
     answer = amd_ctk("pick", f"{registry.address}/app:1", program="podman")
 
     if answer.returncode == 0:

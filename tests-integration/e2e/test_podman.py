@@ -50,7 +50,7 @@ def test_the_cgroup_allows_the_numbers_of_its_gpus_and_no_other(podman):
     assert [node.numbers for node in tried if node.access == "opens"] == ["226:1", "226:128", "511:0"]
 
 
-def test_a_bad_request_is_refused_with_our_sentence(podman):
+def test_a_bad_request_is_refused_with_the_toolkits_message(podman):
     ended = podman("run", "--rm", "--env=AMD_VISIBLE_DEVICES=8", IMAGE, "true", check=False)
 
     assert ended.returncode == 126

@@ -115,7 +115,7 @@ def test_a_unit_sees_the_gpus_and_writes_their_spec_under_its_own_restrictions(i
     installed.run(f"rm -r {drop_in}; systemctl daemon-reload; {ON_HOST} amd-ctk cdi remove")
 
 
-def test_no_python_of_the_system_finds_our_modules(installed):
+def test_no_python_of_the_system_finds_the_toolkits_modules(installed):
     for module in ("amd_ctk", "amdgpu_discovery", "typer", "filelock"):
         assert "ModuleNotFoundError" in installed.run(f"python3 -c 'import {module}'", check=False)
 

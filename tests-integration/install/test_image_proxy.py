@@ -118,7 +118,7 @@ def test_a_proxy_without_its_file_stops_trying_and_serves_once_it_is_there(stand
     stand.run(f"podman rmi {REGISTRY}/app:1; podman pull --quiet {REGISTRY}/app:1 2>&1")
 
 
-def test_it_has_no_user_that_stays_and_no_privilege(stand):
+def test_the_proxy_has_a_dynamic_user_and_no_privilege(stand):
     stand.run("podman search 127.0.0.1:505/app 2>&1", check=False)
     status = stand.run(f"cat /proc/$(systemctl show -P MainPID {SERVICE})/status")
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)

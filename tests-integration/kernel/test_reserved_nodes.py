@@ -103,7 +103,7 @@ def test_the_filter_of_a_job_refuses_other_gpus_by_their_numbers(machine, closed
     ]
 
 
-def test_the_keeper_of_a_descriptor_goes_on_using_it_and_opens_nothing(machine, closed):
+def test_a_process_with_an_open_node_keeps_using_it_and_opens_no_other(machine, closed):
     machine.run(f"cat >{KEPT_NODE} <<'END'\n{KEEP_NODE}END\nrm -f /tmp/has /tmp/ended /tmp/said")
     keep = f"setsid python3 {KEPT_NODE} >/tmp/said 2>&1 </dev/null & until [ -e /tmp/has ]; do sleep 0.1; done"
 

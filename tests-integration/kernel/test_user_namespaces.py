@@ -83,7 +83,7 @@ def test_a_rootless_container_opens_a_node_that_is_open_to_all(machine, rootless
     assert seen == f"{FIRST} opens\n"
 
 
-def test_a_rootless_container_of_our_runtime_opens_its_gpu(rootless):
+def test_a_rootless_container_of_the_amd_runtime_opens_its_gpu(rootless):
     seen = rootless(
         f"--runtime={UNTRACKED_RUNTIME} {KEEP_GROUPS} -e AMD_VISIBLE_DEVICES=1 localhost/{IMAGE}"
         f" sh -c 'ls /dev/dri; open-nodes {SECOND}'"

@@ -12,7 +12,7 @@ def test_every_profile_is_served(bare_machine, profile):
     assert profile in listed.split()
 
 
-def test_a_container_gets_every_gpu_and_lives_the_life_of_a_container(machine, gpu_count):
+def test_a_container_gets_every_gpu_starts_runs_and_ends(machine, gpu_count):
     created = machine.create("all")
 
     assert (created.returncode, created.stdout, created.stderr) == (0, "", "")

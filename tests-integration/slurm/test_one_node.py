@@ -26,7 +26,7 @@ rmdir "/box/array/$gpu"
 TASK_PROLOG = read_page("docs/how-to/slurm.md").partition("```text\n")[2].partition("```")[0]
 
 
-def test_slurm_reads_our_gres_conf(node: SlurmBox) -> None:
+def test_slurm_reads_the_gres_conf_that_amd_ctk_prints(node: SlurmBox) -> None:
     printed = node("slurmd", "-G")
 
     lines = [line for line in (printed.stdout + printed.stderr).splitlines() if "Gres Name=gpu" in line]

@@ -39,7 +39,7 @@ def listed(text):
     return [(gpu["pci_address"], gpu["kfd_unique_id"].lower(), gpu["vram_bytes"]) for gpu in gpus]
 
 
-def test_our_programs_find_the_gpus_of_the_profile_as_root_and_as_a_user(stand, expected):
+def test_the_toolkits_programs_find_the_gpus_of_the_profile_as_root_and_as_a_user(stand, expected):
     command = f"amd-ctk simulate run {PROFILE} -- amd-ctk gpu list --json"
 
     assert listed(stand.run(command)) == expected

@@ -83,7 +83,7 @@ def test_a_line_for_cron_gives_gpus_for_the_night_only(stand):
     stand.run(f"rm {NIGHT}; amd-ctk users deny alice; amd-ctk users deny bob")
 
 
-def test_a_policy_that_was_copied_from_a_server_with_other_numbers_is_named_and_its_lines_mend_it(stand):
+def test_a_policy_copied_from_a_server_with_other_numbers_is_named_and_its_lines_fix_it(stand):
     alice, bob = (stand.run(f"id -u {user}").strip() for user in ("alice", "bob"))
     stand.run(f"amd-ctk config set users alice={bob}:gpus=2 bob={alice}:gpus=4")
 

@@ -86,7 +86,7 @@ def test_two_kinds_of_one_gpu_serve_one_task_at_a_time(node: Node) -> None:
     node.wait_for_running("second", 1)
 
 
-def test_an_amount_of_somebody_elses_kind_does_not_concern_gpus(node: Node) -> None:
+def test_an_amount_of_another_resource_kind_does_not_concern_gpus(node: Node) -> None:
     node.create_service("licensed", "--generic-resource=LICENCE=2")
     node.wait_for_running("licensed", 1)
 

@@ -333,7 +333,7 @@ def test_containers_that_a_new_engine_ends_give_their_gpus_back(engine):
     assert "exclusive" not in engine.run("0")
 
 
-def test_a_polite_stop_of_the_engine_gives_gpus_back_but_to_whom_a_start_starts_again(engine):
+def test_a_stop_of_the_engine_gives_gpus_back_except_of_containers_that_its_start_restarts(engine):
     again, once = engine.run("0", "--restart=always"), engine.run("1")
     assert [engine.users()[number] for number in (0, 1)] == [[again], [once]]
 

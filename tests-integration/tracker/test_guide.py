@@ -35,7 +35,7 @@ def tracker(engine):
     return lambda *words: engine.ctk("gpu-tracker", *words)
 
 
-def test_the_guide(engine, tracker):
+def test_the_commands_of_the_guide_answer_as_it_shows(engine, tracker):
     # Show GPU Tracker status; enabling; disabling.
     assert tracker("status") == "GPU Tracker is disabled\n"
     assert tracker("enable") == "GPU Tracker has been enabled\n"

@@ -59,7 +59,7 @@ def test_every_container_that_ended_is_a_line_with_its_gpus(engine):
     assert all(0 < line["end"] - line["start"] < 600 for line in found)
 
 
-def test_a_look_finds_the_name_and_the_image_of_a_running_container(engine):
+def test_a_sample_has_the_name_and_the_image_of_a_running_container(engine):
     running = engine.run("0", "--name=training")
 
     run_amd_ctk(engine.host.root, "usage", "sample")

@@ -203,7 +203,7 @@ class TestCdi:
 
         return run
 
-    def test_it_claims_shows_and_gives_back(self, tracked, run_with):
+    def test_a_cdi_container_claims_its_gpus_is_shown_and_gives_them_back(self, tracked, run_with):
         assert run_with("c1", 0, 2) == ""
         assert tracked.users() == {0: ["c1"], 1: [], 2: ["c1"], 3: []}
         assert [line.split()[-1] for line in tracked.ctk("gpu-tracker", "status", "--wide").splitlines()[3:4]] == [
@@ -214,7 +214,7 @@ class TestCdi:
 
         assert tracked.leases() == []
 
-    def test_it_is_refused_what_is_taken_by_either_way(self, tracked, run_with):
+    def test_a_cdi_container_is_refused_gpus_that_either_way_has_taken(self, tracked, run_with):
         run_with("c1", 0)
         assert "GPUs [0] are exclusive and already in use" in run_with("c2", 0)
         assert "GPUs [0] are exclusive and already in use" in tracked.run("c3", "0")

@@ -35,7 +35,7 @@ def test_packages_leave_the_timer_off_and_enable_starts_it(stand):
     assert stand.run("systemctl is-enabled amd-gpu-usage.timer", check=False) == "disabled\n"
 
 
-def test_the_timer_looks_at_a_running_job_again_and_again(stand):
+def test_the_timer_samples_a_running_job(stand):
     stand.run(f"mkdir -p {TEXTFILES}; amd-ctk report enable")
     stand.run("setsid amd-ctk run --gpus=0 -- sleep 300 </dev/null >/dev/null 2>&1 &")
 

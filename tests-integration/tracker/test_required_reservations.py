@@ -51,7 +51,7 @@ def test_a_container_has_the_gpus_of_its_reservation_and_no_others(strict):
     assert run("c3", "3") == f"amd-container-runtime: {REFUSAL}"
 
 
-def test_it_outlives_a_reset_and_is_shown(strict):
+def test_required_reservations_outlive_a_reset_and_are_shown(strict):
     strict.ctk("gpu-tracker", "reset")
     strict.ctk("gpu-tracker", "disable")
     strict.ctk("gpu-tracker", "enable")
@@ -61,7 +61,7 @@ def test_it_outlives_a_reset_and_is_shown(strict):
     assert json.loads(strict.ctk("users", "list", "--json"))["require_reservation"] is True
 
 
-def test_it_is_taken_back(strict):
+def test_required_reservations_can_be_turned_off(strict):
     assert strict.ctk("users", "require-reservation", "off") == "Containers get the GPUs that they ask for\n"
 
     assert strict.run("c1", "0") == ""

@@ -782,7 +782,7 @@ class TestPrivilegedContainers:
         process = {**self.SPEC["process"], "env": [f"AMD_VISIBLE_DEVICES={gpus}"]}
         runtime.write_spec({**self.SPEC, "process": process})
 
-    def test_one_that_asks_for_nothing_starts_as_it_is_and_is_shown(self, privileged):
+    def test_a_container_that_asks_for_nothing_starts_as_it_is_and_is_shown(self, privileged):
         answer = privileged.create()
 
         assert (answer.returncode, answer.stderr) == (0, "")
@@ -790,7 +790,7 @@ class TestPrivilegedContainers:
         (lease,) = [json.loads(path.read_text()) for path in privileged.leases() if path.name.startswith("c1@")]
         assert (lease["gpus"], lease["is_privileged"]) == ([], True)
 
-    def test_one_that_asks_claims_what_it_asks_for(self, privileged):
+    def test_a_privileged_container_that_asks_claims_what_it_asks_for(self, privileged):
         self.write_request(privileged, "0")
         assert "GPUs [0] are exclusive and already in use" in privileged.create().stderr
 
@@ -801,7 +801,7 @@ class TestPrivilegedContainers:
         assert (lease["gpus"], lease["is_privileged"]) == (["0000:26:00.0/0"], True)
 
     @pytest.mark.parametrize("content", ["{", '{"version":1,"enabled":true,"gpus":[]}'])
-    def test_one_that_asks_for_nothing_starts_whatever_is_wrong_with_the_tracker(self, privileged, content):
+    def test_a_container_that_asks_for_nothing_starts_also_if_the_tracker_is_broken(self, privileged, content):
         with open(privileged.host.path("/var/lib/amd-container-toolkit/gpu-tracker.json"), "w") as file:
             file.write(content)
 

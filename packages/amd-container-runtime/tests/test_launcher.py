@@ -359,7 +359,7 @@ WORDS = st.one_of(
 @example(words=["create", "\r", "é"])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(WORDS, max_size=7))
-def test_launcher_and_parser_agree_on_any_command_line(launcher, words):
+def test_the_launcher_and_the_parser_read_any_command_line_alike(launcher, words):
     launcher.config(GPU_CONFIG)
     call = parse_call(words)
 

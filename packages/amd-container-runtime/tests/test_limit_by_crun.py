@@ -101,7 +101,7 @@ def test_a_container_outside_of_slices_has_no_limit(crun, path):
 
 
 @pytest.mark.parametrize("path", ["../etc.slice:libpod:c1", "/machine.slice:libpod:c1", "a\0.slice:libpod:c1"])
-def test_a_path_in_place_of_a_slice_leads_nowhere(crun, path):
+def test_a_path_in_place_of_a_slice_is_refused(crun, path):
     ask_for_memory(crun, path)
 
     assert refused(crun).startswith("crun sets a limit only where")
@@ -120,7 +120,7 @@ def test_the_first_container_of_a_slice_has_a_limit_although_systemd_has_not_mad
     assert passed_on(crun)["batch.slice"] == passed_on(crun)["batch.slice/batch-night.slice"] == "+dmem"
 
 
-def test_what_is_no_cgroup_cannot_pass_the_controller_on(crun):
+def test_a_directory_that_is_no_cgroup_cannot_pass_the_controller_on(crun):
     (crun.cgroups / "batch.slice").write_text("")
     ask_for_memory(crun, "batch.slice:libpod:c1")
 

@@ -318,7 +318,7 @@ def test_a_log_that_is_a_pipe_nobody_reads_stops_nothing(runtime):
     assert runtime.create(HOME="/nowhere").returncode == 0
 
 
-def test_a_link_at_home_leads_the_log_nowhere(runtime, tmp_path):
+def test_a_link_in_place_of_the_log_at_home_is_not_followed(runtime, tmp_path):
     runtime.write_config("AMD_VISIBLE_DEVICES=0")
     os.rmdir(runtime.host.path("/var/log"))
     (tmp_path / "precious").touch()

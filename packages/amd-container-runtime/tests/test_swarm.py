@@ -220,7 +220,7 @@ def test_whole_gpus_of_swarm_are_leased_by_their_kinds(node):
     ("visible", "paths"),
     [("0", ["/dev/dri/card3", "/dev/dri/renderD130", "/dev/kfd"]), ("none", [])],
 )
-def test_an_image_that_speaks_as_swarm_does_not_beat_its_user(runtime, visible, paths):
+def test_variables_of_swarm_in_an_image_do_not_override_its_user(runtime, visible, paths):
     image = ["DOCKER_RESOURCE_GPU=all", "DOCKER_RESOURCE_AMD_GPU=0000:26:00.0", f"DOCKER_RESOURCE_OTHER={GPU_2}"]
     runtime.write_config(*image, f"AMD_VISIBLE_DEVICES={visible}")
 

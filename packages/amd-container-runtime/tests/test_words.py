@@ -303,7 +303,7 @@ def specs(draw):
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(text=specs())
-def test_whatever_python_would_have_looked_at_the_launcher_hands_to_python(launcher, text):
+def test_the_launcher_hands_python_every_spec_that_concerns_gpus(launcher, text):
     launcher.config(text)
 
     who, _ = launcher.run("create", "c1")

@@ -35,7 +35,7 @@ def test_in_a_checkout_it_is_below_docs(module_in):
     assert pages.find_page(PAGE) == "docs/reference/cdi.md#names"
 
 
-def test_of_packages_it_is_where_they_bring_it(module_in):
+def test_a_page_of_packages_is_where_they_install_it(module_in):
     place = module_in("usr/lib/amd_ctk/pages.py")
     write(place / "share")
 

@@ -46,7 +46,7 @@ def answer_of(ended):
 
 
 @pytest.mark.parametrize("variables", [{}, {"A": "b"}, {"LANG": "en_GB.ISO-8859-1"}, {"PYTHONIOENCODING": "latin-1"}])
-def test_it_finds_the_same_around_it(both, tmp_path, monkeypatch, variables):
+def test_a_program_in_a_ready_interpreter_has_the_same_surroundings(both, tmp_path, monkeypatch, variables):
     monkeypatch.chdir(tmp_path)
 
     started, ready = both(SAYS_ALL, "one", "-", "\udcff", **variables)
@@ -58,14 +58,14 @@ def test_it_finds_the_same_around_it(both, tmp_path, monkeypatch, variables):
 @pytest.mark.parametrize(
     "end", ["os._exit(3)", "sys.exit('a sentence')", "1 / 0", "os.abort()", f"os.kill(os.getpid(), {signal.SIGKILL})"]
 )
-def test_it_ends_in_the_same_way(both, end):
+def test_a_program_in_a_ready_interpreter_ends_in_the_same_way(both, end):
     started, ready = both(f"#!{sys.executable}\nimport os, sys\nprint('begun', flush=True)\n{end}\n")
 
     assert ready[:2] == started[:2]
     assert ready[2].splitlines()[-1:] == started[2].splitlines()[-1:]
 
 
-def test_it_may_say_more_than_a_pipe_holds(both):
+def test_a_program_in_a_ready_interpreter_may_print_more_than_a_pipe_holds(both):
     writing = "for stream in (sys.stderr, sys.stdout): stream.write('x' * 300_000)"
     started, ready = both(f"#!{sys.executable}\nimport sys\n{writing}\n")
 

@@ -10,7 +10,7 @@ from amd_ctk.wrapped import wrap_lines
 LINE = "docker-file  bad          the runtime amd is not in /etc/docker/daemon.json, so Docker does not know it"
 
 
-def test_a_line_goes_on_below_its_last_column():
+def test_a_long_line_continues_below_its_last_column():
     assert wrap_lines(f"kfd  ok\n{LINE}", 60) == (
         "kfd  ok\n"
         "docker-file  bad          the runtime amd is not in\n"

@@ -244,7 +244,7 @@ def test_words_of_a_kind_called_vram_are_no_request():
 
 
 @pytest.mark.parametrize("user", [[], ["AMD_VISIBLE_DEVICES=all"]])
-def test_an_amount_of_our_kind_is_refused(user):
+def test_an_amount_of_a_resource_kind_of_gpus_is_refused(user):
     assert refused("DOCKER_RESOURCE_GPU=2", *user) == (
         "DOCKER_RESOURCE_GPU=2 is an amount and names no GPU"
         " (give every GPU its name in node-generic-resources of the docker daemon: GPU=0x<unique id>)"
@@ -261,7 +261,7 @@ def test_a_form_about_which_nobody_decided_is_not_swarms(monkeypatch):
     )
 
 
-def test_an_id_this_node_does_not_have_is_refused_for_our_kind():
+def test_an_id_that_this_node_does_not_have_is_refused_for_a_resource_kind_of_gpus():
     assert refused("DOCKER_RESOURCE_AMD_GPU=0x1234", "AMD_VISIBLE_DEVICES=0") == (
         "DOCKER_RESOURCE_AMD_GPU=0x1234: no GPU has the unique id 0x1234, this host has 0xEA35F57CC80DEB35,"
         " 0x89CAA15875FF5A43, 0x6E32F10EFC982B4C, 0x12FE4F7FDAF06B9 ('amd-ctk gpu list' shows them)"
@@ -269,7 +269,7 @@ def test_an_id_this_node_does_not_have_is_refused_for_our_kind():
 
 
 @pytest.mark.parametrize("user", [[], ["AMD_VISIBLE_DEVICES=all"]])
-def test_words_of_our_kind_are_refused(user):
+def test_words_that_are_no_ids_are_refused_for_a_resource_kind_of_gpus(user):
     assert refused("DOCKER_RESOURCE_AMD_GPU=first", *user) == (
         "DOCKER_RESOURCE_AMD_GPU=first: 'first' is not a GPU number, range, unique id or PCI address (write GPUs 0-3)"
     )

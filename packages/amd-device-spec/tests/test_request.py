@@ -18,7 +18,7 @@ def requested(*environment):
     return requested_gpus(spec(*environment), Settings())
 
 
-def test_an_environment_without_our_variables_asks_for_nothing():
+def test_an_environment_without_the_toolkits_variables_asks_for_nothing():
     assert requested("PATH=/bin", "AMD_VISIBLE_DEVICES_X=1", "HOME") is None
 
 

@@ -51,7 +51,7 @@ def test_a_job_is_named_once_and_not_what_ends_it(host):
     assert find_departed(host) == (f"end train --user={GONE}",)
 
 
-def test_a_rule_from_another_machine_whose_number_is_somebody_elses_here_is_named(host):
+def test_a_rule_whose_number_belongs_to_another_user_here_is_reported(host):
     set_setting(host, "users", ["everyone", "daemon=1", "root=2", "@daemon=1", "@bin=1", f"@{GONE}={GONE}"])
 
     assert find_departed(host) == ("users deny 2", "users deny @1", f"users deny @{GONE}")

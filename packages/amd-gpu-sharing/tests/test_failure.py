@@ -53,7 +53,7 @@ def test_a_user_reads_that_the_service_has_failed_and_who_starts_it_again(system
     assert asked == "is-failed --quiet amd-gpu-tracker.service amd-gpu-tracker.socket\n"
 
 
-def test_root_goes_on_without_the_service(systemd, monkeypatch) -> None:
+def test_root_reserves_without_the_service(systemd, monkeypatch) -> None:
     answer(systemd, "systemctl", "exit 0")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 

@@ -38,7 +38,7 @@ def test_jobs_without_an_end_are_listed_without_that_column():
     )
 
 
-def test_it_is_listed_when_the_time_of_a_job_is_over():
+def test_a_list_has_the_end_of_a_jobs_time():
     assert format_queue([], [TRAIN, DEBUG], NOW) == (
         "Person  Name   GPUs  Numbers  Process       For        Ends in\n"
         "root    train  2     0,1      48213         2 min 5 s  -\n"
@@ -64,7 +64,7 @@ def ticket(number, *, latest):
     )
 
 
-def test_it_is_listed_when_a_job_starts_at_the_latest_where_that_is_known():
+def test_a_list_has_the_latest_start_of_a_job_if_it_is_known():
     tickets = [ticket(1, latest=NOW + 3 * 3600 + 600), ticket(2, latest=None)]
 
     assert format_queue(tickets, [], NOW) == (
@@ -76,7 +76,7 @@ def test_it_is_listed_when_a_job_starts_at_the_latest_where_that_is_known():
     assert [job["latest"] for job in json.loads(format_json(tickets, []))["jobs"]] == [NOW + 11400, None]
 
 
-def test_it_is_listed_what_nobody_uses_and_what_goes_to_those_who_wait():
+def test_a_list_has_the_idle_time_of_jobs_and_whether_they_are_preemptible():
     idle = DEBUG.replace(idle_since=NOW - 300, preemptible_at=NOW + 60)
     over = TRAIN.replace(idle_since=NOW - 7260, preemptible_at=NOW - 60)
 

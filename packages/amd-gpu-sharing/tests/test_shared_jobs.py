@@ -80,7 +80,7 @@ def test_the_remains_of_an_ended_job_are_no_job(machine):
     assert SharedJobs(machine.tracker).owners() == []
 
 
-def test_a_user_hears_of_the_jobs_of_all_users(machine):
+def test_a_user_sees_the_jobs_of_all_users(machine):
     put_lease(machine, "40001/train", person=40001)
     user = machine.as_rootless_user()
 

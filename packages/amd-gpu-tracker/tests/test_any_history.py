@@ -233,7 +233,7 @@ class AnyHistory(RuleBasedStateMachine):
             assert len(self.users(gpu)) <= 1
 
 
-def test_any_history(machine_of):
+def test_the_tracker_agrees_with_a_model_of_it_after_any_operations(machine_of):
     AnyHistory.machine_of = staticmethod(machine_of)
     run_state_machine_as_test(
         AnyHistory,

@@ -127,7 +127,7 @@ def becomes_exclusive(tracker, number=1):
     return tracker.set_accessibility(str(number), exclusive=True).changed == (number,)
 
 
-def test_a_lease_of_a_living_process_of_the_user_is_believed(tracker, attack, look):
+def test_a_lease_of_a_running_process_of_the_user_counts(tracker, attack, look):
     attack("write('a.json', lease())")
 
     assert look() == ([("attack", ATTACKER)], [])

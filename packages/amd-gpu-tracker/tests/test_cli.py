@@ -557,7 +557,7 @@ def living_lease(container_id, **fields):
     )
 
 
-def test_release_speaks_of_gpus_of_containers_that_are_gone(command, sleeper):
+def test_release_names_the_gpus_of_containers_that_have_ended(command, sleeper):
     command("enable")
     process = sleeper("c1", "0,2")
 
@@ -696,7 +696,7 @@ def test_a_drain_of_no_gpu_is_refused(command, words, request_):
     assert command(*words, request_) == (4, "", "the request names no GPU (name GPUs, as in 0-2, or all)\n")
 
 
-def test_a_wait_for_a_drained_gpu_goes_on_while_another_is_lost(machine, monkeypatch):
+def test_a_wait_for_a_drained_gpu_continues_while_another_is_lost(machine, monkeypatch):
     machine.tracker.reserve("2", name="job", pid=os.getpid())
     looks = []
 

@@ -357,7 +357,7 @@ def test_all_gpus_can_be_lost_at_once(eight):
         eight.tracker.reserve("0", name="a")
 
 
-def test_another_partitioning_of_one_board_names_who_lives_on_it(machine_of, tmp_path):
+def test_an_error_about_another_partitioning_names_the_jobs_of_that_board(machine_of, tmp_path):
     machine = machine_of("mi300x-8", tmp_path / "before")
     machine.tracker.enable()
     machine.create("c0", [0])

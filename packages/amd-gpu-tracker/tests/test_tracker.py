@@ -179,7 +179,7 @@ def test_disabling_and_enabling_forgets_everything(machine):
     assert machine.users() == {0: [], 1: [], 2: [], 3: []}
 
 
-def test_reset_keeps_the_switch_and_who_lives_and_forgets_the_rest(machine):
+def test_reset_keeps_running_containers_and_whether_the_tracker_is_enabled(machine):
     machine.tracker.set_accessibility("1", exclusive=True)
     machine.create("c1", [1])
     machine.kill(machine.create("gone", [2]))
@@ -196,7 +196,7 @@ def test_reset_keeps_the_switch_and_who_lives_and_forgets_the_rest(machine):
     assert machine.tracker.is_enabled() is False
 
 
-def test_a_reset_by_force_forgets_who_lives_and_says_so(machine):
+def test_a_reset_by_force_forgets_running_jobs_and_names_them(machine):
     machine.tracker.reserve("3", name="job", pid=machine.start_process())
     machine.tracker.reserve("0-1", name="of-a-person", pid=machine.start_process())
     told = []

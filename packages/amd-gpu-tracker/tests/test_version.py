@@ -11,7 +11,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert amd_gpu_tracker.__version__ == version("amd-gpu-tracker")
 
 
-def test_the_module_is_the_program_and_says_it_too() -> None:
+def test_python_m_amd_gpu_tracker_is_the_program() -> None:
     words = [sys.executable, "-m", "amd_gpu_tracker", "--version"]
 
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -448,7 +448,7 @@ def test_gpus_cannot_be_numbered_while_a_board_changes_its_mode(simulated):
         locate_gpus(RefusingHost(whole, [gpu.kfd_node for gpu in everything[:16]]))
 
 
-def test_partitions_whose_parents_our_cgroup_hides_are_still_known_by_them(simulated):
+def test_partitions_whose_parents_this_cgroup_hides_are_still_known_by_them(simulated):
     host = simulated("mi300x-8-cpx")
     everything = locate_gpus(host)
     # The first partition of a GPU is its PCI function itself.

@@ -83,7 +83,7 @@ def test_a_symbolic_link_stays_and_its_target_changes(target):
     assert target.read_bytes() == b"new"
 
 
-def test_the_leftover_of_a_killed_process_with_our_number_is_no_obstacle(target):
+def test_the_file_of_a_killed_process_with_the_same_number_is_replaced(target):
     leftover = target.parent / f"config.json.{os.getpid()}.tmp"
     leftover.write_bytes(b"half")
 

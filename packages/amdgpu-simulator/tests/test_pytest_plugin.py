@@ -107,14 +107,14 @@ def namespaces():
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_a_strangers_tests_run_programs_on_the_server(project):
+def test_tests_of_another_project_run_programs_on_the_server(project):
     done = project()
 
     assert "4 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_a_strangers_bug_with_partitions_is_found_by_a_dozen_lines(project, tmp_path):
+def test_a_test_of_a_dozen_lines_finds_a_bug_with_partitions(project, tmp_path):
     (tmp_path / "lister.py").write_text(LISTER)
     (tmp_path / "test_it.py").write_text(TESTS_OF_LISTER)
 

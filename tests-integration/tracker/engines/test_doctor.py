@@ -103,7 +103,7 @@ def test_a_user_of_docker_is_not_let_in_by_a_node_with_the_hosts_mode(docker):
     assert found == {"inside-access": "user 1000 with groups 1000 may not open /dev/kfd, which is 0660 0:110"}
 
 
-def test_a_container_that_was_given_gpus_in_vain_is_told_why(docker):
+def test_doctor_gives_the_reason_why_a_container_cannot_use_its_gpus(docker):
     # Docker before 28.3 does not start it; it is there, and does not run.
     docker.box("docker", "create", "--gpus=all", "--name=in-vain", "--network=none", IMAGE, "sleep", "600")
     docker.box("docker", "start", "in-vain", check=False)

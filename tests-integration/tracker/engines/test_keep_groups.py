@@ -60,7 +60,7 @@ def opened(seen):
     return sorted(node.path for node in parse_seen(seen.stdout) if node.access == "opens")
 
 
-def test_a_container_that_keeps_its_users_groups_lives_and_ends_with_crun(engine, user):
+def test_a_container_that_keeps_its_users_groups_runs_and_ends_with_crun(engine, user):
     container = engine.start(KEEPING)
 
     assert engine.maker_of(container) == ["crun"]

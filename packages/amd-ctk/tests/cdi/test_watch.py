@@ -22,7 +22,7 @@ def write(host, path, text):
         file.write(text)
 
 
-def test_a_host_at_rest_looks_the_same(machine):
+def test_a_host_without_changes_reads_the_same_twice(machine):
     assert read_fingerprint(machine) == read_fingerprint(machine)
 
 

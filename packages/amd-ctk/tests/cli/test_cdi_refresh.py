@@ -36,7 +36,7 @@ def become(host, tmp_path, profile):
     (tmp_path / "lib").rename(tmp_path / "host/var/lib")
 
 
-def test_nothing_generated_is_nothing_to_refresh(host, amd_ctk):
+def test_refresh_without_a_generated_spec_changes_nothing(host, amd_ctk):
     host()
 
     answer = amd_ctk("cdi", "refresh")

@@ -94,7 +94,7 @@ def with_a_sick_gpu(made):
 
 
 @pytest.mark.parametrize("look", [("status",), ("top",), ("doctor",), ("gpu", "list", "--wide"), ("usage", "sample")])
-def test_every_look_of_root_makes_starts_refuse_a_sick_gpu(with_a_sick_gpu, amd_ctk, look):
+def test_every_list_that_root_prints_makes_starts_refuse_a_sick_gpu(with_a_sick_gpu, amd_ctk, look):
     amd_ctk(*look)
 
     refused = amd_ctk("run", "--gpus=1", "--", "true")

@@ -466,7 +466,7 @@ def test_a_privileged_container_that_names_a_gpu_lists_each_once(host, amd_ctk):
         ("docker run --device=/dev/dri", None),
     ],
 )
-def test_it_says_where_rocm_smi_lists_gpus_that_the_container_cannot_open(host, amd_ctk, words, note):
+def test_explain_notes_that_rocm_smi_lists_gpus_that_the_container_cannot_open(host, amd_ctk, words, note):
     host()
     amd_ctk("cdi", "generate")
 

@@ -108,7 +108,7 @@ def test_both_end_in_the_same_way_where_nobody_takes_the_output(tmp_path, throug
 
 # `top` goes on until a key is typed there; tests of the tracker type them.
 @pytest.mark.parametrize("words", [words for words in COMMAND_LINES if not words.endswith(("version", "top"))])
-def test_both_draw_the_same_on_a_terminal(tmp_path, through_typer, words):
+def test_a_command_without_typer_draws_the_same_on_a_terminal(tmp_path, through_typer, words):
     build_host(tmp_path / "host", "mi210-4", bare=True)
 
     assert seen_on_a_terminal(tmp_path, [DIRECTLY, *words.split()]) == seen_on_a_terminal(

@@ -142,7 +142,7 @@ def show_picture(host, name="card1-DP-1"):
     ],
     ids=["nobody", "tracker", "systemd", "device-mode", "display"],
 )
-def test_it_is_refused_where_it_cannot_be_had_and_nothing_is_changed(shared, amd_ctk, spoil, said):
+def test_gpu_access_is_refused_if_the_host_cannot_have_it_and_nothing_is_changed(shared, amd_ctk, spoil, said):
     before = owners(shared)
     spoil(shared)
 

@@ -103,7 +103,7 @@ def test_an_image_of_which_nothing_is_known_ends_with_2(host, amd_ctk, image):
     )
 
 
-def test_a_look_that_was_deep_names_no_deeper_one(host, amd_ctk, image):
+def test_a_check_with_deep_does_not_advise_deep(host, amd_ctk, image):
     host()
     name = image()
 

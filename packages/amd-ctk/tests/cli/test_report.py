@@ -67,7 +67,7 @@ def test_a_job_that_waited_behind_sudo_is_of_the_person_who_typed_sudo(tracked, 
     assert {total["person"]: total["starts"] for total in totals} == {"(not known)": 1, "user 40001": 1}
 
 
-def test_a_look_tells_how_busy_the_gpus_of_a_job_are(host, amd_ctk, program):
+def test_a_sample_has_how_busy_the_gpus_of_a_job_are(host, amd_ctk, program):
     host()
     amd_ctk("gpu-tracker", "enable")
     inside = f"{program} usage sample && {program} report --json"

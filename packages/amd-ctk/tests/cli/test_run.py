@@ -131,7 +131,7 @@ def test_a_program_without_its_unit_does_not_wait(tracked, amd_ctk, tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-", "2>&- >&- <&-"])
-def test_a_job_runs_also_where_nothing_can_be_said(tracked, start, tmp_path, program, closed):
+def test_a_job_runs_also_if_no_message_can_be_written(tracked, start, tmp_path, program, closed):
     ran = tmp_path / "ran"
     job = start("run", "--gpus=3", "--", "sh", "-c", f"echo $AMD_VISIBLE_DEVICES >{ran}", shell=closed)
 
@@ -238,7 +238,7 @@ def test_without_a_gpu_there_is_no_reservation_to_hand_on(tracked, amd_ctk):
     }
 
 
-def test_an_engine_behind_another_word_is_not_told_in_silence(tracked, amd_ctk, tmp_path):
+def test_a_warning_names_an_engine_that_is_not_the_first_word(tracked, amd_ctk, tmp_path):
     (tmp_path / "launcher").symlink_to("/bin/true")
     command = ("launcher", "1", "docker", "run", "image")
 

@@ -51,7 +51,7 @@ def test_a_detached_job_is_a_unit_with_its_output_in_a_file(systemd, amd_ctk, tm
     ]
 
 
-def test_a_job_of_a_user_who_lingers_goes_on_after_logout(systemd, amd_ctk, tmp_path):
+def test_a_job_of_a_user_with_lingering_starts_without_a_warning_about_logout(systemd, amd_ctk, tmp_path):
     Path(tmp_path / f"host{LINGER}/{pwd.getpwuid(os.geteuid()).pw_name}").touch()
 
     answer = amd_ctk("run", f"--output={tmp_path}", "--name=night", "--detach", "--", "true", **systemd)

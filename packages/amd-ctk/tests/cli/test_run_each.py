@@ -151,7 +151,7 @@ def test_a_job_that_was_killed_is_told_by_its_signal(each, tmp_path):
     assert answer.stderr == f"Line 1 was ended by SIGKILL: see {tmp_path}/logs/1.log\n1 job ended, 1 failed: line 1\n"
 
 
-def test_it_begins_at_a_line(each, logs):
+def test_each_begins_at_the_line_of_from_line(each, logs):
     each("a\nb\nc\n", "--from-line=2", "--gpus=none", "--", "echo")
 
     assert sorted(logs()) == ["2.log", "3.log"]

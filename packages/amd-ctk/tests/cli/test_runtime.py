@@ -62,7 +62,7 @@ def configure(daemon_json: Path, amd_ctk, tmp_path: Path):
     return run
 
 
-def test_the_transcript_of_the_guide(configure, daemon_json: Path) -> None:
+def test_the_commands_of_the_guide_print_what_it_shows(configure, daemon_json: Path) -> None:
     assert configure("--runtime=docker").stdout == UPDATED
     assert daemon_json.read_text() == FRESH
     assert configure("--set-as-default").stdout == LOADING + UPDATED
@@ -225,7 +225,7 @@ class TestDefectsOfTheOriginal:
 
         assert daemon_json.read_text() == '{\n  "debug": false,\n  "hosts": ["fd://"]\n}\n'
 
-    def test_keys_that_somebody_changed_since_are_theirs(self, configure, daemon_json: Path) -> None:
+    def test_keys_that_somebody_changed_since_are_kept(self, configure, daemon_json: Path) -> None:
         configure()
         daemon_json.write_text(daemon_json.read_text().replace('"cdi": true', '"cdi": false'))
 
@@ -244,7 +244,9 @@ class TestDefectsOfTheOriginal:
 
         assert daemon_json.read_text() == '{"features": {"cdi": true}}'
 
-    def test_an_entry_of_the_original_toolkit_below_ours_is_removed_at_once(self, configure, daemon_json: Path) -> None:
+    def test_remove_leaves_no_entry_of_the_original_toolkit_that_was_replaced(
+        self, configure, daemon_json: Path
+    ) -> None:
         daemon_json.write_text(
             '{"mtu": 1450, "default-runtime": "amd",'
             ' "runtimes": {"amd": {"path": "/usr/local/bin/amd-container-runtime"}}}'
@@ -255,7 +257,7 @@ class TestDefectsOfTheOriginal:
 
         assert daemon_json.read_text() == '{"mtu": 1450}'
 
-    def test_a_runtime_of_that_name_that_is_somebody_elses_stays(self, configure, daemon_json: Path) -> None:
+    def test_a_foreign_runtime_of_that_name_stays(self, configure, daemon_json: Path) -> None:
         daemon_json.write_text('{"runtimes": {"amd": {"path": "/opt/mine"}}}')
 
         added = configure()

@@ -78,7 +78,7 @@ def configure(root: Path, amd_ctk, tmp_path: Path):
         ("containerd", "/etc/containerd/config.toml", CONTAINERD, "Please restart containerd daemon\n"),
     ],
 )
-def test_an_engine_gets_a_file_of_our_own_and_loses_it_again(
+def test_an_engine_gets_a_file_of_the_toolkit_and_loses_it_again(
     configure, root: Path, engine: str, path: str, text: str, restart: str
 ) -> None:
     updated = f"Updated the config file: {path}\n{restart}"

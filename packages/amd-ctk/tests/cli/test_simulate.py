@@ -163,7 +163,7 @@ def test_a_user_can_enable_the_tracker_and_run_jobs(run_in):
     assert said.endswith("\nGPU 0\n")
 
 
-def test_whoever_is_root_in_a_namespace_of_his_own_can_reserve_gpus(run_in):
+def test_root_of_a_user_namespace_can_reserve_gpus(run_in):
     socket = "/run/amd-container-toolkit/gpus.socket"
 
     code, shown, said = run_in(

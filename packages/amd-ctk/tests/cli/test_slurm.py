@@ -172,7 +172,7 @@ class TestStatus:
             " ('sudo amd-ctk runtime configure --runtime=slurm' changes that)\n"
         )
 
-    def test_another_order_and_other_devices(self, conf, amd_ctk):
+    def test_status_reports_another_order_and_devices_that_are_no_gpus(self, conf, amd_ctk):
         conf("gres.conf", "Name=gpu File=/dev/dri/renderD[128-130]\nName=gpu File=/dev/dri/renderD200\n")
         conf("cgroup.conf", "ConstrainDevices=yes\n")
         conf("oci.conf", 'RunTimeRun="crun run %n -b %b"\n')
@@ -207,7 +207,7 @@ class TestOciConf:
     def add(self, amd_ctk):
         return lambda *words, **variables: self.configure(amd_ctk, f"--runtime-path={PROGRAM}", *words, **variables)
 
-    def test_a_new_file(self, conf, add, amd_ctk, tmp_path):
+    def test_an_oci_conf_that_does_not_exist_is_written_and_removed(self, conf, add, amd_ctk, tmp_path):
         assert add("--dry-run").stdout == OCI
         assert add().stdout == "Updated the config file: /etc/slurm/oci.conf\nPlease restart slurmd daemon\n"
         assert (tmp_path / "host/etc/slurm/oci.conf").read_text() == OCI
@@ -245,7 +245,7 @@ class TestOciConf:
         assert self.configure(amd_ctk, "--undo").returncode == 0
         assert path.read_text() == OCI.replace(PROGRAM, "/opt/amd-container-runtime")
 
-    def test_lines_of_an_earlier_version_are_written_anew(self, conf, add, amd_ctk):
+    def test_lines_of_an_earlier_version_are_written_again(self, conf, add, amd_ctk):
         text = OCI.replace('RunTimeRun="exec ', 'RunTimeRun="')
         path = conf("oci.conf", text)
 

@@ -66,7 +66,7 @@ def test_a_second_writer_is_told_who_is_at_work(host: Host, lock: Path, hold: Ca
     )
 
 
-def test_a_second_writer_goes_on_when_the_first_is_done(host: Host, hold: Callable[[], int]) -> None:
+def test_a_second_writer_begins_when_the_first_has_ended(host: Host, hold: Callable[[], int]) -> None:
     with open_ledger(host, {}) as ledger:
         ledger.put("/etc/docker/daemon.json", Record(made_file=True))
 

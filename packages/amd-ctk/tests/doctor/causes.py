@@ -14,7 +14,7 @@ CAUSES = {
     5: ("inside-override", "test_inside_causes.py", "test_only_its_check_calls_a_fault_bad[inside-override]"),
     6: ("cdi", "test_causes.py", "test_only_its_check_calls_a_fault_bad[cdi]"),
     7: ("inside-filters", "test_inside_causes.py", "test_only_its_check_calls_a_fault_bad[inside-filters]"),
-    8: ("docker-gpus", "test_inside_causes.py", "test_a_container_that_was_given_gpus_in_vain_is_told_why"),
+    8: ("docker-gpus", "test_inside_causes.py", "test_doctor_gives_the_reason_why_a_container_cannot_use_its_gpus"),
     9: ("driver", "test_causes.py", "test_only_its_check_calls_a_fault_bad[driver]"),
     10: ("kfd", "test_causes.py", "test_only_its_check_calls_a_fault_bad[kfd]"),
     11: ("user-namespace", "test_causes.py", "test_only_its_check_calls_a_fault_bad[user-namespace]"),

@@ -124,7 +124,7 @@ def test_an_engine_on_another_machine_is_named_and_not_judged(machine, monkeypat
     )
 
 
-def test_an_engine_on_another_machine_that_is_silent_is_not_judged(machine, monkeypatch):
+def test_an_engine_on_another_machine_that_does_not_answer_is_not_judged(machine, monkeypatch):
     made = answer_with(machine(), "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
 
@@ -165,7 +165,7 @@ def test_a_socket_of_this_machine_is_judged(machine, monkeypatch, endpoint):
         ("permission denied while trying to connect to the Docker daemon socket", "root or group docker"),
     ],
 )
-def test_the_error_of_a_silent_engine_is_no_need(machine, said, needs):
+def test_the_error_of_an_engine_decides_what_its_check_needs(machine, said, needs):
     made = answer_with(machine(), f"echo '{said}' >&2; exit 1")
 
     assert finding_of(made, "docker") == ("not checked", f"the docker daemon does not answer: {said}", needs)
@@ -205,7 +205,7 @@ def test_a_dead_address_is_named_and_no_service_is_started(machine, monkeypatch)
 @pytest.mark.parametrize(
     ("variable", "undo"), [("", "docker context use default"), ("old", "unset DOCKER_CONTEXT")], ids=["chosen", "set"]
 )
-def test_a_context_that_leads_to_a_dead_address_is_named(machine, monkeypatch, chosen, variable, undo):
+def test_a_context_with_an_address_where_nobody_listens_is_named(machine, monkeypatch, chosen, variable, undo):
     made = answer_with(machine(), CANNOT_CONNECT)
     chosen("old", "unix:///nowhere.sock")
     monkeypatch.setenv("DOCKER_CONTEXT", variable)
@@ -225,7 +225,7 @@ def test_a_context_that_was_removed_is_named(machine, chosen):
     )
 
 
-def test_an_engine_on_another_machine_that_is_silent_is_said_to_be(machine, monkeypatch):
+def test_an_engine_on_another_machine_that_does_not_answer_is_reported(machine, monkeypatch):
     made = answer_with(machine(), CANNOT_CONNECT)
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
 

@@ -86,7 +86,7 @@ def environment(monkeypatch):
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.check}-{number}" for number, row in enumerate(ROWS)])
 @pytest.mark.needs("root")
-def test_following_the_advice_mends_the_fault(machine, row):
+def test_following_the_advice_fixes_the_fault(machine, row):
     made = machine(row.profile)
     row.spoil(made)
     before = find_one(made, row.check)

@@ -415,7 +415,7 @@ ASKING = HEALTHY.replace(nodes=NO_NODES, asks_gpus=True, runtime="runc")
         ("26.1.5", ASKING.replace(nodes=HEALTHY.nodes), [], ""),
     ],
 )
-def test_a_container_that_was_given_gpus_in_vain_is_told_why(machine, version, inside, bad, words):
+def test_doctor_gives_the_reason_why_a_container_cannot_use_its_gpus(machine, version, inside, bad, words):
     made = machine()
     made.docker["ServerVersion"] = version
     made.inside = inside

@@ -100,7 +100,7 @@ def test_a_runtime_that_was_asked_for_is_not_advised_again(sleeping_host):
         "img --device cpu",
     ],
 )
-def test_nothing_is_named_where_nobody_asked_in_vain(ask, words):
+def test_no_request_is_reported_if_each_was_read(ask, words):
     explanation = ask(words)
 
     assert (explanation.problems, explanation.lacks_gpus) == ((), False)

@@ -68,7 +68,7 @@ def test_the_page_has_what_the_list_and_the_queue_have(shared, amd_ctk):
     assert page.attributes <= {"lang", "charset", "name", "content", "http-equiv", "class", "tabindex", "title"}
 
 
-def test_it_is_written_to_a_file(shared, amd_ctk, tmp_path):
+def test_the_page_is_written_to_a_file(shared, amd_ctk, tmp_path):
     answer = amd_ctk("gpu", "page", "-o", f"{tmp_path}/gpus.html")
 
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")

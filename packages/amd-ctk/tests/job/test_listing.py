@@ -35,7 +35,7 @@ def test_the_list_of_jobs_takes_over_what_amds_toolkit_left(host, amd_ctk):
     assert Path(made.path("/var/lib/amd-container-toolkit/gpu-tracker.json")).exists()
 
 
-def test_a_lone_number_is_said_to_be_that_of_a_gpu(host, amd_ctk):
+def test_reserve_with_only_a_number_says_that_it_is_a_gpu_number(host, amd_ctk):
     host("mi210-4")
 
     answer = amd_ctk("reserve", "2", "--for=2h")

@@ -88,7 +88,7 @@ TOKEN = "-e AMD_VISIBLE_DEVICES -e AMD_CTK_RESERVATION"
         ("sh -c docker", "sh -c docker"),
     ],
 )
-def test_engines_are_told_what_to_pass_on(words, passed_on):
+def test_engines_get_options_that_pass_the_reservation_on(words, passed_on):
     assert with_token(words.split()) == passed_on.split()
 
 
@@ -127,7 +127,7 @@ def test_sudo_keeps_the_variables_of_the_job_for_an_engine(words, kept):
         (["time", "docker", "exec", "web", "docker", "run", "image"], "docker run"),
     ],
 )
-def test_an_engine_behind_another_word_is_not_told(words, engine):
+def test_a_warning_names_an_engine_behind_another_word(words, engine):
     assert find_gpu_warning(words) == (
         f"'{engine.removeprefix('sudo -E ')}' is not the first word of the command, so its container is not given the"
         f" GPUs (write '{engine} --runtime=amd {TOKEN}')"
@@ -165,7 +165,7 @@ def test_other_commands_are_not_warned_of(words):
         ("podman-remote run image", "podman-remote"),
     ],
 )
-def test_an_engine_whose_options_are_not_read_is_not_told_in_silence(words, engine):
+def test_a_warning_names_an_engine_whose_options_are_not_read(words, engine):
     assert find_gpu_warning(words.split()) == (
         f"{engine} is not told about the GPUs, so its container has none (pass on AMD_VISIBLE_DEVICES and"
         " AMD_CTK_RESERVATION, with the AMD runtime)"
@@ -250,5 +250,5 @@ def test_a_job_is_called_as_what_started_it_says(environment, name):
         ((5,), None, "GPU 5"),
     ],
 )
-def test_a_job_is_told_what_it_got(numbers, seconds, said):
+def test_a_job_reads_which_gpus_it_got_and_for_how_long(numbers, seconds, said):
     assert describe_grant(numbers, seconds) == said

@@ -159,7 +159,7 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), JSON_VALUES)
-def test_whatever_stands_in_a_spec_is_answered_with_problems_and_no_trace(location, value):
+def test_any_content_of_a_spec_ends_in_problems_and_no_traceback(location, value):
     for problem in form_problems(changed(location, value)):
         assert problem.message
 

@@ -83,7 +83,7 @@ def test_podman_5_shows_the_annotations_of_an_index(program):
     assert (name, image.annotations) == (f"r.example/app@{digest('x')}", {"com.amd.gpu.targets": "gfx90a"})
 
 
-def test_a_list_of_podman_without_annotations_is_not_believed(program):
+def test_a_list_of_podman_without_annotations_is_not_used(program):
     program("podman", {**PODMAN_5, "manifest inspect app:1": index({"digest": digest("x")}, kind=DOCKER_LIST)})
 
     assert refusal("app:1") == "podman drops the annotations of app:1 (install skopeo)"

@@ -348,7 +348,7 @@ def test_a_deleted_directory_is_gone_with_everything_below_it(added, deleted):
 
 
 @given(st.text("./ab", max_size=20))
-def test_a_clean_path_leads_nowhere_but_down(path):
+def test_a_cleaned_path_has_no_part_that_leads_up(path):
     parts = clean(path).split("/")
 
     assert ".." not in parts

@@ -9,7 +9,7 @@ from amd_gpu_images.proxy import serve
 from amd_gpu_images.proxy.proxy import EngineConnection
 
 
-def test_it_ends_when_nothing_was_asked_for_some_time_and_nothing_is_open(monkeypatch):
+def test_the_proxy_ends_after_some_time_without_requests_and_connections(monkeypatch):
     monkeypatch.setattr(serve, "SECONDS_UNUSED", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = Thread(target=serve.EngineServer(listener, EngineConnection).run, daemon=True)

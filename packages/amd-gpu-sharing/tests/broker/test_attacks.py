@@ -152,7 +152,7 @@ def test_a_line_without_an_end_is_cut_off(broker, person):
     assert person(ALICE, run("a", "free:1")).line() == "got (0,)"
 
 
-def test_half_a_line_and_silence_delay_nobody(broker, person):
+def test_half_a_line_or_none_delays_nobody(broker, person):
     # The connection by which a test sees that the broker has started may still be open.
     opened = sockets_of(broker.pid)
     silent = [connect(broker.socket) for _ in range(200)]
@@ -297,7 +297,7 @@ def test_a_reservation_of_another_cannot_be_shadowed_or_used(host, person):
     assert users(host) == {0: ["40001/debug"]}
 
 
-def test_a_client_that_dies_before_the_answer_has_nothing(host, broker, person):
+def test_a_client_that_ends_before_the_answer_gets_no_gpu(host, broker, person):
     def ask_and_end():
         become(BOB)
         connect(broker.socket).sendall(format_request(run("b", "0")))

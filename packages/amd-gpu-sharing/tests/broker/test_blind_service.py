@@ -44,7 +44,7 @@ def broker(host, monkeypatch):
     made.kill()
 
 
-def test_it_says_at_its_start_what_it_cannot_do(broker):
+def test_a_blind_service_logs_at_its_start_what_it_cannot_do(broker):
     with open(broker.log, encoding="utf-8") as log:
         assert log.read().startswith(
             "limited: this service may not look at processes of users, because it lacks CAP_SYS_PTRACE: jobs are not"

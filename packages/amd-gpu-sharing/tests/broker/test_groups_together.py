@@ -162,7 +162,7 @@ def test_only_a_group_has_a_number_of_gpus_together(words):
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.needs("users' processes")
-def test_whoever_asks_a_group_never_has_more_and_is_refused_no_fewer(host, broker, person, seed):
+def test_a_group_never_has_more_than_its_limit_and_no_request_within_it_is_refused(host, broker, person, seed):
     chance = random.Random(seed)
     broker.set_terms("fifo", A, B, "everyone:gpus=3")
     # By which rule each has GPUs, and how many that allows.

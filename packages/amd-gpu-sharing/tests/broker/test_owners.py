@@ -153,7 +153,7 @@ def test_a_job_that_was_begun_with_sudo_is_no_reservation(person):
     )
 
 
-def test_root_hears_of_the_user_that_it_names(person):
+def test_an_error_for_root_names_the_user_that_root_named(person):
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=3600)).line()
 
     asked = Request(verb=KEEP, name="debug", seconds=60)

@@ -27,7 +27,7 @@ def later(name="demo", gpus="0", hours=10, *, lasts=2, **more):
     return Request(verb=RESERVE, name=name, gpus=gpus, seconds=lasts * HOUR, start=start, **more)
 
 
-def test_it_begins_at_its_time_and_ends_after_its_length(host, broker, person):
+def test_a_planned_reservation_begins_at_its_time_and_ends_after_its_length(host, broker, person):
     assert person(ALICE, later()).line() == "got (0,)"
     assert users(host) == {}
 
@@ -64,7 +64,7 @@ def test_choices_leave_its_gpu_out(person):
     assert person(BOB, run("wide", "free:7", wait=False)).line() == "got (1, 2, 3, 4, 5, 6, 7)"
 
 
-def test_it_chooses_gpus_that_are_surely_free_then(broker, person):
+def test_a_planned_reservation_gets_gpus_that_are_surely_free_then(broker, person):
     broker.set_terms("fifo", f"alice={ALICE}", "everyone:time=1h")
     person(ALICE, run("forever", "0-2")).line()
     person(BOB, run("an-hour", "3-6")).line()
@@ -72,7 +72,9 @@ def test_it_chooses_gpus_that_are_surely_free_then(broker, person):
     assert person(CAROL, later(gpus="auto:4", lasts=1)).line() == "got (3, 4, 5, 6)"
 
 
-def test_it_is_not_promised_while_a_job_without_a_limit_has_the_gpu_and_begins_when_that_ends(host, broker, person):
+def test_a_planned_reservation_behind_a_job_without_a_limit_is_not_promised_and_begins_when_that_ends(
+    host, broker, person
+):
     alice = person(ALICE, run("forever", "3"))
     alice.line()
     assert person(BOB, later(gpus="3")).line() == "not promised: GPU 3's job has no limit"
@@ -135,7 +137,7 @@ def test_a_spare_job_ends_when_it_begins(host, broker, person):
     wait_until(lambda: users(host) == {0: ["40001/demo"]})
 
 
-def test_one_whose_time_passed_while_the_machine_was_off_is_missed(host, broker, person):
+def test_a_planned_reservation_whose_time_passed_while_the_machine_was_off_is_missed(host, broker, person):
     person(ALICE, later()).line()
     broker.kill()
     broker.clock.forward(13 * HOUR)
@@ -145,7 +147,7 @@ def test_one_whose_time_passed_while_the_machine_was_off_is_missed(host, broker,
     assert person(BOB, run("train", "0")).line() == "got (0,)"
 
 
-def test_one_whose_gpu_is_gone_begins_when_the_gpu_is_back(host, broker, person):
+def test_a_planned_reservation_of_a_lost_gpu_begins_when_the_gpu_is_back(host, broker, person):
     person(ALICE, later()).line()
     broker.kill()
     # While the machine starts, GPUs appear one after another.
@@ -173,7 +175,7 @@ def test_two_at_the_same_time_are_refused_and_one_after_the_other_are_not(person
 
 
 @pytest.mark.parametrize("hours", [-1, 14 * 24 + 1])
-def test_it_begins_within_14_days(person, hours):
+def test_a_planned_reservation_begins_within_14_days(person, hours):
     refused = person(ALICE, later(hours=hours)).line()
 
     assert re.fullmatch(rf"2: {MOMENT} is too late, or over \(name a time within the next 14 days\)", refused)
@@ -212,7 +214,7 @@ def test_a_user_whose_rule_is_gone_gets_none_when_its_time_comes(host, broker, p
     assert users(host) == {}
 
 
-def test_it_is_no_longer_than_the_rule_allows(broker, person):
+def test_a_planned_reservation_is_no_longer_than_the_rule_allows(broker, person):
     broker.set_terms("fifo", "everyone:time=1h")
 
     assert person(ALICE, later(lasts=2)).line() == "3: you may have GPUs for 1h at most (write --for=1h, or less)"

@@ -18,7 +18,7 @@ def test_a_list_is_what_the_kernel_keeps() -> None:
     assert parse_users(alice_and_bob) == {1001, 40000}
 
 
-def test_of_a_list_of_another_version_or_one_that_was_cut_off_nobody_is_believed() -> None:
+def test_a_list_of_another_version_or_one_that_was_cut_off_is_not_used() -> None:
     assert parse_users(b"") == frozenset()
     assert parse_users(b"\3\0\0\0" + format_acl([1001])[4:]) == frozenset()
     assert parse_users(format_acl([1001])[:19]) == frozenset()

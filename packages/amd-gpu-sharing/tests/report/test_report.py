@@ -56,7 +56,7 @@ def timeline_of(*used):
     return timeline
 
 
-def test_a_report_by_person():
+def test_a_report_sums_the_use_of_each_person():
     assert format_report(report_of(*USED)) == (
         "From 2026-11-02 00:00 to 2026-11-09 00:00: 24.0 GPU-hours, 3 reservations\n"
         "\n"
@@ -166,7 +166,7 @@ def test_a_report_begins_as_it_is_asked(text, begin):
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-7d", "7 d", "999999d", "2026-13-01", "yesterday"])
-def test_another_begin_is_refused(text):
+def test_a_since_that_is_no_length_and_no_day_is_refused(text):
     with pytest.raises(ReportError) as refused:
         parse_since(text, MONDAY)
 

@@ -112,7 +112,7 @@ def test_a_waiter_for_other_gpus_holds_up_nobody(host, job):
     assert Tracker(host).reserve("none", name="nothing").numbers == ()
 
 
-def test_one_between_two_others_is_overtaken_by_neither(job):
+def test_a_job_between_two_others_is_overtaken_by_neither(job):
     first = job("first", "0")
     first.line()
     second = job("second", "0-1")

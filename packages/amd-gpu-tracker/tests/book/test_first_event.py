@@ -119,7 +119,7 @@ def test_a_disabled_tracker_of_version_1_keeps_nobody_back(untracked):
     assert may_be_tracking(untracked.host) is False
 
 
-def test_a_command_that_only_looks_sees_the_first_event_too(untracked):
+def test_a_command_that_only_reads_sees_the_first_event_too(untracked):
     leave(untracked.host, WHOLE)
 
     status = read_status(untracked.state, untracked.processes)
@@ -128,7 +128,7 @@ def test_a_command_that_only_looks_sees_the_first_event_too(untracked):
     assert not os.path.exists(untracked.state.policy_path)
 
 
-def test_a_host_without_any_state_costs_a_start_one_look(untracked, monkeypatch):
+def test_a_host_without_any_state_costs_a_start_one_stat(untracked, monkeypatch):
     looked = []
     monkeypatch.setattr(type(untracked.host), "stat", lambda _, path: looked.append(path))
 

@@ -61,7 +61,7 @@ def test_only_root_may_read_it_and_who_is_given_it(state):
     assert (alone, mode(state.history_directory)) == ("0o750", "0o755")
 
 
-def test_it_is_for_the_readers_for_whom_it_was_made(state):
+def test_a_history_is_only_for_the_readers_for_whom_it_was_made(state):
     before = is_history_for(state, readers="everyone")
     make_history(state, readers="everyone")
 
@@ -94,7 +94,7 @@ def test_nothing_is_recorded_where_it_was_turned_off_and_the_tracker_does_not_tu
     assert os.listdir(state.history_directory) == []
 
 
-def test_why_it_cannot_be_made_is_noted_until_it_is_made(state):
+def test_the_reason_why_a_history_cannot_be_made_is_noted_until_it_is_made(state):
     obstruct(state)
 
     with pytest.raises(FileError):

@@ -73,7 +73,7 @@ def recorded(tracker):
     return sorted(used.container_id for used in tracker.history(since=0, until=1e11))
 
 
-def test_exclusive_gpus_stay_so_and_earlier_containers_are_not_believed(formerly, untracked):
+def test_exclusive_gpus_stay_exclusive_and_earlier_containers_are_not_taken_over(formerly, untracked):
     tracker = formerly(1, 3)
 
     tracker.initialize()
@@ -83,7 +83,7 @@ def test_exclusive_gpus_stay_so_and_earlier_containers_are_not_believed(formerly
 
 
 @pytest.mark.parametrize("operation", ["status", "enable", "is_enabled"])
-def test_whatever_is_asked_first_takes_it_over(formerly, operation):
+def test_any_first_operation_takes_over_the_state_of_the_original_toolkit(formerly, operation):
     tracker = formerly(2)
 
     getattr(tracker, operation)()
@@ -160,7 +160,7 @@ def test_a_tracker_that_is_enabled_without_a_history_has_its_hooks_and_the_runni
     assert untracked.users() == {0: [], 1: ["of-1.x"], 2: [], 3: []}
 
 
-def test_it_is_taken_over_once(formerly):
+def test_state_of_the_original_toolkit_is_taken_over_once(formerly):
     tracker = formerly(1)
     tracker.initialize()
     tracker.reset()

@@ -46,7 +46,7 @@ def test_a_container_that_starts_before_cdi_specs_have_hooks_is_found(untracked)
     assert untracked.users()[0] == ["c1"]
 
 
-def test_it_has_its_gpus_since_it_runs(untracked):
+def test_an_adopted_container_has_its_gpus_since_its_start(untracked):
     untracked.run_untracked("c1", 0)
 
     before = time.time()
@@ -243,19 +243,19 @@ class TestEnginesThatSayWhereTheirContainersAre:
         assert use.root == f"{untracked.directory}/link/moby"
 
     @pytest.mark.parametrize("uids", ["40001\t40001\t40001\t40001", "40001\t{me}\t{me}\t{me}"])
-    def test_a_process_that_is_no_engine_is_not_believed(self, untracked, shim_bundle, uids):
+    def test_a_shim_of_a_user_is_reported_and_its_containers_are_not_tracked(self, untracked, shim_bundle, uids):
         untracked.start_program(*self.SHIM, cwd=shim_bundle, uids=uids.format(me=os.geteuid()))
 
         assert enabled(untracked) == [
             "the running containers of user 40001 (1) are not tracked; restart those with GPUs"
         ]
 
-    def test_a_process_that_only_has_the_name_is_not_believed(self, untracked, shim_bundle):
+    def test_a_process_that_only_has_the_name_of_a_shim_makes_no_container(self, untracked, shim_bundle):
         untracked.start_program("/usr/bin/sleep", *self.SHIM[1:], cwd=shim_bundle)
 
         assert enabled(untracked) == []
 
-    def test_an_engine_that_sees_other_files_is_not_believed_and_named(self, untracked, shim_bundle):
+    def test_an_engine_that_sees_other_files_is_reported_and_not_used(self, untracked, shim_bundle):
         untracked.start_program(*self.SHIM, cwd=shim_bundle, mounts="mnt:[2]")
 
         assert enabled(untracked) == [
@@ -299,7 +299,7 @@ class TestContainersThatAreJustBeingMade:
         assert told == ["container c1 is running and uses GPUs [0]"]
         assert untracked.users()[0] == ["c1"]
 
-    def test_one_that_fails_is_waited_for_no_longer(self, untracked):
+    def test_a_creation_that_fails_is_not_waited_for(self, untracked):
         creator = untracked.start_program(*self.RUNC)
         timer = threading.Timer(0.2, untracked.kill, [creator])
         timer.start()
@@ -307,7 +307,7 @@ class TestContainersThatAreJustBeingMade:
         assert enabled(untracked) == []
         timer.join()
 
-    def test_one_that_never_ends_is_reported(self, untracked, monkeypatch):
+    def test_a_creation_that_never_ends_is_reported(self, untracked, monkeypatch):
         monkeypatch.setattr(adoption, "CREATION_TIMEOUT_SECONDS", 0.1)
         creator = untracked.start_program(*self.RUNC)
 
@@ -323,12 +323,12 @@ class TestContainersThatAreJustBeingMade:
             ("/usr/sbin/runc", ("runc", "create", "c1")),
         ],
     )
-    def test_others_are_not_waited_for(self, untracked, program, words):
+    def test_other_programs_are_not_waited_for(self, untracked, program, words):
         untracked.start_program(program, *words)
 
         assert enabled(untracked) == []
 
-    def test_our_runtime_counts_before_it_becomes_runc(self, untracked, monkeypatch):
+    def test_the_amd_runtime_counts_before_it_becomes_runc(self, untracked, monkeypatch):
         monkeypatch.setattr(adoption, "CREATION_TIMEOUT_SECONDS", 0.1)
         code = ("python3", "-I", "-S", "-B", "-c", "code", "/usr/lib", "/usr/bin/amd-container-runtime")
         untracked.start_program("/usr/bin/python3", *code, "--root", "/r", "create", "--bundle=/b", "c1")

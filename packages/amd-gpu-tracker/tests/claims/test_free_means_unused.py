@@ -50,7 +50,7 @@ def test_a_free_gpu_is_one_that_nobody_uses(host_of):
     assert tracker.reserve("free:1", name="a").numbers == (3,)
 
 
-def test_a_program_that_only_looks_does_not_use_a_gpu(host_of):
+def test_a_gpu_with_one_mebibyte_in_use_is_free(host_of):
     assert Tracker(host_of(vram={0: 2**20})).reserve("free:1", name="a").numbers == (0,)
 
 

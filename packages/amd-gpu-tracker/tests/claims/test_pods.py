@@ -85,7 +85,7 @@ def test_a_pod_is_one_holder_when_its_shared_gpu_becomes_exclusive(host):
 
 
 @pytest.mark.needs("namespaces")
-def test_it_is_the_namespace_and_not_the_words_for_it(host):
+def test_two_paths_of_one_namespace_are_the_same_pod(host):
     with sandbox() as path, open(path, encoding="utf-8") as opened:
         assert start(host, "server", path, 0)
         assert start(host, "helper", f"/proc/self/fd/{opened.fileno()}", 0)

@@ -10,7 +10,7 @@ PRIVILEGED = {
 }
 
 
-def test_one_that_asks_for_nothing_is_reserved_without_a_hook(exclusive_host):
+def test_a_privileged_container_that_asks_for_nothing_is_reserved_without_a_hook(exclusive_host):
     claim = claim_nodes(exclusive_host, StartingContainer(container_id="c1", spec=PRIVILEGED, bundle="/b"))
 
     assert claim.reserve() is True

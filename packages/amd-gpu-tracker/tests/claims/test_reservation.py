@@ -49,7 +49,7 @@ def test_a_claim_removes_what_a_killed_one_had_not_put_in_place(machine, gpu):
     assert sorted(os.listdir(machine.state.leases_directory)) == ["first@%2Frun%2Frunc.json", "somebodys.tmp"]
 
 
-def test_a_refusal_does_not_speak_of_gpus_nobody_got():
+def test_a_refusal_without_free_gpus_names_no_released_ones():
     assert refusal("c", [], [("container a", [0, 2]), ("container b", [0])]) == (
         "GPUs [0 2] are exclusive and already in use\n"
         "GPUs [0 2] are in use by container a\n"
@@ -256,7 +256,7 @@ def test_leases_that_are_over_are_dropped_by_the_next_claim(machine):
 
 
 @pytest.mark.parametrize(("pid", "left"), [(8000, 40 - 16), (8001, 40), (8007, 40), (8008, 40 - 16)])
-def test_of_many_leases_one_claim_of_shared_gpus_in_eight_looks_at_sixteen(machine, monkeypatch, pid, left):
+def test_one_claim_of_shared_gpus_in_eight_checks_sixteen_leases(machine, monkeypatch, pid, left):
     inits = [machine.create(f"c{number}", [0]) for number in range(40)]
     for init in inits:
         machine.kill(init)
@@ -267,7 +267,7 @@ def test_of_many_leases_one_claim_of_shared_gpus_in_eight_looks_at_sixteen(machi
     assert len(machine.lease_files()) == left + 1
 
 
-def test_a_claim_of_exclusive_gpus_looks_at_all_leases_of_them(machine):
+def test_a_claim_of_exclusive_gpus_checks_all_leases_of_them(machine):
     inits = [machine.create(f"c{number}", [0]) for number in range(20)]
     policy = machine.state.read_policy()
     machine.state.write_policy(policy.with_accessibility([policy.gpus[0].key], exclusive=True))

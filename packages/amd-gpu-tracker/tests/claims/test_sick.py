@@ -91,7 +91,7 @@ def test_a_gpu_that_root_sees_well_again_is_given_out(machine, tracker, sicken):
     assert read_drains(machine.host) == ()
 
 
-def test_a_look_that_asks_for_no_errors_finds_sick_gpus_and_gives_none_out_again(tracker, sicken):
+def test_states_without_errors_find_sick_gpus_and_make_none_free_again(tracker, sicken):
     sicken(1)
     tracker.states(with_errors=False)
     sicken(1)

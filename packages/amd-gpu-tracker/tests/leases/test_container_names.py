@@ -104,7 +104,7 @@ ANYTHING = st.recursive(
 )
 
 
-def test_whatever_stands_where_engines_keep_names_is_a_name_or_nothing(use, tmp_path):
+def test_any_content_of_an_engines_file_is_a_name_or_nothing(use, tmp_path):
     @settings(max_examples=200)
     @given(spec=ANYTHING, containers=ANYTHING)
     @example(spec=None, containers=5)

@@ -179,7 +179,7 @@ def test_a_kept_lease_ends_when_the_engine_removes_the_container(ended):
     assert ended.kept() == ()
 
 
-def test_a_look_changes_nothing(ended):
+def test_reading_leases_changes_nothing(ended):
     lease = ended.of_docker()
 
     assert scan_leases(ended.state, Processes(), ended.state.lease_paths()).living == ()

@@ -68,7 +68,7 @@ def test_a_rootless_container_is_given_exclusive_gpus_with_the_token_of_roots_se
         claim("c3", [0], "")
 
 
-def test_a_gpu_that_is_exclusive_stays_so_whatever_users_write(machine, rootless):
+def test_an_exclusive_gpu_stays_exclusive_whatever_users_write(machine, rootless):
     rootless.create("rootless", [1])
     lease = rootless.state.lease_path(("/run/runc", "rootless"))
     content = Path(lease).read_bytes()
@@ -99,7 +99,7 @@ def test_a_gpu_that_becomes_exclusive_under_a_rootless_claim_is_refused(machine,
     assert rootless.lease_files() == []
 
 
-def test_a_rootless_claim_that_root_sees_only_at_its_second_look_keeps_the_gpu_shared(machine, rootless, monkeypatch):
+def test_a_rootless_claim_between_the_two_readings_of_root_keeps_the_gpu_shared(machine, rootless, monkeypatch):
     def write_policy_late(state, policy):
         written(state, policy)
         monkeypatch.undo()
@@ -117,7 +117,7 @@ def test_a_rootless_claim_that_root_sees_only_at_its_second_look_keeps_the_gpu_s
     assert exclusive_gpus(machine) == [1]
 
 
-def test_an_unreadable_second_look_keeps_the_gpus_as_they_were(machine, rootless, monkeypatch):
+def test_an_error_of_the_second_reading_keeps_the_gpus_as_they_were(machine, rootless, monkeypatch):
     def write_policy_late(state, policy):
         written(state, policy)
         monkeypatch.undo()

@@ -53,7 +53,7 @@ def read(machine):
     return look
 
 
-def test_a_lease_that_a_process_of_the_user_proves_is_believed(user, read):
+def test_a_lease_that_a_process_of_the_user_proves_counts(user, read):
     assert read() == ([(USER, "rootless", ("0000:26:00.0/0",))], ())
 
 
@@ -341,7 +341,7 @@ def test_a_directory_that_is_none_is_one_line(machine, user, read, part, kind):
     )
 
 
-def test_a_user_who_has_no_leases_is_nobody_to_speak_of(machine, read):
+def test_a_user_without_leases_is_not_reported(machine, read):
     Path(machine.host.path("/run/user/1000")).mkdir(parents=True)
 
     assert read() == ([], ())
@@ -389,7 +389,7 @@ ANYTHING = st.recursive(
 )
 
 
-def test_whatever_a_user_writes_is_a_line_or_nothing(machine, user):
+def test_anything_that_a_user_writes_is_a_lease_a_line_or_nothing(machine, user):
     @settings(max_examples=150)
     @given(data=st.data())
     def check(data):

@@ -273,7 +273,7 @@ def test_a_screen_asks_a_driver_that_hangs_once(host_with):
     assert (later[ADDRESSES[1]].verdict, later[ADDRESSES[1]].measured.temperature) == ("", 61.0)
 
 
-def test_a_look_takes_a_child_that_an_earlier_one_left_behind_and_that_has_died_since(host_with):
+def test_a_reading_reaps_a_child_that_an_earlier_one_left(host_with):
     left = os.posix_spawn("/bin/true", ["true"], {})
     UNREAPED.append(left)
     # It stays a zombie until somebody asks for it.
@@ -286,7 +286,7 @@ def test_a_look_takes_a_child_that_an_earlier_one_left_behind_and_that_has_died_
         os.waitpid(left, os.WNOHANG)
 
 
-def test_a_gpu_that_falls_asleep_keeps_its_errors(host_with):
+def test_a_gpu_that_is_suspended_keeps_its_errors(host_with):
     host = host_with(ILL)
     first = read_health(host, ADDRESSES)
     (function(host) / "power").mkdir(exist_ok=True)

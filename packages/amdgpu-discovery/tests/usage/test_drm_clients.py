@@ -202,7 +202,7 @@ def test_computing_processes_and_those_in_containers_are_looked_at_first(proc, m
     assert found_of_each(proc, first={14}) == {13: 5, 14: 5}
 
 
-def test_a_look_ends_after_some_seconds(proc):
+def test_a_scan_ends_after_some_seconds(proc):
     open_five(proc, 11, 12, 13)
     seconds = count()
 

@@ -146,7 +146,7 @@ class ThisMachine(Host):
     is_this_machine = True
 
 
-def test_in_another_pid_namespace_processes_of_kfd_are_nobodys(simulated, tmp_path):
+def test_in_another_pid_namespace_processes_of_kfd_have_no_owner(simulated, tmp_path):
     processes = (
         SimulatedProcess(pid=9, uses=(SimulatedUse(gpu=2, vram_bytes=GIB, sdma_us=3),)),
         SimulatedProcess(pid=10, uses=(SimulatedUse(gpu=2, vram_bytes=2 * GIB, compute_units=5, sdma_us=4),)),

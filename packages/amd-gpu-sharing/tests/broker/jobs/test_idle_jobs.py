@@ -112,7 +112,7 @@ def test_a_used_gpu_is_never_idle(host, broker, person):
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.needs("users' processes")
-def test_one_whose_gpus_are_used_again_is_kept_though_somebody_waits(host, broker, person):
+def test_an_idle_job_that_uses_its_gpus_again_is_kept_though_somebody_waits(host, broker, person):
     alice = person(ALICE, run("train", "0"), command=SLEEP)
     alice.line()
     pass_a_minute(host, broker)
@@ -169,7 +169,7 @@ def test_nothing_is_idle_where_root_does_not_say_so(host, broker, person):
     wait_until(lambda: idle_since(host) is None)
 
 
-def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host, broker, person):
+def test_a_check_that_hangs_delays_no_client_and_makes_no_job_idle(host, broker, person):
     broker.set_terms("fifo", "everyone", idle=1)
     # The driver of GPU 0 does not answer, so each look takes two seconds.
     busy = host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{find_gpus(host)[0].pci_address}/gpu_busy_percent")
@@ -188,7 +188,7 @@ def test_a_look_that_hangs_keeps_nobody_from_the_broker_and_proves_nothing(host,
     assert idle_since(host, 0) is None
 
 
-def test_idleness_goes_on_where_a_broker_was_killed(host, broker, person):
+def test_the_idle_time_of_a_job_continues_after_the_broker_was_killed(host, broker, person):
     broker.set_terms("fifo", "everyone", idle=3600)
     person(ALICE, run("train", "0"), command=SLEEP).line()
     wait_until(lambda: idle_since(host) is not None)
@@ -246,5 +246,5 @@ def test_the_remains_of_an_ended_job_are_never_idle(host, broker, person):
         ([make_demand(2, 0b1110), make_demand(2, 0b0011)], 0b0000, {}),
     ],
 )
-def test_as_few_end_as_serve_somebody_wholly(waiting, free, chosen):
+def test_no_more_jobs_end_than_serve_a_waiting_job(waiting, free, chosen):
     assert choose_preempted(dict(enumerate(waiting, 1)), free, {"a": 0b0001, "b": 0b0010}) == chosen

@@ -87,7 +87,7 @@ def _has_become(process, program):
     return Processes().words(process.pid)[:1] == [program]
 
 
-def test_another_process_with_the_same_id_and_another_users_are_told_nothing(tmp_path, started):
+def test_another_process_with_the_same_id_and_one_of_another_user_get_no_message(tmp_path, started):
     with open(tmp_path / "log", "ab") as log:
         process = started(log)
 

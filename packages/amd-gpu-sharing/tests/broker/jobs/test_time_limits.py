@@ -217,7 +217,7 @@ def test_a_process_that_ignores_term_is_killed_although_the_service_was_killed_i
     assert os.listdir(f"{State(host).run_directory}/ending") == []
 
 
-def test_the_gpus_of_a_job_that_is_ended_are_nobodys_to_take(broker, person):
+def test_the_gpus_of_a_job_that_is_being_ended_cannot_be_taken(broker, person):
     give_grace(broker, 60.0)
     broker.set_terms("fifo", "alice=40001:time=1h", "everyone")
     alice = person(ALICE, run("train", "0"), command=("sh", "-c", STUBBORN))

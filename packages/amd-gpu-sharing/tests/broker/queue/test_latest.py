@@ -27,7 +27,7 @@ def test_a_job_starts_when_enough_of_the_gpus_that_fit_it_are_free():
     assert latest_start(waiter(1, fitting=0b0101), [], ends) == 30.0
 
 
-def test_it_starts_behind_those_before_it():
+def test_a_job_starts_at_the_latest_after_those_before_it():
     ends = dict.fromkeys(range(4), 10.0)
 
     assert latest_start(waiter(2), [waiter(2)], ends) == 10.0
@@ -43,7 +43,7 @@ def test_any_gpu_of_another_choice_may_be_the_one_that_is_taken():
     assert latest_start(waiter(1, fitting=0b0011), [waiter(1, fitting=0b1100)], ends) == 10.0
 
 
-def test_nothing_is_said_where_a_limit_is_missing():
+def test_a_missing_time_limit_leaves_the_latest_start_unknown():
     ends = {0: 50.0, 1: 10.0}
 
     assert latest_start(waiter(3), [], ends) is None
@@ -128,7 +128,7 @@ def test_the_list_has_what_a_person_was_told(host, broker, person):
     assert abs(ticket.latest - ticket.since - seconds) < 90
 
 
-def test_nothing_is_said_where_a_job_may_run_for_ever(host, broker, person):
+def test_a_job_without_a_time_limit_leaves_the_latest_start_unknown(host, broker, person):
     broker.set_terms("fifo", f"alice={ALICE}", "everyone:time=1h")
     person(ALICE, run("holder", "0")).line()
 

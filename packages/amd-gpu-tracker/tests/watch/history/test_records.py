@@ -104,7 +104,7 @@ def test_a_container_that_gets_more_gpus_has_them_in_its_line(state):
     assert [each.gpu_seconds for each in used(state)] == [20.0]
 
 
-def test_the_addition_of_a_look_stays_when_the_lease_is_written_again(state):
+def test_a_sample_stays_in_the_line_when_the_lease_is_written_again(state):
     state.write_lease(a_lease())
     path = open_path(state.history_directory, state.lease_path(("", "c1")))
     with open(path, "r+", encoding="utf-8") as file:
@@ -147,7 +147,7 @@ def test_the_load_of_a_reservation_is_the_mean_of_its_gpus(state):
     assert (each.busy, each.name) == (0.5, "train")
 
 
-def test_after_a_power_cut_a_reservation_ends_with_the_last_look_at_it(state):
+def test_after_a_power_cut_a_reservation_ends_with_its_last_sample(state):
     state.write_lease(a_lease(boot_id="before"))
     path = open_path(state.history_directory, state.lease_path(("", "c1")))
     text = Path(path).read_text(encoding="utf-8").rstrip("\n")
@@ -239,7 +239,7 @@ def test_months_that_are_too_old_are_removed(state):
     assert sorted(os.listdir(state.history_directory)) == ["2026-10.jsonl", "2026-11.jsonl", "open"]
 
 
-def test_a_month_goes_on_the_day_on_which_its_end_is_too_old(state):
+def test_a_month_is_removed_on_the_day_on_which_its_end_is_too_old(state):
     Path(month(state, "2026-11")).touch()
     december = calendar.timegm((2026, 12, 30, 23, 59, 59))
 
@@ -341,7 +341,7 @@ def test_a_line_says_the_same_read_with_others_and_alone(fields, changes, data):
     assert [*parse_lines(b"\n" + line + b"\n\n")] == [None if is_refused(line) else parse_line(line)]
 
 
-def test_a_look_notes_the_pod_of_a_container_by_what_its_engine_wrote(state, tmp_path):
+def test_a_sample_notes_the_pod_of_a_container_by_what_its_engine_wrote(state, tmp_path):
     annotations = {"io.kubernetes.cri.sandbox-namespace": "team-a", "io.kubernetes.cri.sandbox-name": "train-0"}
     Path(tmp_path / "config.json").write_text(json.dumps({"annotations": annotations}), encoding="utf-8")
     state.write_lease(a_lease(bundle=str(tmp_path)))

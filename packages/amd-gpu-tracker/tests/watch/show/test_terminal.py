@@ -275,7 +275,7 @@ def test_notes_about_the_list_are_below_it_on_the_screen(tracked, environment):
     assert "cannot be understood" in " ".join(page[notes:])
 
 
-def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(tracked, environment):
+def test_ctrl_z_gives_the_terminal_back_until_the_program_continues(tracked, environment):
     # A program stops only where a shell with job control (-m) waits for it.
     shell = ["sh", "-mc", '"$@"; echo "stopped: $?"; fg >/dev/null; echo "ended: $?"', "sh", *STATUS, "--watch"]
 

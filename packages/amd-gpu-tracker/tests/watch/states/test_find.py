@@ -186,7 +186,7 @@ def test_a_driver_that_hangs_stops_neither_the_states_nor_a_choice(host_of):
     assert Tracker(host).reserve("free:1", name="nightly").numbers == (1,)
 
 
-def test_a_second_look_asks_for_no_errors_and_keeps_those_of_the_first(host_of):
+def test_a_second_reading_asks_for_no_errors_and_keeps_those_of_the_first(host_of):
     host = host_of(health={2: ERRORS})
     first = find_states(host)
     Path(host.path(f"/sys/module/amdgpu/drivers/pci:amdgpu/{first[2].pci_address}/ras/umc_err_count")).unlink()

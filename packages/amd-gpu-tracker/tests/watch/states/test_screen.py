@@ -203,7 +203,7 @@ def test_the_limit_of_the_process_with_most_memory_is_shown(busy_host):
     assert second.startswith("1    MI300X  reserved   0 %    0.0 of 192.0 GiB                     0 %  44 C")
 
 
-def test_it_is_said_when_the_time_of_a_job_is_over(busy_host):
+def test_the_screen_shows_when_the_time_of_a_job_is_over(busy_host):
     key = Tracker(busy_host).status().gpus[4].key
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     # However long the command takes to start, no second has passed.
@@ -227,7 +227,7 @@ def test_it_is_said_when_the_time_of_a_job_is_over(busy_host):
         (25, r"GPU 4 is idle since \d\d:\d\d, preemptible"),
     ],
 )
-def test_it_is_said_which_gpus_nobody_uses(busy_host, idle_for, said):
+def test_the_screen_shows_which_gpus_nobody_uses(busy_host, idle_for, said):
     key = Tracker(busy_host).status().gpus[4].key
     since = time.clock_gettime(time.CLOCK_BOOTTIME) - idle_for
     times = {"idle_since": since, "preemptible": since + 20}
@@ -387,7 +387,7 @@ def test_a_host_without_a_driver_gets_no_screen(tmp_path):
     assert "\x1b[?1049h" not in shown
 
 
-def test_a_passing_problem_is_shown_until_it_is_mended(busy_host):
+def test_a_passing_problem_is_shown_until_it_is_gone(busy_host):
     policy = Path(State(busy_host).policy_path)
     sound = policy.read_bytes()
 

@@ -70,7 +70,7 @@ def test_a_file_that_is_too_large_is_forgotten(tmp_path):
 
 
 @pytest.mark.parametrize("fields", [{"user": "root"}, {"container_id": "a\x1b"}, {"container_id": "a" * 129}])
-def test_a_peak_that_no_look_wrote_is_left_out(tmp_path, fields):
+def test_a_peak_with_invalid_fields_is_left_out(tmp_path, fields):
     state = State(Host(tmp_path))
     state.prepare()
     write_peaks(state, update_peaks({}, [peak("b"), peak("a").replace(**fields)]))

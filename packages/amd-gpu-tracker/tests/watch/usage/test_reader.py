@@ -9,7 +9,7 @@ from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_discovery.usage import drm_clients
 
 
-def test_the_second_look_asks_those_that_use_a_gpu(used_host, monkeypatch):
+def test_the_second_reading_asks_the_processes_that_use_a_gpu(used_host, monkeypatch):
     use = SimulatedUse(gpu=2, vram_bytes=1 << 30, client_id=9, in_kfd=False)
     display_server = SimulatedProcess(pid=811, name="Xorg", uses=(use,))
     host = used_host(display_server, SimulatedProcess(pid=12, name="idle", uses=()))
