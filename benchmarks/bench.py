@@ -100,6 +100,13 @@ class Bench:
         code = f"import sys; sys.path.insert(0, {library!r}); {HOLD}"
         return Program([str(PYTHON), "-I", "-S", "-c", code], self.environment(ENABLED))
 
+    def shell(self, script: str) -> Program:
+        """Return a shell that runs a script with the runc that does nothing in its PATH.
+
+        What sh does is compared with this: how much longer Python takes to start than sh differs between machines.
+        """
+        return Program(["/bin/sh", "-c", script], {"PATH": f"{self.nothing}:/usr/bin:/bin"})
+
     def nothing_but_state(self) -> Program:
         """Return a call of the runc that does nothing."""
         return Program([str(self.nothing / "runc"), "state", "c1"], {"PATH": "/usr/bin:/bin"})
