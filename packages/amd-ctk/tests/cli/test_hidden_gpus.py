@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from amd_gpu_tracker import Tracker
 from amdgpu_simulator import hide_gpus
 
 DASHES = "-" * 75
@@ -39,6 +40,20 @@ def test_gpus_are_listed_with_the_hosts_numbers_and_it_is_said_what_is_hidden(jo
     )
     assert answer.stderr == "GPUs 0, 1 are hidden from this process by its device cgroup\n"
     assert answer.returncode == 0
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_the_states_of_gpus_end_with_what_is_hidden(job, limited_amd_ctk, tracked):
+    if tracked:
+        Tracker(job).enable()
+
+    answer = limited_amd_ctk("status")
+
+    assert [line.split()[:3] for line in answer.stdout.splitlines()[3:5]] == [
+        ["2", "MI210", "free"],
+        ["3", "MI210", "free"],
+    ]
+    assert answer.stdout.splitlines()[5] == "GPUs 0, 1 are hidden from this process by its device cgroup"
 
 
 def test_json_has_the_numbers_of_hidden_gpus(job, limited_amd_ctk):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from amd_ctk.gpus.listing import count_gpus, find_gpu_states, find_listed_gpus
-from amdgpu_discovery.choices.unknown_gpus import format_numbers
+from amdgpu_discovery.choices.unknown_gpus import describe_hidden
 from amdgpu_discovery.command_line.listing import to_json
 from amdgpu_discovery.command_line.standard_output import is_terminal
 from amdgpu_discovery.discover import find_unnumbered_gpus
@@ -42,8 +42,7 @@ def print_gpu_list(host: Host, *, wide: bool = False, no_trunc: bool = False, as
         return
     notes = _print_table(host, gpus, wide=wide, no_trunc=no_trunc)
     if hidden := hidden_numbers(gpus):
-        subject = f"GPU{'' if len(hidden) == 1 else 's'} {format_numbers(hidden)} {'is' if len(hidden) == 1 else 'are'}"
-        notes.append(f"{subject} hidden from this process by its device cgroup")
+        notes.append(describe_hidden(hidden))
     notes += [f"The GPU at {gpu.pci_address} has no number because {gpu.reason}" for gpu in unnumbered]
     notes += [f"Not listed: {gpu.words}" for gpu in find_foreign_gpus(host)]
     for note in notes:

@@ -163,6 +163,12 @@ def format_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(_span(span) if len(span) > 2 else ", ".join(map(str, span)) for span in spans)
 
 
+def describe_hidden(numbers: Sequence[int]) -> str:
+    """Return a sentence about GPUs of the host that this process must not see."""
+    subject = f"GPU {numbers[0]} is" if len(numbers) == 1 else f"GPUs {format_numbers(numbers)} are"
+    return f"{subject} hidden from this process by its device cgroup"
+
+
 def unknown_numbers(gpus: Sequence[GpuLocation], first: int, last: int) -> UnknownGpu:
     """Return the error for numbers that do not exist; it names those that do."""
     few = last - first < NAMES_SHOWN

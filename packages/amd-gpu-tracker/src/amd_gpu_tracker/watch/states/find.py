@@ -132,6 +132,7 @@ class _States:
             health=health,
             has_leaked=state == GpuState.IN_USE and gpu.key in self._leaked,
             pod=self._pods[gpu.key].title if gpu.key in self._pods else "",
+            host_total=gpu.host_total,
         )
 
     def _find_names(self, host: Host, containers: Sequence[ContainerUse]) -> None:

@@ -42,6 +42,8 @@ class GpuState(GpuUse):
         health: What the driver reports about it, with temperature, power and errors.
         has_leaked: Whether it has memory in use that no process holds; only root can know that.
         pod: Namespace and name of the pod to which kubelet has given it; "" if there is none, and for users.
+        host_total: How many GPUs the host has, including those that the device cgroup of this process hides; 0 if it is
+            lost.
     """
 
     FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST = FREE, RESERVED, IN_USE, DRAINING, DRAINED, LOST
@@ -61,6 +63,7 @@ class GpuState(GpuUse):
     health: Health = Health()
     has_leaked: bool = False
     pod: str = ""
+    host_total: int = 0
 
     @property
     def is_lost(self) -> bool:

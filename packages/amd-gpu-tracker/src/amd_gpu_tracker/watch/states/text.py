@@ -103,6 +103,7 @@ def count_states(states: Sequence[GpuState]) -> str:
 def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now: float) -> list[str]:
     """Return sentences about GPUs that are not given out or idle, about waiting jobs, and about what is unknown."""
     notes = [gpu.trouble for gpu in states if gpu.trouble]
+    notes += hidden_notes(states)
     notes += idle_notes(states, now=now)
     if waiting_since:
         jobs = "1 job waits" if len(waiting_since) == 1 else f"{len(waiting_since)} jobs wait"
@@ -110,6 +111,17 @@ def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now:
     if not any(gpu.accessibility for gpu in states):
         notes.append(DISABLED)
     return notes
+
+
+def hidden_notes(states: Sequence[GpuState]) -> list[str]:
+    """Return a sentence about GPUs that the device cgroup of this process hides, if there are any."""
+    total = max((gpu.host_total for gpu in states), default=0)
+    hidden = sorted(set(range(total)) - {gpu.number for gpu in states if gpu.host_total})
+    if not hidden:
+        return []
+    from amdgpu_discovery.choices.unknown_gpus import describe_hidden
+
+    return [describe_hidden(hidden)]
 
 
 def idle_notes(states: Iterable[GpuState], *, now: float) -> list[str]:
