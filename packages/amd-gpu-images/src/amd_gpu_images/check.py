@@ -85,7 +85,8 @@ def judge_for_target(image: Image, target: str) -> ImageVerdict:
     requirements = requirements_of(image)
     if not is_short(requirements.values()):
         return ImageVerdict(reasons=(*reasons, TOO_LONG))
-    notes, is_judged = [], bool(targets)
+    notes = []
+    is_judged = bool(targets)
     for variable, value in requirements.items():
         shown_value = f"{shown(variable)}={shown(value)}"
         try:

@@ -122,7 +122,8 @@ def pick(
     if not index:
         raise ImageError("there is nothing to pick from", hint="give INDEX, such as registry.example/app:1.0")
     candidates = _judge_index(index, read_host(host_of(context), gpus))
-    chosen, is_known = best(candidates), any(each.is_known for each in candidates)
+    chosen = best(candidates)
+    is_known = any(each.is_known for each in candidates)
     if as_json:
         images = [{"image": each.name, "fits": not each.reason, "reason": each.reason} for each in candidates]
         _print_json({"picked": chosen.name if chosen else None, "images": images})

@@ -35,7 +35,8 @@ def reserve(
     `wait` is the longest time in the queue, "" for no limit, None to wait for nothing. `notify` is called
     with messages about the wait.
     """
-    numbers, timeout = numbers_of_job(host, request), parse_duration(wait or "")
+    numbers = numbers_of_job(host, request)
+    timeout = parse_duration(wait or "")
     wanted = JobRequest(name=name, gpus=request, seconds=int(seconds), numbers=numbers, start=start)
     return Service(host).reserve(wanted.replace(wait=wait is not None), timeout=timeout, notify=notify)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def print_list(host: Host, *, as_json: bool = False) -> None:
     """Print the GPUs of a host as CDI devices."""
-    gpus, withheld = find_listed_gpus(host), {}
+    gpus = find_listed_gpus(host)
+    withheld = {}
     if may_be_tracking(host):
         from amd_gpu_tracker import Tracker
 

@@ -167,7 +167,8 @@ def _read_args(host: Host, args: list[str]) -> Container:
 
     # A shell reads NAME=VALUE in front of a command as env does.
     command = without_prefixes(["env", *args] if is_assignment(args[0]) else args)
-    is_of_engine, verb = is_engine_command(command.argv), (*command.argv[1:], "")[0]
+    is_of_engine = is_engine_command(command.argv)
+    verb = (*command.argv[1:], "")[0]
     if os.path.basename(command.argv[0]) in COMPOSES or (is_of_engine and verb in INSTEAD):
         raise typer.BadParameter(INSTEAD.get(verb, INSTEAD["compose"]))
     if is_of_engine:

@@ -252,7 +252,8 @@ def _configure_images(host: Host, engine: str, options: ConfigureOptions, *, is_
     """Put the proxy in the place of registries, or show what that would do; `is_quiet` skips unchanged files."""
     from amd_ctk.engines.image_proxy import plan_images
 
-    change, takes_out = (preview if options.dry_run else apply), options.remove or options.undo
+    change = preview if options.dry_run else apply
+    takes_out = options.remove or options.undo
     edits = []
     for target, edit in plan_images(host, engine, os.environ, remove=takes_out):
         # Engines cannot check files of this kind.

@@ -128,7 +128,8 @@ def read_text(file: ConfigFile) -> str | None:
 
 def _save(edited: EngineEdit, ledger: Ledger) -> None:
     """If the file has not changed since it was read, write its record, then replace or delete it; ConfigFileError."""
-    file, target = edited.file, os.path.realpath(edited.file.path)
+    file = edited.file
+    target = os.path.realpath(edited.file.path)
     try:
         if edited.old is None:
             make_directories(os.path.dirname(target))
@@ -163,7 +164,8 @@ def _unreadable(file: ConfigFile, why: str) -> ConfigFileError:
 
 
 def _unsaved(file: ConfigFile, error: OSError) -> ConfigFileError:
-    why, hint = reason(error), "run the command with sudo" if os.geteuid() else ""
+    why = reason(error)
+    hint = "run the command with sudo" if os.geteuid() else ""
     # rename(2) fails so for a file that is a mount point, as with `docker run --volume FILE:FILE`.
     if error.errno == errno.EBUSY:
         why = "it is a mount point and cannot be replaced"

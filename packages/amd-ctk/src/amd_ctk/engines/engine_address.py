@@ -122,7 +122,8 @@ class Endpoint(Value):
 def find_endpoint() -> Endpoint:
     """Return where `docker` looks for its engine, according to this program's environment and the user's files."""
     if text := os.environ.get(ADDRESS):
-        address, undo = parse_address(text[:LONGEST_SHOWN_ADDRESS]), f"unset {ADDRESS}"
+        address = parse_address(text[:LONGEST_SHOWN_ADDRESS])
+        undo = f"unset {ADDRESS}"
     elif context := find_context((), os.environ):
         # The address of a removed context is unknown.
         address = read_context(context, (), os.environ) or EngineAddress()

@@ -167,7 +167,8 @@ def own_options(args: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield options in front of an engine's command with their values ("" for none). Joined letters are split."""
     position = 0
     while position < len(args):
-        arg, following = args[position], " ".join(args[position + 1 : position + 2])
+        arg = args[position]
+        following = " ".join(args[position + 1 : position + 2])
         if arg.startswith("--"):
             name, equals, value = arg.partition("=")
             yield name, value if equals or not takes_next_arg(arg) else following
@@ -303,7 +304,8 @@ def _strip_prefix(found: Prefixed) -> Prefixed | None:
 
 def _behind_launcher(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the command that a program of LAUNCHERS starts."""
-    name, position = os.path.basename(argv[0]), 1
+    name = os.path.basename(argv[0])
+    position = 1
     while position < len(argv) and argv[position].startswith("-") and argv[position] != "--":
         position += 2 if argv[position] in LAUNCHERS[name] else 1
     position += argv[position : position + 1] == ("--",)

@@ -222,7 +222,8 @@ def _volumes(service: dict[str, Any]) -> Iterator[str]:
 
 def _request(reserved: dict[str, Any]) -> str:
     """Return what Docker makes of `gpus:` and of a reserved device, as after `--gpus`."""
-    ids, driver = as_list(reserved.get("device_ids")), str(reserved.get("driver") or "")
+    ids = as_list(reserved.get("device_ids"))
+    driver = str(reserved.get("driver") or "")
     count = reserved.get("count", None if "device_ids" in reserved else "all")
     capabilities = list(map(str, as_list(reserved.get("capabilities"))))
     asked = {"driver": driver, "device": ",".join(map(str, ids)), "capabilities": ",".join(capabilities)}

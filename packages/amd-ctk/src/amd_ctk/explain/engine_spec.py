@@ -126,7 +126,8 @@ def number_of_id(word: str) -> int | None:
 
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:
     """Return the nodes of the host and the rules that a container gets without CDI."""
-    engine, asked = container.maker, [device for device in container.devices if not is_cdi_name(device)]
+    engine = container.maker
+    asked = [device for device in container.devices if not is_cdi_name(device)]
     if container.is_rootless:
         # Without root, engines bind nodes too, and there is no device cgroup.
         asked += [f"{source}:{target}" for source, target in container.mounts if source.startswith((KFD_PATH, DRI))]
@@ -254,7 +255,8 @@ def _read_edits(path: str, name: str, host: Host) -> CdiEdits:
 
 def _nodes(listed: Iterable[Tree], host: Host) -> Iterator[Tree]:
     for node in listed:
-        path, permissions = node["path"], {"access": node.get("permissions") or EVERY_ACCESS}
+        path = node["path"]
+        permissions = {"access": node.get("permissions") or EVERY_ACCESS}
         if isinstance(node.get("major"), int) and isinstance(node.get("minor"), int):
             access = {key: node[key] for key in ACCESS if isinstance(node.get(key), int)}
             yield {"path": path, "type": "c", "major": node["major"], "minor": node["minor"], **access, **permissions}

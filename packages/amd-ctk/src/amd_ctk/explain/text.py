@@ -58,7 +58,8 @@ def format_json(explanation: Explanation) -> str:
 
 
 def _gpu_fields(explanation: Explanation) -> list[dict[str, object]]:
-    plan, indexes = explanation.plan, _hip_indexes(explanation)
+    plan = explanation.plan
+    indexes = _hip_indexes(explanation)
     granted = {gpu.number for gpu in plan.granted.gpus}
     return [
         {
@@ -80,7 +81,8 @@ def _format_gpus(explanation: Explanation) -> list[str]:
     if not gpus:
         return ["The container gets no GPU"]
     # In the order of HIP, then those that HIP does not see.
-    indexes, paths = _hip_indexes(explanation), _find_paths(explanation)
+    indexes = _hip_indexes(explanation)
+    paths = _find_paths(explanation)
     in_order = [*explanation.hip_gpus, *(gpu for gpu in gpus if gpu.number not in indexes)]
     rows = (_row(gpu, indexes.get(gpu.number), paths) for gpu in in_order)
     return format_columns([HEADER, *rows]).split("\n")

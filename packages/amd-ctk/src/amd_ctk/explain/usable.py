@@ -148,7 +148,8 @@ def names_of_image(container: Container) -> list[str]:
 
 def _find_mounted(container: Container, plan: Plan, named: set[str], host: Host) -> list[dict[str, Any]]:
     """Return the nodes that only a volume brings, without those of GPUs that the container does not ask for."""
-    others, rules = named | {node.path for node in plan.nodes}, DeviceRules(plan.spec)
+    others = named | {node.path for node in plan.nodes}
+    rules = DeviceRules(plan.spec)
     nodes = [node for node in find_mounted(container.mounts, host) if node["path"] not in others]
     return [node for node in nodes if not plan.gpus or node["major"] != DRM_MAJOR or rules.may_use(node)]
 
@@ -211,7 +212,8 @@ def _binds_nodes(container: Container, spec: dict[str, Any]) -> bool:
 
 def _find_closed_on_host(devices: Sequence[dict[str, Any]], container: Container, host: Host) -> list[NodeAccess]:
     """Return the host's nodes that are closed to a container with a user namespace, under their names inside."""
-    user, found = _read_caller(container), []
+    user = _read_caller(container)
+    found = []
     for device in devices:
         path = f"{DRI}/renderD{device['minor']}" if device["major"] == DRM_MAJOR else KFD_PATH
         if status := host.stat(path):

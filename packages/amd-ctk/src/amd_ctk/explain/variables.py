@@ -84,7 +84,8 @@ def _describe_visible(value: str, plan: Plan, located: Sequence[GpuLocation]) ->
         return f"is ignored: {' and '.join(SWARM_PREFIX + kind for kind in plan.granted.kinds)} counts"
     if may_be_choice(value):
         return _describe_choice(plan)
-    given, left_out = plan.granted.gpus, _find_left_out(value, plan, located)
+    given = plan.granted.gpus
+    left_out = _find_left_out(value, plan, located)
     if left_out:
         return f"{name_gpus(given)}, without {name_gpus(left_out)} (drained, sick or integrated)"
     return _name_what_resolves(value, located)

@@ -41,7 +41,8 @@ class NotResettable(ToolkitError):
 def check_gpus(host: Host, request: str, *, seconds: float, as_json: bool) -> bool:
     """Print whether each GPU of a request is clean, for up to some `seconds` until all are; return whether they are."""
     numbers = [gpu.number for gpu in _select(host, find_listed_gpus(host), request)]
-    tracker, end = tracker_with_rules(host), time.monotonic() + seconds
+    tracker = tracker_with_rules(host)
+    end = time.monotonic() + seconds
     while True:
         states = [gpu for gpu in tracker.states() if gpu.number in numbers and not gpu.is_lost]
         are_clean = not any(map(_problem, states))
@@ -69,7 +70,8 @@ def print_reset(host: Host, request: str) -> None:
     """Print the command that resets the GPUs of a request, which root can type. NotResettable; NotPermitted."""
     if os.geteuid():
         raise NotPermitted("only root sees the processes and pods of others", hint="run the command with sudo")
-    gpus, tracker = find_listed_gpus(host), tracker_with_rules(host)
+    gpus = find_listed_gpus(host)
+    tracker = tracker_with_rules(host)
     states = {gpu.number: gpu for gpu in tracker.states() if not gpu.is_lost}
     if notes := tracker.pod_notes():
         raise NotResettable(f"a pod may have a GPU that a reset reaches: {notes[0]}", hint=NO_POD)

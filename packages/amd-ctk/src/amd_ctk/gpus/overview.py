@@ -25,7 +25,8 @@ EXAMPLE = "sudo docker run --rm --runtime=amd -e AMD_VISIBLE_DEVICES=all docker.
 def print_overview(host: Host) -> None:
     """Print the driver, GPUs, engines and tracker of a host, and the next command."""
     gpus, obstacle = _find_gpus(host)
-    engines, has_cdi = _find_engines(host), any(host.stat(path) for path in CDI_SPECS)
+    engines = _find_engines(host)
+    has_cdi = any(host.stat(path) for path in CDI_SPECS)
     products = find_product_names(host, gpus)
     models = Counter(short_name(model_of(gpu), products[gpu.number]) for gpu in gpus)
     known = [f"{name}{' (knows the runtime amd)' if knows else ''}" for name, knows in engines.items()]

@@ -63,7 +63,8 @@ def run_each(
     except OSError as error:
         hint = "name another directory for the logs"
         raise FileError(f"{output} cannot be made: {reason(error)}", hint=hint) from error
-    waiting, at_once = deque(lines), at_once or len(locate_gpus(host)) or 1
+    waiting = deque(lines)
+    at_once = at_once or len(locate_gpus(host)) or 1
     with _Jobs(host, output) as jobs:
         while jobs.running or (waiting and not jobs.ended_by):
             if waiting and not jobs.ended_by and len(jobs.running) < at_once:
@@ -133,7 +134,8 @@ class _Jobs:
     def wait_for_one(self) -> None:
         """Wait until a job ends, and print a message if it failed."""
         pid, status = os.wait()
-        line, code = self.running.pop(pid), os.waitstatus_to_exitcode(status)
+        line = self.running.pop(pid)
+        code = os.waitstatus_to_exitcode(status)
         if self.ended_by:
             self.unfinished += [line] if code else []
         elif code:

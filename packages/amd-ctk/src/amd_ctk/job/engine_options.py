@@ -66,7 +66,8 @@ def find_options(argv: Sequence[str], host: Host, environment: Mapping[str, str]
     if position is None:
         return EngineOptions()
     environment = environment_of(without_prefixes([*prefix, argv[0]]), environment)
-    engine, before = engine_of(argv[0]), without_group([*argv[1:position]])
+    engine = engine_of(argv[0])
+    before = without_group([*argv[1:position]])
     try:
         options = read_options(argv)
     except ExplainError:

@@ -63,7 +63,8 @@ def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -
     RequestError if it is no amount, or if limits are required and this one cannot be enforced.
     """
     require_amount(host, job.vram)
-    said, settings = f"{OPTION}={job.vram}", read_settings(host)
+    said = f"{OPTION}={job.vram}"
+    settings = read_settings(host)
     if settings.vram_limit == OFF:
         print_note(f'{said} is ignored because vram-limit is "{OFF}"')
         return JobLimit(vram=job.vram)

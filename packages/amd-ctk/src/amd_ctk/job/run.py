@@ -151,7 +151,8 @@ def _request_of(gpus: str | None, count: int | None) -> str:
 
 def _reserve(host: Host, job: PlannedJob) -> GivenGpus | Reservation:
     """Reserve the GPUs of a job, and print what it waits for and what it got."""
-    began, was_notified = time.monotonic(), False
+    began = time.monotonic()
+    was_notified = False
 
     def notify(sentence: str) -> None:
         nonlocal was_notified

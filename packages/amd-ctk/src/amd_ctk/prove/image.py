@@ -39,7 +39,8 @@ def probe_command(foreign: str) -> list[str]:
 
 def pack_image() -> bytes:
     """Return the root file system of the image as a tar archive; NoImage."""
-    packed, modules = io.BytesIO(), _find_modules()
+    packed = io.BytesIO()
+    modules = _find_modules()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name in DIRECTORIES:
             entry = tarfile.TarInfo(name)

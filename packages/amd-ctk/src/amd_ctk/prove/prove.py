@@ -52,7 +52,8 @@ def prove(facts: Facts, states: Mapping[int, GpuState], engines: Sequence[ProofE
 
     `states` has the known states of GPUs by number. NoImage if python3 cannot be packed.
     """
-    gpus, packed = facts.gpus.gpus, pack_image()
+    gpus = facts.gpus.gpus
+    packed = pack_image()
     for engine in engines:
         if engine.problem:
             yield Proof(engine=engine.name, gpu=NO_NUMBER, state=FAILED, words=engine.problem)

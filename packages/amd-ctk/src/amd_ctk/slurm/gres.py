@@ -99,7 +99,8 @@ def build_gres(host: Host, gpus: Sequence[Gpu], model: str = "") -> list[Gres]:
     `model` replaces the type of every GPU; "" keeps their own.
     """
     ordered = sort_by_type(gpus, model)
-    links, cores = links_of(host, ordered), read_cores(host)
+    links = links_of(host, ordered)
+    cores = read_cores(host)
     return [
         Gres(
             type=type_of(gpu, model),

@@ -62,7 +62,8 @@ def read_status(host: Host, gpus: Sequence[Gpu], node: str) -> SlurmStatus:
         files = read_device_files(host, node)
     except SlurmError as error:
         files, problems = [], [str(error)]
-    constrains, entry = _constrains_devices(host), _read_runtime(host)
+    constrains = _constrains_devices(host)
+    entry = _read_runtime(host)
     runtime = str(entry.get("program", ""))
     outdated = is_amd_runtime(runtime) and is_outdated(entry)
     problems += [] if problems else _problems_of_gres(host, files, gpus, node)

@@ -119,7 +119,8 @@ def declare(host: Host, resources: Collection[Resource], plan: ResourcePlan) -> 
 
 def undeclare(host: Host, kinds: Collection[str]) -> bool:
     """Remove these kinds from the settings, back to the defaults; return whether the settings changed."""
-    settings, default = read_written_settings(host), Settings()
+    settings = read_written_settings(host)
+    default = Settings()
     kept = [kind for kind in settings.swarm_resources if kind not in kinds]
     changes: dict[str, Any] = {}
     is_changed = len(kept) < len(settings.swarm_resources) or (kinds and not kept)

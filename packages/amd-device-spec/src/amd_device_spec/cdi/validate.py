@@ -134,7 +134,8 @@ def _version_problems(spec: dict[str, Any]) -> Iterator[Problem]:
 def _device_problems(devices: list[dict[str, Any]]) -> Iterator[Problem]:
     first_by_name: dict[str, int] = {}
     for position, device in enumerate(devices):
-        name, location = device["name"], ("devices", position)
+        name = device["name"]
+        location = ("devices", position)
         if problem := name_problem(name):
             yield Problem(location=(*location, "name"), message=f"{name!r} {problem}")
         if name in first_by_name:

@@ -125,7 +125,8 @@ def parse_amount(value: str, gpus: Sequence[Gpu], name: str = MEMORY) -> int:
     """
     text = value.strip().lower()
     number, unit = text[:-3].strip(), text[-3:]
-    named, hint = f"{name}={shown(value)}", f"as in {name}=8GiB"
+    named = f"{name}={shown(value)}"
+    hint = f"as in {name}=8GiB"
     if unit not in MIB_BY_UNIT or not (number.isascii() and number.isdecimal()) or len(number) > MOST_LIMIT_DIGITS:
         raise RequestError(f"{named} is not an amount of memory with its unit, MiB or GiB", hint=hint)
     mib = int(number) * MIB_BY_UNIT[unit]

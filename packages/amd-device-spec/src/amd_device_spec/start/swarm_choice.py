@@ -79,7 +79,8 @@ def _split_by_author(request: GpuRequest, node: Node) -> tuple[dict[str, str], l
     chosen: dict[str, str] = {}
     problems: list[RequestError] = []
     for kind in sorted(request.resources.keys() - set(node.settings.swarm_vram_resources)):
-        variable, value = SWARM_PREFIX + kind, request.resources[kind]
+        variable = SWARM_PREFIX + kind
+        value = request.resources[kind]
         if problem := _problem_of_choice(variable, value, node):
             problems.append(problem)
         else:
@@ -100,7 +101,8 @@ def _problem_of_choice(variable: str, value: str, node: Node) -> RequestError | 
 
 
 def _problem_of_name(variable: str, value: str, item: str, node: Node) -> RequestError | None:
-    form, advertised = form_of(item), node.settings.swarm_resource_names
+    form = form_of(item)
+    advertised = node.settings.swarm_resource_names
     if form not in ("", advertised):
         return RequestError(
             f"{variable}={shown(value)} names a GPU by {FORMS[form]}, and this node advertises GPUs by"

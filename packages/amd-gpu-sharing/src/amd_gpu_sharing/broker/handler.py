@@ -101,7 +101,8 @@ class Handler:
 
         With `must_poll`, changes of files cause no events.
         """
-        queue, now = self._parts.queue, self._parts.now()
+        queue = self._parts.queue
+        now = self._parts.now()
         due = [self._next_end()]
         if self.has_waiters:
             due.append(queue.next_notice())

@@ -127,7 +127,8 @@ def serve(
     if os.geteuid():
         raise needs_root()
     _raise_descriptors()
-    state, processes = State(host), processes or Processes()
+    state = State(host)
+    processes = processes or Processes()
     listener = take_listener(listen, os.environ)
     if not processes.may_look_at_users():
         write_line("limited", BLIND)
@@ -142,7 +143,8 @@ def serve_waiters(root: str, proc: str, descriptor: int) -> None:
     the directory where the kernel lists processes.
     """
     _raise_descriptors()
-    state, processes = open_state(Host(root), os.environ), Processes(proc)
+    state = open_state(Host(root), os.environ)
+    processes = Processes(proc)
     terms = Terms(order=FIFO, accepts_rules=True)
     handler = Handler(_book(state, processes), lambda _: terms, lambda *_, **__: None)
     listener = socket.socket(fileno=descriptor)

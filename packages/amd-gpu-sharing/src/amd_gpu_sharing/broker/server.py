@@ -135,7 +135,8 @@ class Server:
             poll.register(descriptor, select.POLLIN)
         for descriptor, client in self._clients.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if client.has_more else 0))
-        seconds, began = self._seconds_until_next(), self._now()
+        seconds = self._seconds_until_next()
+        began = self._now()
         is_behind = bool(len(self._arrivals)) or any(client.is_closed for client in self._clients.values())
         patience = None if seconds is None else int(seconds * 1000) + 1
         if is_behind:

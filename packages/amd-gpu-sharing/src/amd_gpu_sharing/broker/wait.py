@@ -78,7 +78,8 @@ def wait_in_line(
         # If the GPUs are in use or another process keeps the lock, the job waits in line.
         with suppress(GpusRefused, LockTimeout):
             return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True)
-    fields, behind = format_rules(rules, choice), behind_sudo(os.environ)
+    fields = format_rules(rules, choice)
+    behind = behind_sudo(os.environ)
     run = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=fields, behind=behind)
     try:
         answer = _send_request(state, processes, run, timeout, notify)

@@ -52,7 +52,8 @@ def _print(context: typer.Context, *, since: str, by: str, as_json: bool, as_csv
     chosen = [name for name, given in (("--json", as_json), ("--csv", as_csv), ("--html", bool(html))) if given]
     if len(chosen) > 1:
         raise OptionsExcluded(*chosen[:2])
-    timeline, host = Timeline(), host_of(context)
+    timeline = Timeline()
+    host = host_of(context)
     watch = timeline.watch if html else iter
     made, names = read_report(host, since=since, by=by, now=time.time(), watch=watch)
     if html:

@@ -62,7 +62,8 @@ def reserve(
     if at and wait is not None:
         raise OptionsExcluded("--at", WAIT)
     start = parse_moment(at, now=time.time()) if at else None
-    began, notices = time.monotonic(), list[str]()
+    began = time.monotonic()
+    notices = list[str]()
 
     def notify(sentence: str) -> None:
         notices.append(sentence)
@@ -103,7 +104,8 @@ def keep(
     from amd_gpu_tracker.times import format_seconds, parse_at_most
     from amdgpu_discovery.usage.people import find_user
 
-    wanted, host = parse_at_most(duration, Service.MOST_SECONDS), host_to_change(context)
+    wanted = parse_at_most(duration, Service.MOST_SECONDS)
+    host = host_to_change(context)
     seconds = change(host, "keep", name, find_user(user), seconds=wanted)
     print(f"{name} ends in {format_seconds(seconds)}" if seconds else f"{name} has no time limit")
 
@@ -124,7 +126,8 @@ def end(
     from amd_gpu_tracker.errors import NotDone
     from amdgpu_discovery.usage.people import find_user
 
-    host, owner = host_to_change(context), find_user(user)
+    host = host_to_change(context)
+    owner = find_user(user)
     try:
         cancel_job(host, name, owner)
     except NotDone:

@@ -51,7 +51,8 @@ def disable(
 
     _note_new_word(context, "disable")
     host = host_of(context)
-    is_change, what = would_disable(host, history=history), "reservations" if history else "how busy GPUs are"
+    is_change = would_disable(host, history=history)
+    what = "reservations" if history else "how busy GPUs are"
     if dry_run:
         print(f"Would stop recording {what}" if is_change else NOTHING_WOULD_CHANGE)
         return

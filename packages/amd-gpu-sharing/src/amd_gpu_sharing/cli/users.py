@@ -89,7 +89,8 @@ def allow(
 
     if together and not (gpus and who.startswith(GROUP_SIGN)):
         raise typer.BadParameter("--together needs a group and a count: 'users allow @GROUP --gpus=4 --together'")
-    host, chosen = host_of(context), [word for word in groups.split(",") if word]
+    host = host_of(context)
+    chosen = [word for word in groups.split(",") if word]
     rule = Permission(
         who=who,
         gpus=gpus or NO_LIMIT,
@@ -191,7 +192,8 @@ def require_reservation(
     """
     from amd_gpu_tracker import Tracker
 
-    host, required = host_of(context), switch is Switch.on
+    host = host_of(context)
+    required = switch is Switch.on
     settings = Tracker(host).settings
     if dry_run:
         would = WOULD_NEED_RESERVATION if required else WOULD_GET_ANY

@@ -146,7 +146,8 @@ def read_users(path: str) -> frozenset[int]:
 def set_users(path: str, uids: Iterable[int]) -> bool:
     """Let only these users open a node besides its owner and group; return whether this changed it; OSError."""
     uids = list(uids)
-    wanted, found = format_acl(uids) if uids else b"", _read(path)
+    wanted = format_acl(uids) if uids else b""
+    found = _read(path)
     if wanted == found:
         return False
     if wanted:

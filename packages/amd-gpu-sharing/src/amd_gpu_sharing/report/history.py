@@ -49,7 +49,8 @@ def read_report(
     """Return the report and the names in it. The history passes through `watch` once."""
     if by not in BY:
         raise ReportError(f"--by {by} is not known", hint=f"write one of {', '.join(BY)}")
-    tracker, begin = Tracker(host), parse_since(since, now)
+    tracker = Tracker(host)
+    begin = parse_since(since, now)
     # A user who may only read gets the records as they are, even if a power cut left some open.
     with suppress(ToolkitError):
         tracker.recording.settle()

@@ -62,7 +62,8 @@ def take_sample(host: Host) -> dict[str, str]:
     # If no program reads the counters, the driver is only asked for them to find out whether a sick GPU has recovered.
     states = tracker.states(with_errors=has_exporter or any(gpu.sick for gpu in tracker.status().gpus))
     if has_exporter:
-        since, has_failed = [ticket.since for ticket in tracker.waiting()], bool(tracker.service_problem())
+        since = [ticket.since for ticket in tracker.waiting()]
+        has_failed = bool(tracker.service_problem())
         recording.write_metrics(host.path(METRICS), usage, states, since, has_failed=has_failed)
     return recording.failures()
 

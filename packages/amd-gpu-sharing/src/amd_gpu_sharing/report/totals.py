@@ -84,7 +84,9 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
     """Sum up reservations. Each counts with the part that lies within the period."""
     sums: dict[str, Total] = {}
     days: Days = {}
-    whole, uncertain, unreadable = Total("all"), 0, 0
+    whole = Total("all")
+    uncertain = 0
+    unreadable = 0
     for used in history:
         if used is None:
             unreadable += 1
@@ -112,7 +114,8 @@ def make_report(history: Iterable[Used | None], names: Names, *, by: str, since:
 
 def _parts(used: Used, names: Names, by: str, begin: float, end: float, *, days: Days) -> list[tuple[str, float, bool]]:
     """Return the titles under which a reservation counts, with GPU-seconds and whether it began there."""
-    is_start, gpus = used.since >= begin, len(used.gpus)
+    is_start = used.since >= begin
+    gpus = len(used.gpus)
     if by == "gpu":
         return [(names.gpu(gpu), end - begin, is_start) for gpu in used.gpus]
     if by == "day":

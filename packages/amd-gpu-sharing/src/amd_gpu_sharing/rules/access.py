@@ -88,7 +88,8 @@ def preview_access(host: Host, value: str) -> str:
     # Nodes that another program opened since are closed again.
     if not (nodes.find_open() if value == RESERVED else nodes.are_closed()):
         return ""
-    paths, closed = ", ".join(nodes.paths()), "would be closed to users who have not reserved them"
+    paths = ", ".join(nodes.paths())
+    closed = "would be closed to users who have not reserved them"
     return f"{paths} {closed}" if value == RESERVED else f"{paths} would be open to their groups again"
 
 

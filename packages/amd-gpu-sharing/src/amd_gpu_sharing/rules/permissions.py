@@ -64,7 +64,8 @@ def parse_users(users: Iterable[str], where: str = "") -> list[Permission]:
 
 def find_terms(host: Host) -> Terms:
     """Return the settings of the service: who may reserve GPUs, and in which order; SettingsError."""
-    settings, now = read_settings(host), time.time()
+    settings = read_settings(host)
+    now = time.time()
     # Without rules, only root reserves GPUs.
     expiries = read_expiries(host) if settings.users else {}
     return Terms(

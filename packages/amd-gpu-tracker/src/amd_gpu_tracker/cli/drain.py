@@ -41,7 +41,8 @@ def drain(
 
     Containers and jobs that have them keep them.
     """
-    request, tracker = ",".join(gpus), tracker_of(context)
+    request = ",".join(gpus)
+    tracker = tracker_of(context)
     end = _find_end(until, duration, now=time.time())
     new = tracker.gpus.would_drain(request, reason=reason, until=end)
     drained = " ".join(filter(None, ("drained", format_end(end))))
@@ -81,7 +82,8 @@ def _find_end(until: str, duration: str, *, now: float) -> float:
 @examples("amd-gpu-tracker undrain 5", "amd-gpu-tracker undrain all --dry-run")
 def undrain(context: typer.Context, gpus: Gpus, *, dry_run: DryRun = False) -> None:
     """Give these GPUs out again."""
-    request, tracker = ",".join(gpus), tracker_of(context)
+    request = ",".join(gpus)
+    tracker = tracker_of(context)
     if dry_run:
         drained = tracker.gpus.would_undrain(request)
         print(f"GPUs {in_brackets(drained)} would be given out again" if drained else NOTHING_WOULD_CHANGE)

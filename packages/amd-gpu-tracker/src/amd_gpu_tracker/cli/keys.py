@@ -56,7 +56,8 @@ def _number(key: str, text: str) -> int:
 
 
 def _ignore_only(tracker: Tracker, users: Sequence[int], *, dry_run: bool) -> None:
-    before, verb = tracker.settings.ignored_users(), "would be" if dry_run else "are"
+    before = tracker.settings.ignored_users()
+    verb = "would be" if dry_run else "are"
     is_change = {*before} != {*users}
     if not dry_run:
         # A number that is too large is the first, so that it changes nothing.

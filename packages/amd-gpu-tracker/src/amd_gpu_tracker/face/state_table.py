@@ -89,7 +89,8 @@ def print_states_json(tracker: Tracker) -> None:
 
 def print_states(tracker: Tracker) -> None:
     """Print the current states of all GPUs: fitted to the width of a terminal, elsewhere complete."""
-    states, now = tracker.states(with_all_processes=False), time.time()
+    states = tracker.states(with_all_processes=False)
+    now = time.time()
     if is_terminal():
         from amd_gpu_tracker.watch.show.terminal import make_console, print_listing
 
@@ -159,7 +160,8 @@ class Screen:
     def _page(self, console: Console) -> Page:
         if self._shows_help or self._failure:
             return Page(shown=HELP if self._shows_help else self._failure)
-        order, blocks = ORDERS[self._order], blocks_for(console.encoding)
+        order = ORDERS[self._order]
+        blocks = blocks_for(console.encoding)
         listing = list_states(
             sorted(self._states, key=lambda gpu: (RANK_BY_ORDER[order](gpu), gpu.tracked_number)),
             now=time.time(),

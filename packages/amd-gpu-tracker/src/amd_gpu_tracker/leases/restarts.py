@@ -119,7 +119,8 @@ def find_restart_lease(state: State, lease: Lease, processes: Processes) -> Leas
     grace = 0 if state.is_rootless else _find_grace(state)
     if not grace:
         return None
-    first, now = processes.find(FIRST_PROCESS), processes.now()
+    first = processes.find(FIRST_PROCESS)
+    now = processes.now()
     until = kind_of(lease).kept_until(now + grace)
     may_be_kept = until > now and lease.boot_id == processes.boot_id and first
     kept_at, unit = _find_restart(lease) if may_be_kept else ("", "")

@@ -194,7 +194,8 @@ def _program(processes: Processes, pid: int) -> str:
 
 
 def _root_of(processes: Processes, pid: int) -> str:
-    words, program = processes.words(pid), _program(processes, pid)
+    words = processes.words(pid)
+    program = _program(processes, pid)
     if program.startswith(SHIM):
         namespace = option_in(words, "namespace")
         return f"{_shim_root(processes.link(pid, 'cwd'))}/{namespace}" if namespace else ""

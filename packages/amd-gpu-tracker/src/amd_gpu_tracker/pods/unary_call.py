@@ -116,7 +116,8 @@ def _confirm(server: socket.socket, frame: bytes) -> None:
 
 def _frames(server: socket.socket, end: float) -> Iterator[tuple[int, int, int, bytes]]:
     """Yield kind, flags, stream and payload of each frame, for a bounded time and up to a bounded size."""
-    buffer, total = bytearray(), 0
+    buffer = bytearray()
+    total = 0
     while True:
         while len(buffer) >= 9:
             length = int.from_bytes(buffer[:3], "big")

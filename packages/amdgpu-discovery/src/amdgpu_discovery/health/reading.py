@@ -75,7 +75,8 @@ def read_health(
     answer earlier is then not asked again, because each attempt would leave a process behind. A GPU that sleeps is not
     woken.
     """
-    addresses, before = list(dict.fromkeys(addresses)), earlier or {}
+    addresses = list(dict.fromkeys(addresses))
+    before = earlier or {}
     hanging = {each for each in addresses if not with_errors and before.get(each, NOTHING).is_hanging}
     read = [each for each in addresses if each not in hanging]
     asleep = {each for each in read if host.read_attribute(f"{function_path(each)}/{RUNTIME_STATUS}") == ASLEEP}

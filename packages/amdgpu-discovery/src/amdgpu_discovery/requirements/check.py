@@ -157,7 +157,8 @@ def _judge_rocm(comparison: Comparison, _: JudgedGpu, facts: ContainerFacts) -> 
         unknown = f"the ROCm versions tested with the {driver} are not known"
         return Judgement(holds=True, is_unknown=True, reason=unknown)
     # The table lists minor releases.
-    releases, wanted = [leading_numbers(release) for release in facts.rocm], wanted[:2]
+    releases = [leading_numbers(release) for release in facts.rocm]
+    wanted = wanted[:2]
     if comparison.operator == "!=":
         holds = all(_compare(release, "!=", wanted) for release in releases)
     else:

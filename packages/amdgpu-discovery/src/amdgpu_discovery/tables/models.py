@@ -41,7 +41,8 @@ def find_product_names(host: Host, gpus: Iterable[Gpu]) -> dict[int, str]:
     The sources, in this order: the board itself (its FRU, which the driver shows), libdrm's list, udev's hardware
     database, and the table of compute GPUs.
     """
-    listed, hwdb = _read_amdgpu_ids(host), _Hwdb(is_there=host.is_this_machine)
+    listed = _read_amdgpu_ids(host)
+    hwdb = _Hwdb(is_there=host.is_this_machine)
     return {gpu.number: _find_product_name(host, gpu, listed, hwdb) for gpu in gpus}
 
 

@@ -75,7 +75,8 @@ def _add_node(
 
 
 def _video_memory(node: PlacedNode) -> dict[str, int] | None:
-    model, size = node.gpu.model, _memory_size(node)
+    model = node.gpu.model
+    size = _memory_size(node)
     if size is None:
         return None
     return {

@@ -97,7 +97,8 @@ def _to_cpu(node: PlacedNode, cpu: int) -> NodeLink:
 
 
 def _to_peer(node: PlacedNode, peer: PlacedNode) -> NodeLink:
-    model, is_partition = node.gpu.model, node.partition_total > 1
+    model = node.gpu.model
+    is_partition = node.partition_total > 1
     if node.gpu is peer.gpu:
         weight, bandwidth = PACKAGE_WEIGHT, PACKAGE_BANDWIDTH
     elif is_partition or model.cpu_by_xgmi:

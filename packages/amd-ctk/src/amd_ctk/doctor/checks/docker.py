@@ -55,7 +55,8 @@ def check_docker(facts: Facts) -> Finding | None:
         return note("'docker' talks to Podman, which drops the runtime that a container asks for", fix=PODMAN_API_FIX)
     if docker.problem:
         return _judge_no_answer(docker)
-    version, lost = docker.version_text, [name for name in docker.file_runtimes if name not in docker.runtimes]
+    version = docker.version_text
+    lost = [name for name in docker.file_runtimes if name not in docker.runtimes]
     if lost:
         words = f"{version} was started before {docker.file_name} had the runtime {lost[0]}"
         return bad(words, fix=restart_command(docker))
@@ -81,7 +82,8 @@ def configure_and_restart(docker: DockerFacts) -> str:
 
 
 def _judge_no_answer(docker: DockerFacts) -> Finding:
-    words, endpoint = f"the docker daemon does not answer: {docker.problem}", docker.endpoint
+    words = f"the docker daemon does not answer: {docker.problem}"
+    endpoint = docker.endpoint
     if docker.silence == REFUSED:
         return not_checked(words, needs="root or group docker")
     if endpoint.undo:

@@ -39,7 +39,8 @@ CONSTRAIN = "set ConstrainDevices=yes in cgroup.conf"
 )
 def check_inside_access(facts: Facts) -> Finding | None:
     """May the container's user open its nodes?"""
-    closed, process = facts.nodes_with(errno.EACCES), facts.container.process
+    closed = facts.nodes_with(errno.EACCES)
+    process = facts.container.process
     if not closed:
         is_open = facts.permitted_nodes
         return ok(f"user {process.uid} of {facts.container_name} may open {is_open[0].path}") if is_open else None

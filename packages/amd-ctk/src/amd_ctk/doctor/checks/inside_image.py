@@ -160,7 +160,8 @@ def check_inside_shm(facts: Facts) -> Finding | None:
     if size is None:
         words = f"{facts.container_name} has no {SHARED_MEMORY}, through which RCCL shares several GPUs"
         return bad(words, fix="start it without --ipc=none") if has_rccl else None
-    words, fix = f"{SHARED_MEMORY} in {facts.container_name} has {size // MEBIBYTE} MiB", LARGER_SHARED_MEMORY
+    words = f"{SHARED_MEMORY} in {facts.container_name} has {size // MEBIBYTE} MiB"
+    fix = LARGER_SHARED_MEMORY
     if size <= USUAL_SHARED_MEMORY * MEBIBYTE and has_rccl:
         return bad(f"{words}, too little for RCCL and several GPUs", fix=fix)
     if size < SMALL_SHARED_MEMORY * MEBIBYTE:
@@ -177,7 +178,8 @@ def check_inside_targets(facts: Facts) -> Finding | None:
     """Does the image have code for the container's GPUs?"""
     # inside-override reports what an override makes of the targets.
     others = {one.gpu.number for one in _find_overrides(facts)}
-    image, gpus = facts.container.image, [gpu for gpu in _find_gpus(facts) if gpu.number not in others]
+    image = facts.container.image
+    gpus = [gpu for gpu in _find_gpus(facts) if gpu.number not in others]
     if not gpus:
         return None
     if not image.targets:

@@ -34,7 +34,8 @@ def check_windows(facts: Facts) -> Finding | None:
 )
 def check_driver(facts: Facts) -> Finding | None:
     """Is the amdgpu driver loaded, and does it have every AMD GPU?"""
-    kernel, foreign = facts.kernel, _find_foreign(facts)
+    kernel = facts.kernel
+    foreign = _find_foreign(facts)
     if kernel.unknown_gpus and not _lacks_dkms_module(kernel):
         return _judge_unknown(kernel, is_all=len(kernel.unknown_gpus) == len(facts.gpus.pci_functions))
     if foreign:

@@ -38,7 +38,8 @@ def check_slurm_jobs(facts: Facts) -> Finding | None:
     if facts.jobs.left:
         # A container that is ending may be saving its work, so report the others first.
         left = min(facts.jobs.left, key=lambda left: left.is_ending)
-        named, fix = f"a container of job {left.job} (process {left.pid})", f"sudo kill -KILL {left.pid}"
+        named = f"a container of job {left.job} (process {left.pid})"
+        fix = f"sudo kill -KILL {left.pid}"
         if left.is_ending:
             return note(f"{named} has not ended yet, and Slurm waits for it", fix=fix)
         return bad(f"{named} is still running, but its job is over", fix=fix)

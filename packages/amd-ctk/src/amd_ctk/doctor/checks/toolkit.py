@@ -168,7 +168,8 @@ def check_sudo(facts: Facts) -> Finding | None:
         return None
     if toolkit.program_directory in toolkit.secure_path:
         return ok("sudo finds amd-ctk")
-    words, fix = f"sudo does not look in {toolkit.program_directory}", f"sudo {toolkit.program_directory}/amd-ctk ..."
+    words = f"sudo does not look in {toolkit.program_directory}"
+    fix = f"sudo {toolkit.program_directory}/amd-ctk ..."
     # Programs of a virtual environment are usually called by their path.
     return note(words, fix=fix) if toolkit.is_virtual_environment else bad(words, fix=fix)
 

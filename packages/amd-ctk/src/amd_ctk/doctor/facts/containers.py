@@ -72,7 +72,8 @@ def _gpu_nodes(bundle: str) -> Iterator[str]:
 
 def _compare(container_id: str, bundle: str, numbers: dict[str, str]) -> Iterator[StaleContainer]:
     for device in _devices(bundle):
-        path, inside = str(device.get("path")), f"{device.get('major')}:{device.get('minor')}"
+        path = str(device.get("path"))
+        inside = f"{device.get('major')}:{device.get('minor')}"
         if (outside := numbers.get(path, inside)) != inside:
             yield StaleContainer(container_id=container_id, path=path, inside=inside, outside=outside, bundle=bundle)
 

@@ -72,8 +72,10 @@ class KernelFacts(Value):
 
 def read_kernel(host: Host, proc: str) -> KernelFacts:
     """Return the facts about a host's kernel; `proc` is the directory with this machine's processes."""
-    release, driver = _read(f"{proc}/sys/kernel/osrelease"), host.read_attribute(DRIVER_VERSION)
-    enforce, modprobe_lines = host.read_attribute(f"{SELINUX}/enforce"), read_lines(host)
+    release = _read(f"{proc}/sys/kernel/osrelease")
+    driver = host.read_attribute(DRIVER_VERSION)
+    enforce = host.read_attribute(f"{SELINUX}/enforce")
+    modprobe_lines = read_lines(host)
     return KernelFacts(
         release=release,
         is_windows=("microsoft" in release.lower() or host.stat(DXG) is not None) and host.stat(TOPOLOGY) is None,

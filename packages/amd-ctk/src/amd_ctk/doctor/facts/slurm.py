@@ -59,7 +59,8 @@ def read_slurm(host: Host, gpus: Sequence[Gpu], node: str = "") -> SlurmFacts:
     # slurmd uses this name for the node unless it was given another one.
     node = node or os.uname().nodename.partition(".")[0]
     try:
-        status, files = read_status(host, gpus, node), tuple(read_device_files(host, node))
+        status = read_status(host, gpus, node)
+        files = tuple(read_device_files(host, node))
     except RefusedLine as error:
         # Doctor's bundle contains no line of a file.
         return SlurmFacts(is_configured=True, problem=f"slurmd refuses a line of {error.file}")

@@ -58,7 +58,8 @@ def become(process: ContainerProcess, libc: ctypes.CDLL, *, own_capabilities: in
         # Joining the namespace gives every capability inside it and none outside.
         _call(libc.setns, namespace, CLONE_NEWUSER)
         os.close(namespace)
-        uid, own_capabilities = process.uid_inside, ~0
+        uid = process.uid_inside
+        own_capabilities = ~0
     _call(libc.prctl, PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setresuid(uid, uid, uid)
     _set_capabilities(libc, process.capabilities & own_capabilities)
@@ -97,7 +98,8 @@ def ask_inside(process: ContainerProcess, probe: Callable[[int], dict[str, Any]]
     `probe` gets the result of `open_own_files`. `deadline` is a time of time.monotonic().
     """
     # Load libc before the fork, because the child cannot import: see become.
-    libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -23,7 +23,8 @@ def keep(parts: BrokerParts, terms: Terms, client: Connection, request: Request)
     permission = require_permission(terms, client.peer)
     if request.seconds and uid:
         _require_not_planned(parts, job_id(uid, request.name), request.seconds)
-    owner, most = find_owner(client, request), permission.most_seconds(time.time())
+    owner = find_owner(client, request)
+    most = permission.most_seconds(time.time())
     job, seconds = keep_from_now(parts.book, request.name, owner, request.seconds, most=most, by=uid)
     ends = f"ends in {format_seconds(seconds)}" if seconds else "has no end"
     parts.log("kept", f"{job} by user {uid}: {ends}", job=name_of(job), user=uid)
@@ -72,7 +73,8 @@ def put_first(parts: BrokerParts, _: Terms, client: Connection, request: Request
 
 def _require_not_planned(parts: BrokerParts, job: str, seconds: int) -> None:
     """Raise NotPermitted if a reservation for later begins on a GPU of a job before it would end."""
-    view, gpus = parts.leases.refresh(), parts.grants.gpus_by_job.get(job, ())
+    view = parts.leases.refresh()
+    gpus = parts.grants.gpus_by_job.get(job, ())
     until = view.now + seconds + GRACE_SECONDS
     if found := [number for number in gpus if view.planned.get(number, until) < until]:
         when = format_moment(view.planned[found[0]] + boot_offset())

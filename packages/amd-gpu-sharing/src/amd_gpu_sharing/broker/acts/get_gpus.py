@@ -87,7 +87,8 @@ def reserve(parts: BrokerParts, terms: Terms, client: Connection, request: Reque
 def _run_inside(parts: BrokerParts, client: Connection, request: Request, job: str) -> Answer | None:
     """Give a job GPUs of a reservation of its person."""
     peer = client.peer
-    reservation, person = find_reservation(parts, client, request), peer.person(request.behind) or 0
+    reservation = find_reservation(parts, client, request)
+    person = peer.person(request.behind) or 0
     grant = parts.grants.give_inside(job, reservation, peer.process, person=person)
     _log_granted(parts, request.name, person, f", in {reservation}", grant.numbers)
     return parts.scopes.hand_over(client, job, grant)

@@ -199,7 +199,8 @@ def _is_sent(opened: int, signals: Iterable[int]) -> bool:
 
 def _wait_for(pidfds: Iterable[int], seconds: float) -> None:
     """Wait until all of these processes have ended, but at most `seconds`."""
-    end, left = time.monotonic() + seconds, set(pidfds)
+    end = time.monotonic() + seconds
+    left = set(pidfds)
     poll = select.poll()
     for each in left:
         poll.register(each, select.POLLIN)

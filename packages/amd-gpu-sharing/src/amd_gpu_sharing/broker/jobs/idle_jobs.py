@@ -139,7 +139,8 @@ class IdleJobs:
         if key in self._warned:
             return
         self._warned.add(key)
-        unused, name = format_seconds(self._seconds), name_of(job.container_id)
+        unused = format_seconds(self._seconds)
+        name = name_of(job.container_id)
         log_of(self._log, job, self._state.host)("warned", f"{job.container_id}: its GPUs have been idle for {unused}")
         sentence = (
             f"amd-ctk: the GPUs of {name} have been idle for {unused}; after another {unused}, it ends when someone"

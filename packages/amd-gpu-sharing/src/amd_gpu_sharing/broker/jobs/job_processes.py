@@ -65,7 +65,8 @@ def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
 
     Such a container was detached: the command of the job has ended.
     """
-    owner, own = owner_of(lease.container_id), processes.namespace
+    owner = owner_of(lease.container_id)
+    own = processes.namespace
     others = [pid for pid in processes.pids() if processes.link(pid, "ns/pid") not in ("", own)] if owner else []
     found = _with_token(filter(None, map(processes.find, others)), lease, owner, processes)
     # The process may have ended meanwhile, and its id may belong to another.
@@ -74,7 +75,8 @@ def find_container(lease: Lease, processes: Processes) -> ProcessId | None:
 
 def find_left(lease: Lease, pids: Iterable[int], processes: Processes) -> set[ProcessId]:
     """Return those of some processes that belong to an ended job: the owner's, with the job's token or in its scope."""
-    owner, scope = owner_of(lease.container_id), scope_of(lease.container_id, lease.creator)
+    owner = owner_of(lease.container_id)
+    scope = scope_of(lease.container_id, lease.creator)
     found = set(filter(None, map(processes.find, pids)))
     inside = {each for each in found if is_in(f"{processes.directory}/{each.pid}/cgroup", scope)}
     own = {each for each in inside if belongs_to(each.pid, owner, processes)}

@@ -56,7 +56,8 @@ def end_now(book: Book, name: str, owner: int | None, *, by: int = 0) -> list[Le
     """
     with book.locked():
         lease, leases = _find(book, name, owner, by)
-        now, kind = book.processes.now(), kind_of(lease)
+        now = book.processes.now()
+        kind = kind_of(lease)
         ended = [lease, *lease.inside(leases)]
         # A job that is ending already keeps its end, so that repeated requests do not end it again.
         if not 0 < kind.end <= now:
@@ -106,7 +107,8 @@ def _find(book: Book, name: str, owner: int | None, by: int) -> tuple[Lease, Seq
 
 
 def _require_running(lease: Lease, leases: Iterable[Lease], now: float) -> None:
-    name, inside = name_of(lease.job), lease.reservation if lease.is_by_name else ""
+    name = name_of(lease.job)
+    inside = lease.reservation if lease.is_by_name else ""
     if inside and any(each.container_id == inside for each in leases):
         reservation = name_of(inside)
         raise NotDone(f"{name} lasts as long as {reservation}", hint=f"name that: 'amd-ctk keep {reservation}'")
@@ -118,7 +120,8 @@ def _require_within(lease: Lease, seconds: float, most: float, now: float) -> No
     had = now - lease.job_began
     if not most or had + seconds <= most:
         return
-    name, left = name_of(lease.job), int(most - had)
+    name = name_of(lease.job)
+    left = int(most - had)
     hint = f"write 'amd-ctk keep {name} {left // MINUTE}m', or less" if left >= MINUTE else "ask the administrator"
     raise NotPermitted(f"your limit is {format_seconds(most)}; {name} has used {format_seconds(had)}", hint=hint)
 

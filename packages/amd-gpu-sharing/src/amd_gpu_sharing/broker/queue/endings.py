@@ -145,7 +145,8 @@ class Endings:
 
     def _hold_gpus(self, lease: Lease) -> None:
         """Hold a job's GPUs while it ends, even across brokers: its first process may end before the others."""
-        now, first = self._processes.now(), self._processes.find(FIRST_PROCESS)
+        now = self._processes.now()
+        first = self._processes.find(FIRST_PROCESS)
         gpus = gpus_of(lease, self._state.host)
         claim = Claim(
             holder=Holder(container_id=f"{lease.container_id}{ENDING}", creator=first or self._processes.myself()),
@@ -163,7 +164,8 @@ class Endings:
 
 def end_at_once(book: Book, name: str, owner: int | None) -> None:
     """End a reservation or job without a service, and return when it has ended. Errors as `end_now`."""
-    ended, children = end_now(book, name, owner), Children()
+    ended = end_now(book, name, owner)
+    children = Children()
     endings = Endings(book, lambda *_, **__: None, children)
     endings.ended_by_user.add(ended[0].job)
     endings.serve(ended, book.processes.now())

@@ -46,7 +46,8 @@ class Grants:
         """
         if demand.reserved_seconds:
             return self._reserve(demand, among, is_waiting=is_waiting)
-        token, limit = new_token(demand.job), self._limit_of(demand)
+        token = new_token(demand.job)
+        limit = self._limit_of(demand)
         terms = LeaseTerms(limit=limit, preemptible=self._now() if demand.is_spare else 0.0)
         gpus = self._reserve_by_name(demand, among, token, demand.waiter.pid, terms, is_waiting=is_waiting)
         return self._granted(gpus, token, limit)
@@ -158,7 +159,8 @@ class Grants:
         return gpus
 
     def _reserve(self, demand: Demand, among: int, *, is_waiting: bool) -> Answer:
-        seconds, token = demand.most_seconds, new_token(demand.job)
+        seconds = demand.most_seconds
+        token = new_token(demand.job)
         terms = LeaseTerms(until=self._now() + seconds)
         gpus = self._reserve_by_name(demand, among, token, FIRST_PROCESS, terms, is_waiting=is_waiting)
         return _reserved(gpus, seconds)

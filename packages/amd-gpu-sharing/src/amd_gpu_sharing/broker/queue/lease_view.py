@@ -152,7 +152,8 @@ def read_view(state: State, processes: Processes, pods: Collection[str] = ()) ->
     others = read_other_leases(state, processes)
     gpus = locate_gpus(state.host)
     numbers = {gpu.key: gpu.number for gpu in gpus}
-    withheld, unshared = _read_drains(state), _read_exclusive(state, numbers)
+    withheld = _read_drains(state)
+    unshared = _read_exclusive(state, numbers)
 
     def bits_of(keys: Collection[str]) -> int:
         return as_bits(gpu.number for gpu in gpus if gpu.key in keys)
@@ -161,7 +162,8 @@ def read_view(state: State, processes: Processes, pods: Collection[str] = ()) ->
         key for lease in (*leases, *others.of_root, *(user.lease for user in others.of_users)) for key in lease.gpus
     }
     bits_by_state = {word: bits_of({key for key, drain in withheld.items() if drain.state == word}) for word in STATES}
-    drained, now = bits_by_state[DRAINED], processes.now()
+    drained = bits_by_state[DRAINED]
+    now = processes.now()
     left = [process for drain in withheld.values() for process in drain.left]
     return LeaseView(
         now=now,

@@ -44,7 +44,8 @@ class Plans:
 
     def starts(self, numbers: Mapping[str, int]) -> dict[int, float]:
         """Return when the first plan of each GPU begins, by number, in seconds since boot."""
-        offset, starts = boot_offset(), dict[int, float]()
+        offset = boot_offset()
+        starts = dict[int, float]()
         for plan in self.all:
             for number in (numbers[key] for key in plan.gpus if key in numbers):
                 starts[number] = min(plan.start - offset, starts.get(number, inf))
@@ -143,7 +144,8 @@ class Plans:
         return tuple(sorted(sorted(numbers, key=lambda number: (number in doubts, number))[: demand.count]))
 
     def _write(self, plans: tuple[PlannedReservation, ...]) -> None:
-        content, path = {"version": VERSION, "plans": [each.as_dict() for each in plans]}, self._state.host.path(PLANS)
+        content = {"version": VERSION, "plans": [each.as_dict() for each in plans]}
+        path = self._state.host.path(PLANS)
         if plans:
             replace_file(path, dumps(content) + b"\n", mode=0o644, durable=True)
         else:

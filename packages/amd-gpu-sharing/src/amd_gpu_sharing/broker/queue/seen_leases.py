@@ -63,7 +63,8 @@ class SeenLeases:
         if self._leftovers.look(_ended(before, view), view.leases) or self._recheck(view):
             view = self._read_view()
         # Assigned only if this succeeds: the next `refresh` needs the view with the jobs that ended.
-        self.view, self._grants.unseen = view.replace(planned=self._plans.starts(view.numbers)), []
+        self.view = view.replace(planned=self._plans.starts(view.numbers))
+        self._grants.unseen = []
         self._node_users.update(self.view.leases)
         self._recent_use.count(self.view.holding)
         living = {lease.container_id for lease in self.view.reservations}

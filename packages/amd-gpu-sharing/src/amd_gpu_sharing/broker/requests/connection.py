@@ -152,7 +152,8 @@ class FairTurns(Generic[Item]):
     def take(self, seconds: float = TURN_SECONDS) -> Iterator[Item]:
         """Yield the items of one round: one of each user, and more until the user's `seconds` are spent."""
         for uid in list(self._queues):
-            queue, end = self._queues[uid], self._now() + seconds
+            queue = self._queues[uid]
+            end = self._now() + seconds
             while queue:
                 yield queue.popleft()
                 if self._now() >= end:

@@ -93,7 +93,8 @@ IN_TICKET = Demand.fields().keys() & Ticket.fields().keys()
 
 def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer, request: Request) -> Demand:
     """Return what a user's request means; raise errors that waiting cannot change."""
-    host, policy = book.state.host, book.state.read_policy()
+    host = book.state.host
+    policy = book.state.read_policy()
     rules = _rules_for(host, terms, permission, request.numbers)
     if terms.accepts_rules and request.rules is not None:
         rules = parse_rules(request.rules, request.numbers)

@@ -202,7 +202,8 @@ def permission_of(terms: Terms, peer: Peer, request: Request) -> Permission:
 
     Root has no limits, but a user who became root by sudo keeps the number of GPUs and the time of the user's own rule.
     """
-    permission, person = require_permission(terms, peer), peer.person(request.behind)
+    permission = require_permission(terms, peer)
+    person = peer.person(request.behind)
     if person and not peer.uid:
         own = find_permission((each for each in terms.permissions if each.number is not None), person, ())
         if own and own.is_excluded:

@@ -72,7 +72,9 @@ def note_ended(state: State, more: Iterable[Ended]) -> None:
 
 
 def _made(fields: dict[str, Any], name: str) -> Ended:
-    job, person, until = fields[name], fields["person"] or 0, fields["until"]
+    job = fields[name]
+    person = fields["person"] or 0
+    until = fields["until"]
     ended = Ended.from_json({"job": job, "person": person, "until": until})
     if not 0 < ended.until < NEVER:
         raise ValueError("until is not a time")

@@ -156,7 +156,8 @@ def _from_groups(groups: tuple[str, ...]) -> Used:
     start, container_id, since, person, part_of, gpus, looks, busy_sum, peak_bytes, name, image, pod, end, how, _ = (
         groups
     )
-    seconds, seen = round(float(end) - float(start), 2), int(looks or 0)
+    seconds = round(float(end) - float(start), 2)
+    seen = int(looks or 0)
     return Used(
         container_id=container_id,
         gpus=_split(gpus),

@@ -18,7 +18,8 @@ def format_refusals(refusals: Sequence[Refusal]) -> str:
     blocks = []
     for refusal in refusals:
         indented = "\n    ".join(map(printable, refusal.told(title_of_person).split("\n")))
-        container, by = printable(refusal.container_id) or "-", printable(", ".join(refusal.ways))
+        container = printable(refusal.container_id) or "-"
+        by = printable(", ".join(refusal.ways))
         blocks.append(f"{format_time(refusal.time)} container {container} by {by}\n    {indented}")
     return "\n".join(blocks) or "No container has been refused since the last boot"
 

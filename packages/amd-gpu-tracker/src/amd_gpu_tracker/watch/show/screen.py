@@ -53,7 +53,8 @@ def print_status(read_status: ReadStatus, *, as_json: bool, wide: bool, no_trunc
         print_notes(error.living)
         raise
     if is_terminal() and status.enabled and not as_json:
-        names, now = _names(status), None if no_trunc else time.time()
+        names = _names(status)
+        now = None if no_trunc else time.time()
         narrow = None if wide or no_trunc else list_status(status, names, wide=False, now=now)
         print_list(list_status(status, names, wide=True, now=now), no_trunc=no_trunc, narrow=narrow)
     else:

@@ -102,8 +102,10 @@ class _States:
         return tuple(sorted(states, key=lambda each: each.tracked_number))
 
     def _state_of(self, gpu: Gpu) -> GpuState:
-        tracked, use = self._tracked.get(gpu.number) or _untracked(gpu), self._uses[gpu.number]
-        processes, withheld = self._processes[gpu.number], self._withheld.get(gpu.key, {})
+        tracked = self._tracked.get(gpu.number) or _untracked(gpu)
+        use = self._uses[gpu.number]
+        processes = self._processes[gpu.number]
+        withheld = self._withheld.get(gpu.key, {})
         health = self._health.get(str(gpu.pci_address), Health())
         containers = tracked.containers
         number = gpu.number if tracked.tracked_number is None else tracked.tracked_number
