@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amd_container_runtime.report import Log
     from amd_container_runtime.runc import Call
     from amd_device_spec.settings import Settings
-    from amd_device_spec.start.plan import StartPlan
+    from amd_device_spec.start.plan import EditedSpec, StartPlan
     from amd_gpu_tracker import ContainerClaim
     from amdgpu_discovery.gpu import DeviceNode, GpuLocation
     from amdgpu_discovery.host import Host
@@ -112,18 +112,7 @@ def _add(start: Start) -> None:
             claim.reserve()
             plan = plan.with_gpus(claim.gpus)
         _check_image(start, plan, claim)
-        edited = edit_spec(
-            start.spec,
-            plan,
-            start.host,
-            start.settings,
-            bind=lambda closed: _open_sources(start, closed),
-            poststop=claim.poststop_hooks if claim else (),
-            vram_total_mb=claim.vram_total_mb if claim else 0,
-            runtime=start.program,
-            by_systemd=start.call.systemd_cgroup,
-            is_alone=lambda: claim is not None and claim.is_alone(),
-        )
+        edited = _edit(start, plan, claim)
         if changed or edited.is_changed:
             start.bundle.write()
         # False if the container already runs. runc reports that, and the bundle and its GPUs stay as they are.
@@ -141,6 +130,21 @@ def _add(start: Start) -> None:
     if claim and is_given and not plan.needs_tracker:
         for sentence in claim.find_unreserved_use():
             start.write_log("warn", sentence)
+
+
+def _edit(start: Start, plan: StartPlan, claim: ContainerClaim | None) -> EditedSpec:
+    return edit_spec(
+        start.spec,
+        plan,
+        start.host,
+        start.settings,
+        bind=lambda closed: _open_sources(start, closed),
+        poststop=claim.poststop_hooks if claim else (),
+        vram_total_mb=claim.vram_total_mb if claim else 0,
+        runtime=start.program,
+        by_systemd=start.call.systemd_cgroup,
+        is_alone=lambda: claim is not None and claim.is_alone(),
+    )
 
 
 def _skip_drained(host: Host, request: str, gpus: Sequence[GpuLocation]) -> Sequence[GpuLocation]:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from amd_gpu_sharing.report.history import ReportError, parse_since
 from amd_gpu_sharing.report.page import MOST_BARS, Timeline, format_page
+from amd_gpu_sharing.report.read import ReportError, parse_since
 from amd_gpu_sharing.report.text import format_csv, format_json, format_report
 from amd_gpu_sharing.report.totals import Names, make_report, split_days
 from amd_gpu_tracker.watch.history.used import Used

@@ -68,12 +68,7 @@ class Explanation(Value):
 
 def explain_container(container: Container, host: Host) -> Explanation:
     """Return what a container that is described in words would get; ToolkitError if the host cannot be read."""
-    container = translate_gpus(without_dropped(add_info(container, host)), host)
-    if container.settings or container.is_podman_api:
-        # Only what Podman starts needs it.
-        from amd_ctk.explain.podman_settings import add_settings
-
-        container = add_settings(container, host)
+    container = _complete(container, host)
     built = build_spec(container, host)
     view = find_runtime(container, host)
     container = container.replace(runtime=view.name)
@@ -81,6 +76,24 @@ def explain_container(container: Container, host: Host) -> Explanation:
         explanation = explain_spec(built.spec, host, container=container)
     else:
         explanation = _explain_without_runtime(built, host, view, container)
+    return _with_findings(explanation, built, view, container, host)
+
+
+def _complete(container: Container, host: Host) -> Container:
+    """Return a container with what the engine and its settings on this host add."""
+    container = translate_gpus(without_dropped(add_info(container, host)), host)
+    if not (container.settings or container.is_podman_api):
+        return container
+    # Only what Podman starts needs it.
+    from amd_ctk.explain.podman_settings import add_settings
+
+    return add_settings(container, host)
+
+
+def _with_findings(
+    explanation: Explanation, built: EngineSpec, view: RuntimeView, container: Container, host: Host
+) -> Explanation:
+    """Return the explanation of a spec with what the engine adds to it: refusals, problems, notes and doubts."""
     problems = (*container.problems, *_find_unread(container, explanation, view), *explanation.problems)
     # The engine looks at devices before it calls the runtime.
     plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))

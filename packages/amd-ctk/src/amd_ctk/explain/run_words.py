@@ -107,22 +107,13 @@ def parse_run(
     is_old = () < version < (5,)
     if is_podman:
         options = _separate(options, (*SEPARATED, *SEPARATED_BEFORE_5) if is_old else SEPARATED)
-        if () < version < FIRST_WITH_SPEC_DIRECTORIES and own_values(before, SPEC_DIRECTORY_OPTION):
-            raise ExplainError(f"podman: unknown flag: {SPEC_DIRECTORY_OPTION}", hint="Podman 5.8 has it")
-        if runtime and find_service(before, environment) is not None:
-            raise ExplainError("podman run: unknown flag: --runtime", hint=PODMAN_SERVICE_HINT)
-    from_files = (entry for path in options.get("env-file", []) for entry in read_env_file(path, engine=engine))
-    given = (
-        (one for entry in options.get("env", []) for one in podman_variables(entry, environment))
-        if is_podman
-        else _given_to_docker(options, environment)
-    )
+        _require_known_to_podman(before, environment, runtime=runtime, version=version)
     perhaps_elsewhere = is_elsewhere(engine, before, environment)
     container = container_of(engine, options, "rootfs" if is_rootfs else image, is_old=is_old)
     return container.replace(
         # With another directory, Podman would set itself up.
         engine_options=tuple(without_group(before)) if engine == DOCKER and not perhaps_elsewhere else (),
-        environment=(*from_files, *given),
+        environment=tuple(_variables(engine, options, environment)),
         unset=tuple(options.get("unsetenv", [])),
         unset_all=is_on(options, "unsetenv-all"),
         host_environment=every_variable(environment, "") if is_on(options, "env-host") else (),
@@ -140,6 +131,27 @@ def parse_run(
         unread=(*container.unread, *(f"--module {name}" for name in own_values(before, "--module"))),
         notes=(MAYBE_REMOTE,) if perhaps_elsewhere else (),
     )
+
+
+def _require_known_to_podman(
+    before: Sequence[str], environment: Mapping[str, str], *, runtime: str, version: tuple[int, ...]
+) -> None:
+    """Raise ExplainError for an option that this version of Podman, or its service, does not have."""
+    if () < version < FIRST_WITH_SPEC_DIRECTORIES and own_values(before, SPEC_DIRECTORY_OPTION):
+        raise ExplainError(f"podman: unknown flag: {SPEC_DIRECTORY_OPTION}", hint="Podman 5.8 has it")
+    if runtime and find_service(before, environment) is not None:
+        raise ExplainError("podman run: unknown flag: --runtime", hint=PODMAN_SERVICE_HINT)
+
+
+def _variables(engine: str, options: Mapping[str, list[str]], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the variables of a container, from files and then from options. ExplainError."""
+    for path in options.get("env-file", []):
+        yield from read_env_file(path, engine=engine)
+    if engine != PODMAN:
+        yield from _given_to_docker(options, environment)
+        return
+    for entry in options.get("env", []):
+        yield from podman_variables(entry, environment)
 
 
 def container_of(engine: str, options: Mapping[str, list[str]], image: str, *, is_old: bool = False) -> Container:

@@ -52,11 +52,7 @@ def run_detached(host: Host, command: Sequence[str], *, name: str, output: str, 
     _require_manager()
     # What would only be in the log is said here.
     preview(host, job)
-    log = os.path.abspath(os.path.join(output, f"{name}.log"))
-    try:
-        os.close(os.open(log, LOG, 0o666))
-    except OSError as error:
-        raise FileError(f"{log} cannot be written: {reason(error)}", hint="name a directory: --output=DIR") from error
+    log = _make_log(output, name)
     # The unit gets the caller's environment: systemd reads the values, which no other user sees.
     properties = [f"--setenv={variable}" for variable in os.environ if variable.isidentifier()]
     properties += [f"--property=Standard{stream}=append:{log}" for stream in ("Output", "Error")]
@@ -70,6 +66,16 @@ def run_detached(host: Host, command: Sequence[str], *, name: str, output: str, 
     user = pwd.getpwuid(os.geteuid()).pw_name
     if host.stat(f"{LINGER}/{user}") is None:
         print_note(f"{name} ends when you log out ('loginctl enable-linger' lets it go on)")
+
+
+def _make_log(output: str, name: str) -> str:
+    """Make the log of a job, and return its path; FileError."""
+    log = os.path.abspath(os.path.join(output, f"{name}.log"))
+    try:
+        os.close(os.open(log, LOG, 0o666))
+    except OSError as error:
+        raise FileError(f"{log} cannot be written: {reason(error)}", hint="name a directory: --output=DIR") from error
+    return log
 
 
 def _require_manager() -> None:

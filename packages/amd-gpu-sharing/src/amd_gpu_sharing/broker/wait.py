@@ -85,15 +85,19 @@ def wait_in_line(
         answer = _send_request(state, processes, run, timeout, notify)
     except BaseException:
         with suppress(ToolkitError):
-            # The service would drop the ticket in a moment, but the name has to be free now.
-            for ticket in tickets.named(name):
-                if ticket.waiter == processes.myself():
-                    tickets.drop(ticket)
+            _give_up(name, tickets, processes)
             # The service may have granted the GPUs at this moment.
             release(name)
         raise
     gpus = [gpu for gpu in locate_gpus(state.host) if gpu.number in answer.numbers]
     return Reservation(name, gpus, dict(answer.environment), release=release)
+
+
+def _give_up(name: str, tickets: Tickets, processes: Processes) -> None:
+    """Drop this process's ticket. The service would do so in a moment, but the name has to be free now."""
+    for ticket in tickets.named(name):
+        if ticket.waiter == processes.myself():
+            tickets.drop(ticket)
 
 
 def _send_request(

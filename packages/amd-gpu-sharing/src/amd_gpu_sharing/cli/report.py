@@ -45,8 +45,8 @@ def report(
 
 
 def _print(context: typer.Context, *, since: str, by: str, as_json: bool, as_csv: bool, html: str) -> None:
-    from amd_gpu_sharing.report.history import find_recording_problem, read_report
     from amd_gpu_sharing.report.page import Timeline, write_page
+    from amd_gpu_sharing.report.read import find_recording_problem, read_report
     from amd_gpu_sharing.report.text import format_csv, format_json, format_report
 
     chosen = [name for name, given in (("--json", as_json), ("--csv", as_csv), ("--html", bool(html))) if given]

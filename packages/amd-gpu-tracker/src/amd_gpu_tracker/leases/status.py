@@ -15,9 +15,12 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from amd_gpu_tracker.book.policy import Policy
+    from amd_gpu_tracker.leases.lease_scan import LeaseScan
     from amd_gpu_tracker.leases.processes import Processes
+    from amdgpu_discovery.gpu import GpuLocation
     from amdgpu_discovery.host import Host
 
     # A lease and its user; None for root and for the caller.
@@ -175,11 +178,31 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
     except GpusChanged as error:
         raise GpusChanged(error.gone, tuple(_describe_holders(leases, error.gone))) from None
     uses_by_key = _uses_by_key(leases)
-    exclusive_keys = match.policy.exclusive_keys
-    tracked_number = {gpu.key: number for number, gpu in enumerate(match.policy.gpus)}
-    withheld = _reasons_by_state(state)
-    uses = tuple(
-        GpuUse(
+    status = Status(
+        enabled=True,
+        gpus=tuple(_describe_gpus(gpus, match.policy, scan, uses_by_key, _reasons_by_state(state))),
+        lost=tuple(
+            _lost_gpu(state.host, number, policy.gpus[number], tuple(uses_by_key.get(policy.gpus[number].key, ())))
+            for number in match.lost
+        ),
+        problems=(*map(str, scan.unreadable), *users.problems),
+        privileged=tuple(_use(lease, None) for lease in scan.living if lease.is_privileged),
+    )
+    return status, leases
+
+
+def _describe_gpus(
+    gpus: Iterable[GpuLocation],
+    policy: Policy,
+    scan: LeaseScan,
+    uses_by_key: Mapping[str, Sequence[ContainerUse]],
+    withheld: Mapping[str, Mapping[str, str]],
+) -> Iterator[GpuUse]:
+    """Yield for each GPU what the policy and the leases say about it."""
+    exclusive_keys = policy.exclusive_keys
+    tracked_number = {gpu.key: number for number, gpu in enumerate(policy.gpus)}
+    for gpu in gpus:
+        yield GpuUse(
             number=gpu.number,
             uuid=gpu.uuid,
             pci_address=str(gpu.pci_address),
@@ -192,19 +215,6 @@ def read_status_with_leases(state: State, processes: Processes) -> tuple[Status,
             sick=withheld["sick"].get(gpu.key, ""),
             dirty=withheld["dirty"].get(gpu.key, ""),
         )
-        for gpu in gpus
-    )
-    status = Status(
-        enabled=True,
-        gpus=uses,
-        lost=tuple(
-            _lost_gpu(state.host, number, policy.gpus[number], tuple(uses_by_key.get(policy.gpus[number].key, ())))
-            for number in match.lost
-        ),
-        problems=(*map(str, scan.unreadable), *users.problems),
-        privileged=tuple(_use(lease, None) for lease in scan.living if lease.is_privileged),
-    )
-    return status, leases
 
 
 def title_with_name(lease: Lease) -> str:

@@ -148,7 +148,9 @@ class Grants:
         """Reserve GPUs as `reserve_by_name` does; add the token, the person and the group to the terms."""
         person, group = demand.person_known, demand.permission.group
         gpus = reserve_by_name(
-            *(self._book, demand.job, demand.request),
+            self._book,
+            demand.job,
+            demand.request,
             pid=pid,
             rules=demand.rules,
             terms=terms.replace(token_digest=digest_of(token), person=person, group=group),
