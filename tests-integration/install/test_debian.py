@@ -148,9 +148,17 @@ def test_compiled_files_go_with_their_package_and_no_others(machine):
     machine.apt("remove amd-container-toolkit amd-ctk")
 
     assert compiled_for(machine.run)["cpython-311" if "3.11" in machine.run("python3 -V") else "cpython-313"] == "all"
-    modules = machine.run("ls /usr/lib/amd-container-toolkit/current/python").split()
-    assert "amd_gpu_tracker" in modules
-    assert not {"amd_ctk", "tomlkit"} & set(modules)
+    list_modules = "ls /usr/lib/amd-container-toolkit/current/python"
+    modules = set(machine.run(list_modules).split())
+    assert {"amd_gpu_tracker", "filelock", "tomlkit"} <= modules
+    assert "amd_ctk" not in modules
+
+    # Each library is in the package that needs it first.
+    machine.apt("remove amd-gpu-tracker")
+
+    modules = set(machine.run(list_modules).split())
+    assert {"amd_device_spec", "tomlkit"} <= modules
+    assert not {"amd_gpu_tracker", "filelock"} & modules
 
 
 def test_programs_write_nothing_beside_the_modules(machine):
