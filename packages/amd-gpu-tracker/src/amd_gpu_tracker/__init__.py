@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.book.lease import ProcessId as ProcessId
     from amd_gpu_tracker.book.lock import CommandLock as CommandLock
     from amd_gpu_tracker.book.numbers import refuse_old_numbers as refuse_old_numbers
-    from amd_gpu_tracker.book.refusals import Refusal as Refusal
+    from amd_gpu_tracker.book.refusal_log import Refusal as Refusal
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange as AccessibilityChange
     from amd_gpu_tracker.claims.container import ContainerClaim as ContainerClaim
     from amd_gpu_tracker.claims.container import StartingContainer as StartingContainer
@@ -69,7 +69,7 @@ _MODULE_BY_NAME = {
     "Status": "leases.status",
     "GpuUse": "leases.status",
     "ContainerUse": "leases.status",
-    "Refusal": "book.refusals",
+    "Refusal": "book.refusal_log",
     "find_running_containers": "leases.running",
     "RunningContainer": "leases.running",
     "Processes": "leases.processes",

@@ -172,7 +172,7 @@ def _report(state: State, container_id: str, error: ToolkitError, command: str) 
     message = str(error)
     # GpusRefused was recorded when it was decided.
     if command == CLAIM and not isinstance(error, GpusRefused):
-        from amd_gpu_tracker.book.refusals import record_refusal
+        from amd_gpu_tracker.book.refusal_log import record_refusal
 
         record_refusal(state, container_id=container_id, ways=(BY_CDI,), message=Message(text=message))
     summary = "cannot release" if command == RELEASE else "refused"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from amd_gpu_tracker.book.policy import Policy
-    from amd_gpu_tracker.claims.verdicts import Verdict
+    from amd_gpu_tracker.claims.gpu_health import Verdict
     from amdgpu_discovery.choices.grammar import Choice
     from amdgpu_discovery.gpu import Gpu, GpuLocation
 
@@ -108,7 +108,7 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
     users = read_user_leases(book.state, book.processes) if exclusive or is_chosen else UserLeases()
     verdicts: Mapping[int, Verdict] = {}
     if is_chosen:
-        from amd_gpu_tracker.claims.verdicts import read_verdicts
+        from amd_gpu_tracker.claims.gpu_health import read_verdicts
         from amdgpu_discovery.discover import find_gpus
 
         verdicts = read_verdicts(host, find_gpus(host), rules.limits)

@@ -16,7 +16,7 @@ from amd_gpu_tracker.claims.choosing import (
     format_shortage,
 )
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, message_about
-from amd_gpu_tracker.claims.verdicts import Verdict, name_programs, read_verdicts, with_verdicts
+from amd_gpu_tracker.claims.gpu_health import Verdict, name_programs, read_verdicts, with_verdicts
 from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded, placeholder
 from amd_gpu_tracker.leases.container_names import find_container_name
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, count_once, scan_leases

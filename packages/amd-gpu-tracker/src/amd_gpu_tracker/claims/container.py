@@ -120,7 +120,7 @@ class ContainerClaim:
         if not self._is_reserved or not self._may_be_used(self._claim.wanted[:MOST_GPUS_READ]):
             return []
         # Imported here, because mostly no GPU is.
-        from amd_gpu_tracker.claims.verdicts import describe_unreserved_use
+        from amd_gpu_tracker.claims.gpu_health import describe_unreserved_use
 
         return describe_unreserved_use(self._book.state, self._claim)
 

@@ -241,7 +241,7 @@ def recorded(state: State, claim: Claim, refusal: Refused) -> Refused:
     from amd_gpu_tracker.errors import GpusRefused
 
     if isinstance(refusal, GpusRefused) and not claim.is_waiting:
-        from amd_gpu_tracker.book.refusals import record_refusal
+        from amd_gpu_tracker.book.refusal_log import record_refusal
 
         record_refusal(state, container_id=claim.holder.container_id, ways=claim.ways, message=refusal.unnamed)
     return refusal

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
-    from amd_gpu_tracker.book.refusals import Refusal
+    from amd_gpu_tracker.book.refusal_log import Refusal
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Notify
     from amd_gpu_tracker.claims.handover import Reservation
@@ -272,7 +272,7 @@ class Tracker:
 
     def refusals(self) -> list[Refusal]:
         """Return the latest refusals, oldest first: those of root's containers and those of the caller's own."""
-        from amd_gpu_tracker.book.refusals import read_refusals
+        from amd_gpu_tracker.book.refusal_log import read_refusals
 
         states = {each.run_directory: each for each in (State(self._state.host), self._state)}
         found = [refusal for each in states.values() for refusal in read_refusals(each)]

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amd_gpu_tracker.book.refusals import Refusal
+    from amd_gpu_tracker.book.refusal_log import Refusal
 
 
 def format_refusals(refusals: Sequence[Refusal]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from amd_gpu_tracker.book.refusals import Refusal
+    from amd_gpu_tracker.book.refusal_log import Refusal
     from amd_gpu_tracker.leases.status import LostGpu, Status
 
     ReadStatus = Callable[[], Status]

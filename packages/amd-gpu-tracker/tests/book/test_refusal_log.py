@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amd_gpu_tracker.book.refusals import LARGEST_REFUSALS_FILE, LONGEST_REFUSAL, read_refusals, record_refusal
+from amd_gpu_tracker.book.refusal_log import LARGEST_REFUSALS_FILE, LONGEST_REFUSAL, read_refusals, record_refusal
 from amd_gpu_tracker.errors import Message
 from amd_gpu_tracker.watch.show.refused import format_refusals
 
