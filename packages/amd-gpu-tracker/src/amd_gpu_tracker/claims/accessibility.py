@@ -69,7 +69,8 @@ def change_accessibility(
     book: Book, request: str, *, exclusive: bool, rules: ChoiceRules = NO_RULES
 ) -> AccessibilityChange:
     """Make the GPUs that a request names exclusive or shared. Errors as `Tracker.set_accessibility`."""
-    state, parsed = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
+    state = book.state
+    parsed = _read_request(book, request, exclusive=exclusive, rules=rules)
     with book.locked_by_root():
         policy = state.read_policy()
         if not policy.enabled:
@@ -92,7 +93,8 @@ def preview_accessibility(
     """Return what `change_accessibility` would do now for root. Takes no lock and writes nothing."""
     # A user's own leases are elsewhere, and do not include root's containers.
     book = Book(State(book.state.host), book.processes)
-    state, parsed = book.state, _read_request(book, request, exclusive=exclusive, rules=rules)
+    state = book.state
+    parsed = _read_request(book, request, exclusive=exclusive, rules=rules)
     policy = state.read_policy()
     if not policy.enabled:
         return AccessibilityChange(tracked=False)
@@ -103,7 +105,8 @@ def _read_request(book: Book, request: str, *, exclusive: bool, rules: ChoiceRul
     # Imported here, because every command of the tracker loads this module.
     from amdgpu_discovery.choices.grammar import parse_choice
 
-    choice, host = parse_choice(request), book.state.host
+    choice = parse_choice(request)
+    host = book.state.host
     is_chosen = choice is not None and choice.needs_tracker
     users = read_user_leases(book.state, book.processes) if exclusive or is_chosen else UserLeases()
     verdicts: Mapping[int, Verdict] = {}

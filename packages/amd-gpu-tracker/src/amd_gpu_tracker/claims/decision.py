@@ -162,7 +162,8 @@ def _refuse_promised(claim: Claim, living: Iterable[Lease]) -> GpusRefused | Non
     for lease in living if claim.kinds else ():
         gpu = next((gpu for gpu in claim.wanted if gpu.key in lease.gpus), None)
         if gpu and lease.kinds and not set(lease.kinds) & set(claim.kinds):
-            held, asked = ", ".join(lease.kinds), ", ".join(claim.kinds)
+            held = ", ".join(lease.kinds)
+            asked = ", ".join(claim.kinds)
             return GpusRefused(
                 f"GPU {gpu.number} is reserved as {held} by container {lease.container_id}, not free as {asked}",
                 hint=HINT,

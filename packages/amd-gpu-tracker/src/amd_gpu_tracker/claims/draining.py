@@ -39,7 +39,8 @@ def drain(book: Book, request: str, *, reason: str, until: float, by: int) -> li
     host = book.state.host
     with book.locked_by_root():
         gpus = _select(host, request)
-        text, keys = reason[:LONGEST_REASON], {gpu.key for gpu in gpus}
+        text = reason[:LONGEST_REASON]
+        keys = {gpu.key for gpu in gpus}
         kept = [each for each in read_drains(host) if each.state != DRAINED or each.key not in keys]
         new = (Drain(key=gpu.key, reason=text, since=time.time(), until=until, by=by) for gpu in gpus)
         write_drains(host, (*kept, *new))

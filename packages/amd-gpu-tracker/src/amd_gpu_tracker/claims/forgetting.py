@@ -90,7 +90,9 @@ def _find_lost(match: Match, request: str) -> list[int]:
         if not match.lost:
             raise NotDone("no GPU is lost")
         return list(match.lost)
-    spans, lost, hint = find_numbers(request), set(match.lost), "'amd-ctk gpu-tracker status' shows which GPU is lost"
+    spans = find_numbers(request)
+    lost = set(match.lost)
+    hint = "'amd-ctk gpu-tracker status' shows which GPU is lost"
     if not spans:
         raise RequestError(f"{shown(request, quoted=True)} is not a GPU number", hint=hint)
     # Compare ranges without expanding them: a range can be of any length.

@@ -52,7 +52,8 @@ def name_programs(host: Host, candidates: Sequence[Candidate], verdicts: Mapping
         return list(candidates)
     from amd_gpu_tracker.leases.unheld import find_leaked
 
-    processes, uses = find_gpu_processes(host, [each.gpu for each in used]), {}
+    processes = find_gpu_processes(host, [each.gpu for each in used])
+    uses = {}
     unheld = {}
     for each in used:
         uses[each.gpu.key] = use = verdicts[each.gpu.number].use
@@ -84,7 +85,8 @@ def describe_unreserved_use(state: State, claim: Claim) -> list[str]:
 def _judged(candidate: Candidate, verdict: Verdict, drain: Drain | None) -> Candidate:
     if candidate.obstacle:
         return candidate
-    reasons, is_drained = "; ".join(verdict.health.reasons), drain is not None and drain.state == DRAINED
+    reasons = "; ".join(verdict.health.reasons)
+    is_drained = drain is not None and drain.state == DRAINED
     if verdict.health.verdict == SICK and not is_drained:
         return candidate.replace(obstacle=f"sick: {reasons}")
     if drain is not None:

@@ -40,13 +40,16 @@ def describe_dirt(state: State, lease: Lease, left: Mapping[str, Mapping[Process
 
     `left` are the processes of the lease that still use each GPU, by its key.
     """
-    modes, now, boot_id = find_other_modes(state), time.time(), this_boot()
+    modes = find_other_modes(state)
+    now = time.time()
+    boot_id = this_boot()
     found = []
     for key in lease.gpus:
         reasons = [_name_left(lease, left[key])] if left.get(key) else []
         reasons += [modes[key]] if key in modes else []
         if reasons:
-            reason, processes = "; ".join(reasons)[:LONGEST_REASON], tuple(left.get(key, ()))
+            reason = "; ".join(reasons)[:LONGEST_REASON]
+            processes = tuple(left.get(key, ()))
             found.append(
                 Drain(key=key, reason=reason, since=now, boot_id=boot_id, job=lease.container_id, left=processes)
             )
