@@ -182,6 +182,11 @@ def find_holders(leases: Iterable[OwnedLease], processes: Processes, pids: Itera
     return {pid: owners[process] for pid, process in nearest.items() if process}
 
 
+def processes_by_owner(leases: Iterable[OwnedLease], processes: Processes) -> dict[Owner, ProcessId]:
+    """Return a process of each owner of a lease, without those whose process is unknown."""
+    return {owner: process for process, owner in _owners_by_process(leases, processes).items()}
+
+
 def _owners_by_process(leases: Iterable[OwnedLease], processes: Processes) -> dict[ProcessId, Owner]:
     found: dict[ProcessId, Owner] = {}
     for lease, uid in leases:

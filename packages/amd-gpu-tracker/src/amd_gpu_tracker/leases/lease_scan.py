@@ -52,8 +52,13 @@ def count_once(users: Sequence[Lease]) -> list[Lease]:
 
 
 def scan_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:
-    """Return the content of the leases in these files, and change nothing."""
-    return _scan(state, processes, paths, lambda _, lease, verdict: lease if verdict.is_alive else None)
+    """Return the content of the leases in these files, each with its init if that is found now; change nothing."""
+
+    def keep(_: str, lease: Lease, verdict: Liveness) -> Lease | None:
+        found = lease.replace(init=verdict.found_init) if verdict.found_init else lease
+        return found if verdict.is_alive else None
+
+    return _scan(state, processes, paths, keep)
 
 
 def preview_leases(state: State, processes: Processes, paths: Iterable[str]) -> LeaseScan:

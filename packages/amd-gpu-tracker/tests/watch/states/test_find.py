@@ -9,7 +9,8 @@ import pytest
 
 from amd_gpu_tracker import Tracker, find_states
 from amd_gpu_tracker.book.drains import Drain, write_drains
-from amd_gpu_tracker.book.lease import since_boot
+from amd_gpu_tracker.book.lease import Lease, boot_offset, since_boot
+from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.errors import GpusRefused
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.use import GpuProcess
@@ -142,6 +143,35 @@ def test_a_gpu_has_the_memory_that_kfd_lets_programs_use(host_of):
     Path(host.path("/sys/module/amdgpu/drivers/pci:amdgpu/0000:05:00.0/mem_info_vram_total")).write_text("1048576\n")
 
     assert find_states(host)[0].vram_total == 206141652992
+
+
+def limits_on(host):
+    return [(each.limit_bytes, each.charged_bytes) for each in find_states(host)[:3]]
+
+
+def test_a_container_that_uses_no_gpu_yet_has_its_limit(idle_host):
+    assert limits_on(idle_host) == [(None, None), (8 * GIBIBYTE, 0), (None, None)]
+
+
+@pytest.mark.parametrize(("person", "limit"), [(1001, (8 * GIBIBYTE, 0)), (1002, (None, None))])
+def test_a_job_has_the_limit_of_its_own_container(idle_host, person, limit):
+    """The process of a job is an engine's client, which has no limit; another person may have a job of that name."""
+    processes = Processes()
+    State(idle_host).write_lease(
+        Lease(
+            container_id=f"{person}/train",
+            creator=processes.find(1),
+            gpus=("0000:26:00.0/0",),
+            boot_offset=boot_offset(),
+            boot_id=processes.boot_id,
+            namespace=processes.namespace,
+            ways=("api",),
+            since=1000.0,
+            person=person,
+        )
+    )
+
+    assert limits_on(idle_host)[1] == limit
 
 
 def test_a_reserved_gpu_says_what_has_it_and_since_when(host_of):

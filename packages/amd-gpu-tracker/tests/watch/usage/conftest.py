@@ -10,6 +10,7 @@ import pytest
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.recording.profile import SimulatedProcess, SimulatedUse
 from amdgpu_simulator import build_host, load_profile
+from support.memory_limits import limit_memory
 
 GIB = 1 << 30
 WEB = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
@@ -32,13 +33,7 @@ def used_host(tmp_path: Path) -> Callable[..., Host]:
 def limited_host(used_host: Callable[..., Host]) -> Host:
     """Return the host with a container, which the kernel limits on GPU 0 to 48 GiB; 42 of them count."""
     host = used_host()
-    region = "drm/0000:03:00.0/vram"
-    cgroups = Path(host.path("/sys/fs/cgroup"))
-    scope = cgroups / f"system.slice/docker-{WEB}.scope"
-    scope.mkdir(parents=True)
-    (cgroups / "dmem.capacity").write_text(f"{region} {64 * GIB}\n")
-    (scope / "dmem.max").write_text(f"{region} {48 * GIB}\n")
-    (scope / "dmem.current").write_text(f"{region} {42 * GIB}\n")
+    limit_memory(host, f"system.slice/docker-{WEB}.scope", "0000:03:00.0", limit=48, charged=42)
     return host
 
 

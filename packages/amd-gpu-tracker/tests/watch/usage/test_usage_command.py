@@ -17,6 +17,7 @@ from support.terminal import on_terminal, shown_on_terminal
 
 GIB = 1 << 30
 WEB = "36b012bb34c96149a6ef5b28623e6e75cf9f71eb2b824b2c8f44e0449c7a1aa8"
+IDLE = "c0ffee" + "0" * 58
 WEB_SERVER = SimulatedProcess(
     pid=3121,
     cgroup=f"/system.slice/docker-{WEB}.scope",
@@ -51,6 +52,15 @@ GPU  Model  VRAM used         Busy  Who                      Memory             
 1    MI210  0.0 of 64.0 GiB    0 %  -
 2    MI210  0.0 of 64.0 GiB    0 %  -
 3    MI210  0.0 of 64.0 GiB      -  -
+"""
+OF_AN_IDLE_CONTAINER = f"""\
+{"-" * 103}
+GPU  Model  VRAM used        Who           Memory           Limit  Processes
+{"-" * 103}
+0    MI210  0.0 of 64.0 GiB  -
+1    MI210  0.0 of 64.0 GiB  c0ffee000000          0.0 of 8.0 GiB  reserved less than 1 min, not in use
+2    MI210  0.0 of 64.0 GiB  -
+3    MI210  0.0 of 64.0 GiB  -
 """
 IN_80_COLUMNS = f"""\
 {"-" * 79}
@@ -370,6 +380,8 @@ def test_json_has_everything(used_host):
         "user": None,
         "user_name": None,
         "others": 0,
+        "limit_bytes": None,
+        "charged_bytes": None,
         "processes": [
             {
                 "pid": 3121,
@@ -420,6 +432,18 @@ def test_a_container_whose_memory_is_limited_shows_how_much_of_its_limit_is_in_u
         f"amd_gpu_container_limit_vram_bytes{labels} {48 * GIB}",
         f"amd_gpu_container_charged_vram_bytes{labels} {42 * GIB}",
     ]
+
+
+def test_a_container_that_uses_no_gpu_yet_shows_its_limit(idle_host):
+    printed = show(idle_host, "usage")[0]
+    (idle,) = json.loads(show(idle_host, "usage", "--json")[0])["gpus"][1]["users"]
+    metrics = show(idle_host, "metrics")[0]
+
+    assert printed == OF_AN_IDLE_CONTAINER
+    assert (idle["limit_bytes"], idle["charged_bytes"], idle["processes"]) == (8 * GIB, 0, [])
+    labels = f'{{gpu_id="1",gpu_partition_id="0",container_id="{IDLE}",container="",engine="",user=""}}'
+    assert f"amd_gpu_container_limit_vram_bytes{labels} {8 * GIB}\n" in metrics
+    assert f"amd_gpu_container_charged_vram_bytes{labels} 0\n" in metrics
 
 
 def test_prometheus_reads_the_metrics(used_host):

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
     from amdgpu_discovery.usage.kfd_processes import ProcessUse
 
+    # A limit in bytes, and how much counts towards it.
+    Limit = tuple[int | None, int | None]
+
 CGROUPS = "/sys/fs/cgroup"
 CONTROLLER = "dmem"
 # A line for each region: its name and its size in bytes. Only the root of the hierarchy has it.
@@ -27,6 +30,7 @@ CHARGED_FILE = "dmem.current"
 MOST_LEVELS = 64
 # The line of the unified hierarchy among a process's cgroups.
 UNIFIED = "0::"
+NO_LIMIT: Limit = (None, None)
 
 
 def region_of(gpu: Gpu) -> str:
@@ -41,20 +45,42 @@ def read_regions(host: Host, path: str) -> dict[str, int]:
     return {region: number for region, number in numbers.items() if number is not None}
 
 
+def has_controller(host: Host) -> bool:
+    """Return whether the kernel has the controller, without which nothing has a limit."""
+    return host.stat(CAPACITY) is not None
+
+
 def with_limits(host: Host, gpus: Sequence[Gpu], uses: Iterable[ProcessUse], proc: str) -> list[ProcessUse]:
-    """Return what processes use, with the limits that hold for them. A kernel without the controller has none."""
-    if host.stat(CAPACITY) is None:
+    """Return what processes use, with the limits that hold for them."""
+    if not has_controller(host):
         return list(uses)
-    regions = {gpu.number: region_of(gpu) for gpu in gpus}
-    found: dict[tuple[str, str], tuple[int, int] | None] = {}
+    limits = MemoryLimits(host, proc)
+    gpu_by_number = {gpu.number: gpu for gpu in gpus}
     limited = []
     for use in uses:
-        place = _read_cgroup(proc, use.pid), regions[use.gpu]
-        if place not in found:
-            found[place] = _find_limit(host, *place)
-        limit_bytes, charged_bytes = found[place] or (None, None)
+        limit_bytes, charged_bytes = limits.find(use.pid, gpu_by_number[use.gpu])
         limited.append(use.replace(limit_bytes=limit_bytes, charged_bytes=charged_bytes))
     return limited
+
+
+class MemoryLimits:
+    """The limits that hold for processes; the files of each cgroup are read once."""
+
+    def __init__(self, host: Host, proc: str) -> None:
+        """Look at the cgroups of a host; `proc` is the directory of the processes."""
+        self._host = host
+        self._proc = proc
+        self._found: dict[tuple[str, str], Limit] = {}
+
+    def find(self, pid: int, gpu: Gpu) -> Limit:
+        """Return the smallest limit above a process on memory of a GPU, and what counts towards it, in bytes.
+
+        Both are None without a limit.
+        """
+        place = _read_cgroup(self._proc, pid), region_of(gpu)
+        if place not in self._found:
+            self._found[place] = _find_limit(self._host, *place) or NO_LIMIT
+        return self._found[place]
 
 
 def _read_cgroup(proc: str, pid: int) -> str:

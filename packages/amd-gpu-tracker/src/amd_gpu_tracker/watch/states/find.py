@@ -7,7 +7,7 @@ import os
 from amd_gpu_tracker.book.drains import read_drains
 from amd_gpu_tracker.book.state import UNHELD_FILE, State, open_state
 from amd_gpu_tracker.leases.processes import Processes
-from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status
+from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status_with_leases
 from amd_gpu_tracker.leases.use import GpuProcess, find_gpu_processes, format_use, read_gpu_uses, sees_all_processes
 from amd_gpu_tracker.watch.show.listing import cut_id
 from amd_gpu_tracker.watch.states.state import LOST, GpuState, decide_state
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from amd_gpu_tracker.book.drains import Drain
+    from amd_gpu_tracker.leases.limits import LeaseLimits
     from amd_gpu_tracker.leases.pod_device import PodDevice
     from amd_gpu_tracker.leases.status import ContainerUse
     from amdgpu_discovery.gpu import Gpu
@@ -77,7 +78,7 @@ class _States:
         self._pods = pods
         host = state.host
         self._gpus = find_gpus(host)
-        status = read_status(state, processes)
+        status, leases = read_status_with_leases(state, processes)
         self._tracked = {use.number: use for use in status.gpus}
         self._lost = status.lost
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
@@ -93,8 +94,14 @@ class _States:
         self._names: Mapping[str, str] = {}
         self._pod_titles: Mapping[str, str] = {}
         self._people: Mapping[int, str] = {}
+        self._limits: LeaseLimits | None = None
         if containers := [use for tracked in status.tracked for use in tracked.containers]:
             self._find_names(host, containers)
+            if any(use.containers and not self._processes[use.number] for use in status.gpus):
+                # Imported here for the same reason.
+                from amd_gpu_tracker.leases.limits import LeaseLimits
+
+                self._limits = LeaseLimits(host, leases, processes)
         self._is_this_machine = host.is_this_machine
 
     def find(self) -> tuple[GpuState, ...]:
@@ -117,6 +124,7 @@ class _States:
             use=format_use(use, processes, has_leaked=gpu.key in self._leaked),
         )
         person, what = self._holder(tracked, processes)
+        limit_bytes, charged_bytes = self._find_limit(gpu, processes, containers)
         noted = withheld.get(state) or next(iter(withheld.values()), None)
         since = containers[0].since if containers else None
         return GpuState(
@@ -130,12 +138,26 @@ class _States:
             what=what,
             vram_used=use.vram_used,
             vram_total=gpu.vram_bytes or use.totals.vram_total,
+            limit_bytes=limit_bytes,
+            charged_bytes=charged_bytes,
             busy_percent=use.totals.busy_percent,
             health=health,
             has_leaked=state == GpuState.IN_USE and gpu.key in self._leaked,
             pod=self._pods[gpu.key].title if gpu.key in self._pods else "",
             host_total=gpu.host_total,
         )
+
+    def _find_limit(
+        self, gpu: Gpu, processes: Sequence[GpuProcess], containers: Sequence[ContainerUse]
+    ) -> tuple[int | None, int | None]:
+        """Return the limit of the process with most memory, or of the container or job that has a GPU without one."""
+        if processes or not containers or self._limits is None:
+            return next(((each.limit_bytes, each.charged_bytes) for each in processes), (None, None))
+        first = containers[0]
+        # The container of a job has the limit, and the job may be the first.
+        alike = (use for use in containers if use == first or (use.job and use.job == first.job))
+        limits = (self._limits.find((use.container_id, use.user), gpu) for use in alike if use.person == first.person)
+        return next((limit for limit in limits if limit[0] is not None), (None, None))
 
     def _find_names(self, host: Host, containers: Sequence[ContainerUse]) -> None:
         # Imported here, because they take a twentieth of the time of a list in which nobody has a GPU.

@@ -38,6 +38,9 @@ class GpuState(GpuUse):
         what: The container, job or program that has it; "" if there is none.
         vram_used: Bytes of its memory in use.
         vram_total: Bytes of its memory.
+        limit_bytes: The limit of the process that uses most of its memory; if none does, of the container or job that
+            has it. None without one.
+        charged_bytes: How much counts towards that limit.
         busy_percent: How busy it was in the last moments, in percent.
         health: What the driver reports about it, with temperature, power and errors.
         has_leaked: Whether it has memory in use that no process holds; only root can know that.
@@ -59,6 +62,8 @@ class GpuState(GpuUse):
     what: str
     vram_used: int | None = None
     vram_total: int | None = None
+    limit_bytes: int | None = None
+    charged_bytes: int | None = None
     busy_percent: int | None = None
     health: Health = Health()
     has_leaked: bool = False
@@ -69,11 +74,6 @@ class GpuState(GpuUse):
     def is_lost(self) -> bool:
         """Return whether it was tracked and is missing now."""
         return self.state == LOST
-
-    @property
-    def limit(self) -> tuple[int | None, int | None]:
-        """Return the limit of the process that uses most memory, and how much counts towards it; None without one."""
-        return next(((each.limit_bytes, each.charged_bytes) for each in self.processes), (None, None))
 
     @property
     def trouble(self) -> str:

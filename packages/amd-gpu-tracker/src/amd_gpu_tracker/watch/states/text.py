@@ -78,7 +78,7 @@ def list_states(
     """
     wanted = {
         BAR: bool(blocks),
-        LIMIT: any(gpu.limit[0] is not None for gpu in states),
+        LIMIT: any(gpu.limit_bytes is not None for gpu in states),
         TREND: trends is not None,
         ENDS: any(_end(gpu) is not None for gpu in states),
     }
@@ -150,7 +150,7 @@ def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict
         "VRAM": _number(None if share is None else 100 * share, "%"),
         BAR: "" if share is None else _bar(share, blocks),
         "Memory": format_share(gpu.vram_used, gpu.vram_total),
-        LIMIT: format_limit(*gpu.limit),
+        LIMIT: format_limit(gpu.limit_bytes, gpu.charged_bytes),
         "Busy": _number(gpu.busy_percent, "%"),
         TREND: "".join(STEPS[busy * len(STEPS) // 101] for busy in trend).rjust(BAR_WIDTH),
         "Temp": _number(gpu.temperature, "C"),

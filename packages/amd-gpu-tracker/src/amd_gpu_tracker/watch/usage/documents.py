@@ -103,9 +103,8 @@ def _user_samples(gpu: GpuUsage, user: GpuUser) -> Iterator[Sample]:
     }
     yield "amd_gpu_container_vram_bytes", labels, user.vram_bytes
     yield "amd_gpu_container_gtt_bytes", labels, user.gtt_bytes
-    limit, charged = user.limit
-    yield "amd_gpu_container_limit_vram_bytes", labels, limit
-    yield "amd_gpu_container_charged_vram_bytes", labels, charged
+    yield "amd_gpu_container_limit_vram_bytes", labels, user.limit_bytes
+    yield "amd_gpu_container_charged_vram_bytes", labels, user.charged_bytes
     yield "amd_gpu_container_peak_vram_bytes", labels, user.peak_bytes
     yield "amd_gpu_container_peak_gtt_bytes", labels, user.peak_gtt_bytes
     yield "amd_gpu_container_processes", labels, len(user.processes)

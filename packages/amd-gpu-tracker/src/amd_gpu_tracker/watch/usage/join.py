@@ -14,10 +14,12 @@ from amd_gpu_tracker.leases.containers import (
     trusted_container,
     uses_by_owner,
 )
+from amd_gpu_tracker.leases.limits import LeaseLimits
 from amd_gpu_tracker.leases.running import find_running_containers
 from amd_gpu_tracker.watch.usage.users import GpuUsage, GpuUser, Usage, UserProcess, with_few_users
 from amdgpu_discovery.tables.models import model_of
 from amdgpu_discovery.usage.budget import CLIENT_SECONDS
+from amdgpu_discovery.usage.memory_limits import NO_LIMIT
 from amdgpu_discovery.usage.owners import read_real_uid
 from amdgpu_discovery.usage.people import read_user_names
 from amdgpu_discovery.usage.reading import UsageReading, find_gpu_busy, find_process_busy, read_process_name
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.leases.status import OwnedLease, Status
     from amdgpu_discovery.gpu import Gpu
     from amdgpu_discovery.usage.kfd_processes import ProcessUse
+    from amdgpu_discovery.usage.memory_limits import Limit
 
 # How many processes are named one by one.
 MOST_CUT_SHORT = 9
@@ -67,6 +70,7 @@ class UsageJoin:
         self._uses = uses_by_owner((use for gpu in status.gpus for use in gpu.containers), status.privileged)
         self._reserved = {gpu.number: uses_by_owner(gpu.containers) for gpu in status.gpus}
         pids = dict.fromkeys(use.pid for use in reading.processes if use.pid)
+        self._limits = LeaseLimits(state.host, leases, processes)
         self._container_by_pid = self._find_containers(find_holders(leases, processes, pids))
         self._user_by_pid: Mapping[int, int | None] = {
             pid: find_process_user(proc, pid)
@@ -144,6 +148,7 @@ class UsageJoin:
     def _user(self, gpu: Gpu, owner: Owner, engine: str, processes: Sequence[UserProcess]) -> GpuUser:
         reserved = self._reserved.get(gpu.number, {}).get(owner)
         container_id, user = owner
+        limit_bytes, charged_bytes = self._find_limit(gpu, owner, processes) if container_id else NO_LIMIT
         return GpuUser(
             container_id=container_id,
             name=self._names.get(owner, ""),
@@ -153,7 +158,14 @@ class UsageJoin:
             processes=tuple(sorted(processes, key=lambda process: (-process.vram_bytes, process.pid))),
             user=user,
             user_name="" if container_id or user is None else self._user_names.get(user, ""),
+            limit_bytes=limit_bytes,
+            charged_bytes=charged_bytes,
         )
+
+    def _find_limit(self, gpu: Gpu, owner: Owner, processes: Iterable[UserProcess]) -> Limit:
+        """Return the limit of a container by one of its processes on the GPU, or else by its lease."""
+        limited = ((each.limit_bytes, each.charged_bytes) for each in processes if each.limit_bytes is not None)
+        return next(limited, None) or self._limits.find(owner, gpu)
 
     def _process(self, use: ProcessUse) -> UserProcess:
         return UserProcess(

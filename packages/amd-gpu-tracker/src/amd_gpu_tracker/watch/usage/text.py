@@ -56,7 +56,7 @@ def list_usage(usage: Usage, *, now: float, peaks: bool = False) -> Listing:
     container has.
     """
     wanted = {
-        LIMIT: any(user.limit[0] is not None for gpu in usage.gpus for user in gpu.users),
+        LIMIT: any(user.limit_bytes is not None for gpu in usage.gpus for user in gpu.users),
         "GTT used": any(gpu.is_apu for gpu in usage.gpus),
         "Busy": any(gpu.busy_percent is not None for gpu in usage.gpus),
         "Peak": peaks,
@@ -95,7 +95,7 @@ def _user_cells(user: GpuUser, gpu: GpuUsage, *, enabled: bool, now: float) -> d
         "Peak": ""
         if user.peak_bytes is None
         else format_amount(gpu.memory_of(user.peak_bytes, user.peak_gtt_bytes or 0)),
-        LIMIT: format_limit(*user.limit),
+        LIMIT: format_limit(user.limit_bytes, user.charged_bytes),
         "Processes": _processes(user, enabled=enabled) if user.processes else _idle(user, now),
     }
 

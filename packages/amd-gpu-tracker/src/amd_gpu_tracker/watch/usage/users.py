@@ -70,6 +70,8 @@ class GpuUser(Value):
             unknown.
         user_name: This host's name of the user of processes outside of containers; "" if unknown.
         others: How many containers of the user, or users with processes outside of containers, are summed; 0 for one.
+        limit_bytes: The limit of a container or job on memory of the GPU's board; None without one.
+        charged_bytes: How much counts towards that limit.
     """
 
     container_id: str
@@ -84,6 +86,8 @@ class GpuUser(Value):
     user: int | None = None
     user_name: str = ""
     others: int = 0
+    limit_bytes: int | None = None
+    charged_bytes: int | None = None
 
     @property
     def owner(self) -> Owner:
@@ -99,13 +103,6 @@ class GpuUser(Value):
     def gtt_bytes(self) -> int:
         """Return the system memory that the GPU uses for its processes."""
         return sum(process.gtt_bytes for process in self.processes)
-
-    @property
-    def limit(self) -> tuple[int | None, int | None]:
-        """Return a container's limit, and how much counts towards it; None for both without a limit."""
-        processes = self.processes if self.container_id else ()
-        limited = ((each.limit_bytes, each.charged_bytes) for each in processes if each.limit_bytes is not None)
-        return next(limited, (None, None))
 
     @property
     def title(self) -> str:
@@ -216,6 +213,12 @@ def _summed(gpu: GpuUsage, surplus: Container[Owner]) -> GpuUsage:
             kept.append(each)
             continue
         user = each.user if each.container_id else None
-        total = sums.get(user, each.replace(container_id="", name="", engine="", user_name="", user=user, processes=()))
+        total = sums.get(user, _without_name(each, user))
         sums[user] = total.replace(others=total.others + 1, processes=(*total.processes, *each.processes))
     return gpu.replace(users=(*kept, *sums.values()))
+
+
+def _without_name(first: GpuUser, user: int | None) -> GpuUser:
+    """Return the sum of no users yet, like the first of them; containers have a limit each, so the sum has none."""
+    named = {"container_id": "", "name": "", "engine": "", "user_name": "", "user": user}
+    return first.replace(**named, processes=(), limit_bytes=None, charged_bytes=None)
