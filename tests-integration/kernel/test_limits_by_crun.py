@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kernel.conftest import build_two_gpus
-from kernel.containers import FIRST, SECOND
+from kernel.containers import FIRST, SECOND, SIMULATED_HOST
 from kernel.dmem_host import (
     ADDRESSES,
     BIND_CGROUPS,
@@ -184,6 +184,63 @@ def test_a_slice_that_a_user_owns_is_refused_where_limits_are_required(machine, 
     said = podman(run("--cgroup-parent=owned.slice -e AMD_VRAM=1GiB", "true"))
 
     assert "and owned.slice belongs to a user, who could lift the limit" in said
+
+
+def test_two_first_containers_of_a_slice_at_once_have_a_limit_each(machine, podman):
+    """One of them may find the slices half made by the other."""
+    command = run("--cgroup-parent=night-deep.slice -e AMD_VRAM=1GiB", f"allocate {FIRST} 1G 4K")
+    called = f"podman --runtime={PODMANS_RUNTIME} {command}"
+
+    said = machine.run(f"{called} >/tmp/one 2>&1 & {called} >/tmp/two 2>&1 & wait; cat /tmp/one /tmp/two")
+
+    assert said.splitlines() == ["1G allocated", FULL] * 2
+
+
+BUSY = "crun does not enable the dmem cgroup, and owned.slice does not pass it on: it has processes of its own"
+READ_ONLY = "crun does not enable the dmem cgroup, and the top cgroup cannot be opened: the file system is read-only"
+
+
+@pytest.fixture
+def busy_slice(machine, podman):
+    """Let a process be in a slice itself, so that the kernel lets the slice pass on no controller of memory."""
+    machine.run("systemd-run --slice=owned.slice --unit=in-owned sleep 1000000")
+    machine.run(f"sleep 1000000 >/dev/null 2>&1 & echo $! >{CGROUPS}/owned.slice/cgroup.procs; echo $! >/tmp/sleeping")
+    yield "--cgroup-parent=owned.slice"
+    machine.run("kill $(cat /tmp/sleeping)")
+
+
+@pytest.fixture
+def read_only_cgroups(machine, podman):
+    """Let the runtime, and nothing else, see cgroups that it cannot change, as in a service with protected cgroups."""
+    machine.run(f"mount -o remount,bind,ro {SIMULATED_HOST}{CGROUPS}")
+    yield ""
+    machine.run(f"mount -o remount,bind,rw {SIMULATED_HOST}{CGROUPS}")
+
+
+@pytest.mark.parametrize(("cgroups", "why"), [("busy_slice", BUSY), ("read_only_cgroups", READ_ONLY)])
+def test_where_a_cgroup_cannot_pass_the_controller_on_there_is_no_limit_and_the_log_says_so(
+    machine, podman, request, cgroups, why
+):
+    parent = request.getfixturevalue(cgroups)
+
+    said = podman(run(f"{parent} -e AMD_VRAM=1GiB", f"allocate {FIRST} 2G"))
+
+    assert said.splitlines() == ["2G allocated"]
+    assert f"AMD_VRAM=1GiB is not enforced: {why}" in machine.run(f"tail -n 5 {LOG}")
+
+
+@pytest.mark.parametrize(("cgroups", "why"), [("busy_slice", BUSY), ("read_only_cgroups", READ_ONLY)])
+def test_where_limits_are_required_such_a_cgroup_is_named_and_no_container_is_left(
+    machine, podman, request, cgroups, why
+):
+    configure(machine, vram_limit="required", low_level_runtime="crun")
+    parent = request.getfixturevalue(cgroups)
+
+    said = podman(run(f"{parent} -e AMD_VRAM=1GiB", "true"))
+
+    assert f"AMD_VRAM=1GiB cannot be enforced: {why}" in said
+    assert podman("ps --all --quiet") == ""
+    assert machine.run(f"ls {CGROUPS}/owned.slice {CGROUPS}/machine.slice | grep libpod", check=False) == ""
 
 
 def test_a_container_of_docker_is_stopped_at_its_limit_and_its_neighbour_is_not(machine, docker):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kernel.conftest import build_two_gpus
@@ -98,19 +100,44 @@ def test_two_gpus_of_a_container_have_a_limit_each(docker):
     assert docker.allocate("both", SECOND, "2G", "4K") == ["2G allocated", FULL]
 
 
-def test_the_share_of_a_swarm_task_is_its_limit(machine, docker):
-    machine.run(
-        f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker enable && {ON_SIMULATED_HOST} amd-ctk config set"
-        " swarm-vram-resources VRAM"
-    )
-    try:
-        docker.start("task", "-e DOCKER_RESOURCE_VRAM=4000")
-        said = docker.allocate("task", FIRST, "4000M", "4K")
-    finally:
-        docker.remove_all()
-        machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker disable")
+@pytest.fixture
+def tracked(machine, docker):
+    """Let GPU Tracker know who has the GPUs."""
+    machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker enable")
+    yield
+    docker.remove_all()
+    machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu-tracker disable")
 
-    assert said == ["4000M allocated", FULL]
+
+def test_the_share_of_a_swarm_task_is_its_limit(machine, docker, tracked):
+    machine.run(f"{ON_SIMULATED_HOST} amd-ctk config set swarm-vram-resources VRAM")
+
+    docker.start("task", "-e DOCKER_RESOURCE_VRAM=4000")
+
+    assert docker.allocate("task", FIRST, "4000M", "4K") == ["4000M allocated", FULL]
+
+
+def shown_of_gpu_0(machine, words):
+    """Return the cells of the first GPU in a list."""
+    line = machine.run(f"{ON_SIMULATED_HOST} amd-ctk {words}").splitlines()[3]
+    return re.split(r"  +", line)
+
+
+def test_lists_show_the_limit_of_a_container_before_it_uses_the_gpu_and_what_counts_towards_it(
+    machine, docker, tracked
+):
+    docker.start("web", f"{GPU_0} -e AMD_VRAM=8GiB")
+    before = shown_of_gpu_0(machine, "status --usage")
+    in_status = shown_of_gpu_0(machine, "status")
+
+    docker.allocate("web", FIRST, "2G")
+    after = shown_of_gpu_0(machine, "status --usage")
+    metrics = machine.run(f"{ON_SIMULATED_HOST} amd-ctk gpu metrics | grep -E '^amd_gpu_container_(limit|charged)'")
+
+    assert "0.0 of 8.0 GiB" in before
+    assert "0.0 of 8.0 GiB" in in_status
+    assert "2.0 of 8.0 GiB" in after
+    assert [line.rpartition(" ")[2] for line in metrics.splitlines()] == [str(8 * 2**30), str(2 * 2**30)]
 
 
 def test_an_image_that_asks_for_more_gets_the_administrators_maximum(machine, docker):

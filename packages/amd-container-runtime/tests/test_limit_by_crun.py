@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import posix
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,34 @@ def test_the_first_container_of_a_slice_has_a_limit_although_systemd_has_not_mad
     assert let_crun_limit(spec, crun.host) == ""
     assert spec["annotations"] == {SUBGROUP: ""}
     assert passed_on(crun)["batch.slice"] == passed_on(crun)["batch.slice/batch-night.slice"] == "+dmem"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (errno.EBUSY, "it has processes of its own"),
+        (errno.EINVAL, "Invalid argument"),
+        (errno.EROFS, "the file system is read-only"),
+    ],
+)
+def test_a_cgroup_that_the_kernel_lets_pass_nothing_on_is_named_and_the_container_is_not_changed(
+    crun, monkeypatch, error, why
+):
+    real = posix.write
+
+    def write_as_the_kernel_does(descriptor, content):
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(f"/machine.slice/{PASSED_ON}"):
+            raise OSError(error, os.strerror(error))
+        return real(descriptor, content)
+
+    monkeypatch.setattr("posix.write", write_as_the_kernel_does)
+    spec = {"linux": {"cgroupsPath": "machine-pod.slice:libpod:c1"}}
+
+    said = let_crun_limit(spec, crun.host)
+
+    assert said == f"crun does not enable the dmem cgroup, and machine.slice does not pass it on: {why}"
+    assert spec == {"linux": {"cgroupsPath": "machine-pod.slice:libpod:c1"}, "annotations": {}}
+    assert passed_on(crun)["machine.slice/machine-pod.slice"] == ""
 
 
 def test_a_directory_that_is_no_cgroup_cannot_pass_the_controller_on(crun):

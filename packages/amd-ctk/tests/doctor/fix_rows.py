@@ -38,6 +38,7 @@ CONTAINERD = "/etc/containerd/config.toml"
 ROOTLESS_DAEMON_JSON = "/home/u1/.config/docker/daemon.json"
 POLICY = "/var/lib/amd-container-toolkit/gpu-tracker.json"
 CONFIG = "/etc/amd-container-toolkit/config.toml"
+CRUN_LIMITS = 'low-level-runtime = "crun"\nvram-maximum = 8192\n'
 INSTALLED = "Package: amdgpu-dkms\nStatus: install ok installed\n"
 GRES = "Name=gpu File=/dev/dri/renderD128\n"
 CONFIGURE_SLURM = ("runtime", "configure", "--runtime=slurm")
@@ -121,6 +122,15 @@ def both(*steps):
             step(machine)
 
     return do
+
+
+def crun_without_systemd(machine):
+    """Let crun make containers in cgroups of Docker, on a kernel that limits the memory of GPUs."""
+    machine.add_program("crun", "echo crun version 1.28")
+    machine.docker |= {"CgroupDriver": "cgroupfs", "Runtimes": {"runc": {}, "amd": {}}}
+    machine.write("/sys/fs/cgroup/cgroup.controllers", "cpu dmem\n")
+    known = [f"drm/{gpu.pci_address}/vram 68702699520\n" for gpu in find_gpus(machine.host)]
+    machine.write("/sys/fs/cgroup/dmem.capacity", "".join(known))
 
 
 def only_holders(machine):
@@ -473,6 +483,8 @@ ROWS = [
     ),
     Row("gpu-access", HOSTS["gpu-access"], becomes=""),
     Row("memory-limit", HOSTS["memory-limit"], becomes=""),
+    Row("memory-limit", both(crun_without_systemd, write(CONFIG, CRUN_LIMITS))),
+    Row("memory-limit", both(crun_without_systemd, write(CONFIG, f'{CRUN_LIMITS}vram-limit = "required"\n'))),
     *[
         Row("gpu-access", both(served_holders, spoil))
         for spoil in (

@@ -20,6 +20,7 @@ from amd_device_spec.settings_file import set_setting
 from amd_gpu_sharing.node_access.nodes import RULE
 from amd_gpu_tracker.book.state import RULE_FILE
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.value import Value
 from amdgpu_simulator import build_host, load_profile, profile_names
 
@@ -446,6 +447,22 @@ def test_a_state_that_is_no_fault_is_a_note(machine, profile, check, words, fix)
     assert result.finding.fix.startswith(fix)
 
 
+def limited_machine(machine, controllers="cpu dmem", *, regions=4):
+    """Return four MI210 and the limits of these controllers, and regions for the first of the GPUs."""
+    limited = machine("mi210-4")
+    set_setting(limited.host, "vram-maximum", 8192)
+    limited.write("/sys/fs/cgroup/cgroup.controllers", f"{controllers}\n")
+    known = [f"drm/{gpu.pci_address}/vram 68702699520\n" for gpu in find_gpus(limited.host)[:regions]]
+    limited.write("/sys/fs/cgroup/dmem.capacity", "".join(known))
+    return limited
+
+
+def find_limit(limited):
+    """Return what is said about limits on memory."""
+    (result,) = limited.examine(only=["memory-limit"])
+    return result.finding.state, result.finding.words, result.finding.fix
+
+
 @pytest.mark.parametrize(
     ("controllers", "release", "state", "words"),
     [
@@ -457,15 +474,97 @@ def test_a_state_that_is_no_fault_is_a_note(machine, profile, check, words, fix)
     ],
 )
 def test_limits_on_memory_are_enforced_by_the_kernel_or_noted(machine, controllers, release, state, words):
-    limited = machine("mi210-4")
-    set_setting(limited.host, "vram-maximum", 8192)
-    limited.write("/sys/fs/cgroup/cgroup.controllers", f"{controllers}\n")
+    limited = limited_machine(machine, controllers)
     limited.write_proc("sys/kernel/osrelease", f"{release}\n")
 
     (result,) = limited.examine(only=["memory-limit"])
 
     assert result.finding.state == state
     assert result.finding.words.startswith(words)
+
+
+def test_gpus_without_a_region_are_named(machine):
+    limited = limited_machine(machine, regions=3)
+    of_one = "limits on GPU memory are not enforced for every container: the kernel has no memory region of GPU 3"
+    refused = "containers are refused, because no limit on GPU memory can be enforced"
+
+    assert find_limit(limited) == ("note", of_one, "")
+
+    limited.write("/sys/fs/cgroup/dmem.capacity", "")
+    set_setting(limited.host, "vram-limit", "required")
+    assert find_limit(limited) == (
+        "bad",
+        f"{refused}: the kernel has no memory region of GPUs 0-3",
+        "sudo amd-ctk config set vram-limit asked",
+    )
+
+
+def test_crun_sets_limits_where_systemd_makes_the_cgroup(machine):
+    limited = limited_machine(machine)
+    set_setting(limited.host, "low-level-runtime", limited.add_program("crun", "echo crun version 1.28"))
+
+    assert find_limit(limited) == (
+        "ok",
+        "the kernel enforces limits on GPU memory, and crun sets them where systemd makes the container's cgroup",
+        "",
+    )
+
+
+OLD_CRUN = "crun 1.14.1 does not set all limits of a container in systemd's scope; install crun 1.21 or later"
+
+
+def test_an_old_crun_sets_no_limit(machine):
+    limited = limited_machine(machine)
+    set_setting(limited.host, "low-level-runtime", limited.add_program("crun", "echo crun version 1.14.1"))
+
+    assert find_limit(limited) == (
+        "note",
+        f"limits on GPU memory are not enforced: {OLD_CRUN}",
+        "",
+    )
+
+
+PODMANS = '[engine]\ncgroup_manager = "{}"\n[engine.runtimes]\namd = ["/usr/bin/amd-container-runtime"]\n'
+CONTAINERDS = """version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.amd.options]
+BinaryName = "/usr/bin/amd-container-runtime"
+SystemdCgroup = {}
+"""
+
+
+def docker_with(limited, driver):
+    limited.docker |= {"CgroupDriver": driver, "Runtimes": {"runc": {}, "amd": {}}}
+
+
+def podman_with(limited, manager):
+    limited.add_program("podman", "echo podman version 5.8.6")
+    limited.write("/etc/containers/containers.conf", PODMANS.format(manager))
+
+
+def containerd_with(limited, driver):
+    limited.write("/etc/containerd/config.toml", CONTAINERDS.format(str(driver == "systemd").lower()))
+
+
+@pytest.mark.parametrize(
+    ("engine", "use"), [("Docker", docker_with), ("Podman", podman_with), ("containerd", containerd_with)]
+)
+def test_an_engine_that_makes_cgroups_without_systemd_gets_no_limit_from_crun(machine, engine, use):
+    limited = limited_machine(machine)
+    set_setting(limited.host, "low-level-runtime", limited.add_program("crun", "echo crun version 1.28"))
+    because = f"crun sets limits on GPU memory only where systemd makes the cgroup, and {engine} does not use it"
+    step = "sudo amd-ctk config set low-level-runtime runc"
+
+    use(limited, "systemd")
+    assert find_limit(limited)[0] == "ok"
+
+    use(limited, "cgroupfs")
+    assert find_limit(limited) == ("note", f"limits are not enforced for every container: {because}", step)
+
+    set_setting(limited.host, "vram-limit", "required")
+    assert find_limit(limited) == ("bad", f"containers are refused: {because}", step)
+
+    set_setting(limited.host, "low-level-runtime", "runc")
+    assert find_limit(limited)[0] == "ok"
 
 
 def test_where_no_container_needs_a_limit_memory_is_not_checked(machine):

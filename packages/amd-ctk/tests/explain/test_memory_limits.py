@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,41 @@ def test_runc_enforces_a_limit(limited):
     assert not any("AMD_VRAM" in note for note in explanation.notes)
 
 
-def test_the_limit_of_a_container_that_keeps_groups_depends_on_systemd_because_crun_makes_it(limited):
+@pytest.fixture
+def give_crun(tmp_path, monkeypatch):
+    """Return a function that installs this version of crun, which makes containers that keep groups."""
+
+    def give(version):
+        (tmp_path / "crun").write_text(f"#!/bin/sh\necho crun version {version}\n")
+        (tmp_path / "crun").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    return give
+
+
+def test_the_limit_of_a_container_that_keeps_groups_depends_on_systemd_because_crun_makes_it(limited, give_crun):
+    give_crun("1.28")
+
     explanation = explain(limited, "--group-add=keep-groups")
 
     assert unified(explanation) == {LIMIT: "drm/0000:03:00.0/vram 8589934592"}
     assert BY_CRUN in explanation.notes
 
 
-def test_the_spec_of_a_container_that_keeps_groups_says_the_same(limited):
+def test_an_old_crun_enforces_none(limited, give_crun):
+    give_crun("1.14.1")
+
+    explanation = explain(limited, "--group-add=keep-groups")
+
+    assert unified(explanation) is None
+    assert (
+        "AMD_VRAM=8GiB is not enforced: crun 1.14.1 does not set all limits of a container in systemd's scope;"
+        " install crun 1.21 or later"
+    ) in explanation.notes
+
+
+def test_the_spec_of_a_container_that_keeps_groups_says_the_same(limited, give_crun):
+    give_crun("1.28")
     bundle = {
         "annotations": {"run.oci.keep_original_groups": "1"},
         "process": {"env": ["AMD_VISIBLE_DEVICES=0", "AMD_VRAM=8GiB"]},

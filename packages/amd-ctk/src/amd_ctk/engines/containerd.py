@@ -25,6 +25,7 @@ CRI_BY_VERSION = {
     3: "io.containerd.cri.v1.runtime",
     4: "io.containerd.cri.v1.runtime",
 }
+CRI_PLUGINS = tuple(dict.fromkeys(CRI_BY_VERSION.values()))
 MERGING = (3, 4)
 RUNC = "io.containerd.runc.v2"
 

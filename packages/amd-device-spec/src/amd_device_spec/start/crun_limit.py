@@ -9,6 +9,7 @@ Source: crun(1), run.oci.systemd.subgroup; Documentation/admin-guide/cgroup-v2.r
 
 from __future__ import annotations
 
+import errno
 import posix
 
 from amdgpu_discovery.errors import SpecError, reason
@@ -111,7 +112,9 @@ def _pass_on_one(cgroup: int, name: str) -> None:
             return
         posix.write(control, f"+{CONTROLLER}".encode())
     except OSError as error:
-        raise _NotPassedOn(f"{name} does not pass it on: {reason(error)}") from error
+        # A cgroup with processes of its own passes no controller on.
+        why = "it has processes of its own" if error.errno == errno.EBUSY else reason(error)
+        raise _NotPassedOn(f"{name} does not pass it on: {why}") from error
     finally:
         posix.close(control)
 

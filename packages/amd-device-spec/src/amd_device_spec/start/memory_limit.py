@@ -92,7 +92,7 @@ def limit_memory(
             raise _needs_limit(gpus)
         return NOT_LIMITED
     enforced = enforce(limit, gpus, host, runtime=runtime)
-    if enforced.bytes_by_region and by_systemd is not None and is_crun(runtime):
+    if enforced.bytes_by_region and is_crun(runtime):
         enforced = _enforce_by_crun(spec, enforced, host, crun=runtime, by_systemd=by_systemd)
     if enforced.obstacle and settings.requires_limit:
         raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
@@ -186,6 +186,15 @@ def is_crun(runtime: str) -> bool:
     return runtime.rpartition("/")[2] == CRUN
 
 
+def find_obstacle_to_old_crun(crun: str) -> str:
+    """Return why crun is too old, "" if it is not; this runs crun. One without a version is taken for a new one."""
+    version = _version_of(crun)
+    if not () < version < WHOLE_SCOPE_SINCE:
+        return ""
+    found, needed = (".".join(map(str, each)) for each in (version, WHOLE_SCOPE_SINCE))
+    return f"crun {found} does not set all limits of a container in systemd's scope; install crun {needed} or later"
+
+
 def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
     """Put limits into an OCI spec, in place of what it has for the same regions. Raises SpecError.
 
@@ -201,14 +210,20 @@ def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
     unified[LIMIT_FILE] = "\n".join([*others, *(f"{region} {size}" for region, size in bytes_by_region.items())])
 
 
-def _enforce_by_crun(spec: dict[str, Any], enforced: Enforced, host: Host, *, crun: str, by_systemd: bool) -> Enforced:
-    """Return what crun can enforce, and prepare the spec and the cgroups above the container for it."""
-    obstacle = "crun sets a limit only where systemd makes the container's cgroup"
-    if by_systemd:
+def _enforce_by_crun(
+    spec: dict[str, Any], enforced: Enforced, host: Host, *, crun: str, by_systemd: bool | None
+) -> Enforced:
+    """Return what crun can enforce; for a start, prepare the spec and the cgroups above the container for it."""
+    if by_systemd is False:
+        return Enforced(
+            bytes_by_region={}, obstacle="crun sets a limit only where systemd makes the container's cgroup"
+        )
+    obstacle = find_obstacle_to_old_crun(crun)
+    if by_systemd and not obstacle:
         # Few hosts have limits and crun.
         from amd_device_spec.start.crun_limit import let_crun_limit
 
-        obstacle = _find_obstacle_to_old_crun(crun) or let_crun_limit(spec, host)
+        obstacle = let_crun_limit(spec, host)
     return Enforced(bytes_by_region={}, obstacle=obstacle) if obstacle else enforced
 
 
@@ -243,15 +258,6 @@ def _find_obstacle_to_several(host: Host, runc: str) -> str:
         f"runc {found} sets the limits of several GPUs in one write, which Linux {kernel} and later refuse;"
         f" install runc {needed} or later"
     )
-
-
-def _find_obstacle_to_old_crun(crun: str) -> str:
-    """Return why crun is too old, "" if it is not; this runs crun. One without a version is taken for a new one."""
-    version = _version_of(crun)
-    if not () < version < WHOLE_SCOPE_SINCE:
-        return ""
-    found, needed = (".".join(map(str, each)) for each in (version, WHOLE_SCOPE_SINCE))
-    return f"crun {found} does not set all limits of a container in systemd's scope; install crun {needed} or later"
 
 
 def _version_of(program: str) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ from shlex import quote
 from amd_ctk.doctor.check import Finding, bad, check, not_checked, note, ok
 from amd_ctk.doctor.facts.all import Facts
 from amd_ctk.doctor.facts.containers import StaleContainer
+from amd_ctk.doctor.facts.docker import AMD
+from amd_ctk.doctor.facts.engine_files import CGROUPFS
 from amd_device_spec.settings import CONFIG_FILE
 
 # The most commands in one line of a shell.
@@ -57,10 +59,37 @@ def check_memory_limit(facts: Facts) -> Finding | None:
         return bad(words, fix="sudo amd-ctk config set vram-limit asked")
     if toolkit.memory_obstacle:
         return note(f"limits on GPU memory are not enforced: {toolkit.memory_obstacle}")
+    if gap := _find_gap(facts):
+        return gap
     if _may_hang_at_limit(facts.kernel.release):
         words = f"kernel {facts.kernel.release} enforces limits, but without a fix of May 2026 programs can hang there"
         return note(words)
-    return ok("the kernel enforces limits on GPU memory")
+    by_crun = ", and crun sets them where systemd makes the container's cgroup" if toolkit.step_to_runc else ""
+    return ok(f"the kernel enforces limits on GPU memory{by_crun}")
+
+
+def _find_gap(facts: Facts) -> Finding | None:
+    """Return what is wrong if some containers have a limit and others have none, None if all have one."""
+    toolkit = facts.toolkit
+    if left_out := _without_systemd(facts) if toolkit.step_to_runc else "":
+        because = f"crun sets limits on GPU memory only where systemd makes the cgroup, and {left_out} does not use it"
+        if toolkit.requires_memory_limit:
+            return bad(f"containers are refused: {because}", fix=toolkit.step_to_runc)
+        return note(f"limits are not enforced for every container: {because}", fix=toolkit.step_to_runc)
+    if toolkit.memory_gap:
+        return note(f"limits on GPU memory are not enforced for every container: {toolkit.memory_gap}")
+    return None
+
+
+def _without_systemd(facts: Facts) -> str:
+    """Return the first engine under whose AMD runtime systemd does not make cgroups, "" if there is none."""
+    docker, podman, containerd = facts.docker, facts.podman, facts.containerd
+    left_out = {
+        "Docker": docker.cgroup_driver == CGROUPFS and not {*docker.file_runtimes, AMD}.isdisjoint(docker.runtimes),
+        "Podman": podman.files.uses_cgroupfs,
+        "containerd": containerd.uses_cgroupfs,
+    }
+    return next((name for name, is_left_out in left_out.items() if is_left_out), "")
 
 
 def _may_hang_at_limit(release: str) -> bool:

@@ -43,6 +43,8 @@ class DockerFacts(Value):
     runtimes: tuple[str, ...] = ()
     default_runtime: str = ""
     operating_system: str = ""
+    # What makes the cgroups of containers, `systemd` or `cgroupfs`.
+    cgroup_driver: str = ""
     is_rootless: bool = False
     # Whether containers have other user ids than the host (userns-remap), and whether they get SELinux labels.
     maps_users: bool = False
@@ -130,6 +132,7 @@ def read_docker(host: Host, user: User | None = None) -> DockerFacts:
         runtimes=tuple(sorted(info.runtimes)),
         default_runtime=info.default_runtime,
         operating_system=info.operating_system,
+        cgroup_driver=info.cgroup_driver,
         is_rootless=info.is_rootless,
         maps_users=info.maps_users,
         sets_labels=info.sets_labels,

@@ -10,10 +10,11 @@ from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.configuration.engine_files import EngineFiles, find_missing
 from amd_ctk.configuration.own_file import find_own_file
 from amd_ctk.doctor.facts.users import User
-from amd_ctk.engines.containerd import CONTAINERD, DROP_IN, MAIN_FILE
+from amd_ctk.engines.containerd import CONTAINERD, CRI_PLUGINS, DROP_IN, MAIN_FILE
 from amd_ctk.engines.podman import PODMAN
 from amd_ctk.engines.podman_files import podman_files
-from amdgpu_discovery.command_line.programs import ask, parse_version
+from amdgpu_discovery.command_line.document import ABSENT
+from amdgpu_discovery.command_line.programs import ask, parse_version, runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -21,6 +22,8 @@ from amdgpu_discovery.value import Value
 RANGES = ("/etc/subuid", "/etc/subgid")
 NSSWITCH = "/etc/nsswitch.conf"
 STORAGE = "containers"
+# What engines call it if they make cgroups without systemd.
+CGROUPFS = "cgroupfs"
 
 
 class EngineFileFacts(Value):
@@ -35,6 +38,8 @@ class EngineFileFacts(Value):
     default_runtime: str = ""
     # Why amd-ctk does not edit the file that the engine reads; None if it does.
     refusal: ToolkitError | None = None
+    # Whether the engine makes the cgroups of containers under the AMD runtime itself, and not systemd.
+    uses_cgroupfs: bool = False
 
 
 def read_containerd(host: Host) -> EngineFileFacts:
@@ -43,9 +48,17 @@ def read_containerd(host: Host) -> EngineFileFacts:
     if own.refusal and not os.access(host.path(own.path), os.R_OK):
         # k3s and others let only root read it.
         return EngineFileFacts()
-    main = _facts_of(EngineFiles(host, CONTAINERD, [own.path])).replace(refusal=own.refusal)
+    main = _facts_of_containerd(host, own.path).replace(refusal=own.refusal)
     is_whole = own.path != MAIN_FILE or main.problem or main.runtimes
-    return main if is_whole else _facts_of(EngineFiles(host, CONTAINERD, [DROP_IN]))
+    return main if is_whole else _facts_of_containerd(host, DROP_IN)
+
+
+def _facts_of_containerd(host: Host, path: str) -> EngineFileFacts:
+    files = EngineFiles(host, CONTAINERD, [path])
+    found = _facts_of(files)
+    tables = (("plugins", cri, "containerd", "runtimes", name) for cri in CRI_PLUGINS for name in found.runtimes)
+    by_systemd = [files.last((*table, "options", "SystemdCgroup")) is True for table in tables]
+    return found.replace(uses_cgroupfs=bool(found.runtimes) and not any(by_systemd))
 
 
 def _facts_of(files: EngineFiles) -> EngineFileFacts:
@@ -97,11 +110,13 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
     paths = podman_files(host, user.settings if user else "")
     read = EngineFiles(host, PODMAN, paths)
     files = _facts_of(read)
+    manager = read.last(("engine", "cgroup_manager"))
+    uses_cgroupfs = manager == CGROUPFS or (manager is ABSENT and not runs_systemd(host))
     return PodmanFacts(
         is_installed=True,
         # This call does not make Podman set itself up.
         version=parse_version(ask(["podman", "--version"]).output),
-        files=files,
+        files=files.replace(uses_cgroupfs=bool(files.runtimes) and uses_cgroupfs),
         cdi_elsewhere=without_gpus(host, find_directories(host, PODMAN, paths)),
         gone_device=_find_gone_device(read, host),
         refuses_runtime=_refuses(read, files.runtimes),

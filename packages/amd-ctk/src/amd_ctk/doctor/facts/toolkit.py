@@ -13,13 +13,22 @@ from amd_ctk.companions import SHARING, install_command, is_installed
 from amd_ctk.configuration.runtime_program import find_runtime_program, has_low_level_runtime, usual_runtime
 from amd_ctk.doctor.facts import read_or
 from amd_ctk.shares_gpus import needs_sharing
-from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, check_settings
+from amd_device_spec.settings import CONFIG_FILE, IDLE, RESERVED, USERS, Settings, check_settings
 from amd_device_spec.settings_file import is_compiled, read_settings_file
-from amd_device_spec.start.memory_limit import OFF, find_obstacle
+from amd_device_spec.start.memory_limit import (
+    OFF,
+    MemoryLimit,
+    enforce,
+    find_obstacle,
+    find_obstacle_to_old_crun,
+    is_crun,
+)
 from amd_gpu_tracker import ContainerUse, Tracker
 from amd_gpu_tracker.watch.show.listing import cut_id
 from amdgpu_discovery.command_line.programs import runs_systemd
+from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.gpu import Gpu
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.untrusted.plain_text import printable
 from amdgpu_discovery.value import Value
@@ -28,6 +37,9 @@ SUDOERS = "/etc/sudoers"
 SUDOERS_D = "/etc/sudoers.d"
 # The most containers to name for one GPU.
 MOST_NAMED_CONTAINERS = 3
+SET_RUNC = "sudo amd-ctk config set low-level-runtime runc"
+# One that every GPU can have.
+LEAST_LIMIT = MemoryLimit(mib=1, source="")
 
 
 class ToolkitFacts(Value):
@@ -39,11 +51,13 @@ class ToolkitFacts(Value):
     # The problem of each group of GPUs that is impossible on this host.
     group_problems: tuple[str, ...] = ()
     visible_devices_env: str = "always"
-    # Whether some containers have a limit on GPU memory, whether one that cannot be enforced is refused, and why it
-    # cannot be.
+    # Whether some containers have a limit on GPU memory, whether one that cannot be enforced is refused, why none can
+    # be, and why some cannot be. If crun sets limits, the step after which runc sets them.
     limits_memory: bool = False
     requires_memory_limit: bool = False
     memory_obstacle: str = ""
+    memory_gap: str = ""
+    step_to_runc: str = ""
     # Whether only users who have reserved a GPU may open its nodes, how the nodes differ from that, what prevents it,
     # and the fix.
     is_access_reserved: bool = False
@@ -153,10 +167,26 @@ def _read_settings(host: Host) -> tuple[dict[str, object], str, str]:
 def _read_memory_limit(host: Host, chosen: dict[str, object]) -> dict[str, Any]:
     """Return the facts about limits on GPU memory by name; those of containers that ask for one are not known."""
     settings = check_settings(chosen, CONFIG_FILE)
-    limits = settings.vram_limit != OFF and bool(settings.limits_memory or settings.swarm_vram_resources)
-    obstacle = find_obstacle(host, settings.low_level_runtime or usual_runtime()) if limits else ""
-    requires = settings.requires_limit
-    return {"limits_memory": limits, "requires_memory_limit": requires, "memory_obstacle": obstacle}
+    if settings.vram_limit == OFF or not (settings.limits_memory or settings.swarm_vram_resources):
+        return {}
+    runtime = settings.low_level_runtime or usual_runtime()
+    obstacle = find_obstacle(host, runtime) or (find_obstacle_to_old_crun(runtime) if is_crun(runtime) else "")
+    gpus: Sequence[Gpu] = () if obstacle else read_or(lambda: find_gpus(host), ())
+    alone = [enforce(LEAST_LIMIT, [gpu], host, runtime=runtime).obstacle for gpu in gpus]
+    together = enforce(LEAST_LIMIT, gpus, host, runtime=runtime).obstacle if gpus else ""
+    return {
+        "limits_memory": True,
+        "requires_memory_limit": settings.requires_limit,
+        "memory_obstacle": together if alone and all(alone) else obstacle,
+        "memory_gap": together,
+        "step_to_runc": _find_step_to_runc(settings) if is_crun(runtime) else "",
+    }
+
+
+def _find_step_to_runc(settings: Settings) -> str:
+    if has_low_level_runtime("runc"):
+        return SET_RUNC
+    return f"install runc, then run: {SET_RUNC}" if settings.low_level_runtime else "install runc"
 
 
 def _read_access(host: Host, *, is_reserved: bool) -> dict[str, Any]:
