@@ -174,6 +174,17 @@ def test_a_privileged_container_cannot_lift_its_limit(docker):
     assert allocated == ["1G allocated", FULL]
 
 
+def test_a_privileged_container_with_the_cgroups_of_the_host_can_lift_its_limit(docker):
+    """The page says so: nothing holds root who sees the cgroups from above."""
+    lift = f"echo {REGIONS[0]} max >{CGROUPS}$(sed -n s/^0:://p /proc/self/cgroup)/dmem.max"
+
+    said = docker.run(
+        f"--privileged --cgroupns=host {GPU_0} -e AMD_VRAM=1GiB {IMAGE} sh -c '{lift}; allocate {FIRST} 2G'"
+    )
+
+    assert said == "2G allocated\n"
+
+
 @pytest.mark.parametrize("suite", RUNCS, ids=[f"runc of {suite}" for suite in RUNCS])
 def test_each_version_of_runc_sets_the_limit(machine, docker, suite):
     configure(machine, low_level_runtime=f"/srv/runcs/{suite}/runc")
