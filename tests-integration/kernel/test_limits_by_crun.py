@@ -27,6 +27,7 @@ from support.debs import META_PACKAGE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kernel, pytest.mark.timeout(2 * 3600)]
 
+PASSED_ON = "cgroup.subtree_control"
 FULL = "4K Cannot allocate memory"
 GPU_0 = "-e AMD_VISIBLE_DEVICES=0"
 WITHOUT_SYSTEMD = "crun sets a limit only where systemd makes the container's cgroup"
@@ -196,6 +197,7 @@ def test_two_first_containers_of_a_slice_at_once_have_a_limit_each(machine, podm
     assert said.splitlines() == ["1G allocated", FULL] * 2
 
 
+OWNED = f"{CGROUPS}/owned.slice"
 BUSY = "crun does not enable the dmem cgroup, and owned.slice does not pass it on: it has processes of its own"
 READ_ONLY = "crun does not enable the dmem cgroup, and the top cgroup cannot be opened: the file system is read-only"
 
@@ -203,10 +205,11 @@ READ_ONLY = "crun does not enable the dmem cgroup, and the top cgroup cannot be 
 @pytest.fixture
 def busy_slice(machine, podman):
     """Let a process be in a slice itself, so that the kernel lets the slice pass on no controller of memory."""
-    machine.run("systemd-run --slice=owned.slice --unit=in-owned sleep 1000000")
-    machine.run(f"sleep 1000000 >/dev/null 2>&1 & echo $! >{CGROUPS}/owned.slice/cgroup.procs; echo $! >/tmp/sleeping")
+    enter = f"sleep 1000000 >/dev/null 2>&1 & echo $! >/tmp/sleeping && echo $! >{OWNED}/cgroup.procs"
+    machine.run(f"mkdir {OWNED} && {enter}")
     yield "--cgroup-parent=owned.slice"
-    machine.run("kill $(cat /tmp/sleeping)")
+    machine.run("kill $(cat /tmp/sleeping); podman rm --all --force --time 0; systemctl stop owned.slice")
+    machine.run(f"for i in $(seq 100); do rmdir {OWNED}; [ -e {OWNED} ] || exit 0; sleep 0.1; done; exit 1")
 
 
 @pytest.fixture
@@ -240,7 +243,20 @@ def test_where_limits_are_required_such_a_cgroup_is_named_and_no_container_is_le
 
     assert f"AMD_VRAM=1GiB cannot be enforced: {why}" in said
     assert podman("ps --all --quiet") == ""
-    assert machine.run(f"ls {CGROUPS}/owned.slice {CGROUPS}/machine.slice | grep libpod", check=False) == ""
+    assert machine.run(f"ls {OWNED} {CGROUPS}/machine.slice | grep libpod", check=False) == ""
+
+
+def test_with_runc_a_user_who_owns_the_slice_above_can_take_the_controller_away(machine, podman):
+    """The page says so."""
+    configure(machine, low_level_runtime="runc")
+    machine.run(f"systemd-run --slice=owned.slice --unit=in-owned sleep 1000000 && chown 1000 {OWNED}/{PASSED_ON}")
+    podman(start("one", "--cgroup-parent=owned.slice -e AMD_VRAM=1GiB"))
+
+    before = podman(f"exec one allocate {FIRST} 1G 4K")
+    machine.run(f"setpriv --reuid=1000 --clear-groups sh -c 'echo -dmem >{OWNED}/{PASSED_ON}'")
+    after = podman(f"exec one allocate {FIRST} 2G")
+
+    assert (before.splitlines(), after.splitlines()) == (["1G allocated", FULL], ["2G allocated"])
 
 
 def test_a_container_of_docker_is_stopped_at_its_limit_and_its_neighbour_is_not(machine, docker):

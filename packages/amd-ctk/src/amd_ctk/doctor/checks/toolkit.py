@@ -50,7 +50,7 @@ def _restart(stale: StaleContainer) -> str:
     see="how-to/limit-gpu-memory.md",
 )
 def check_memory_limit(facts: Facts) -> Finding | None:
-    """Does the kernel enforce limits on GPU memory?"""
+    """Are limits on GPU memory enforced, and in every container?"""
     toolkit = facts.toolkit
     if not toolkit.limits_memory:
         return None
