@@ -218,11 +218,14 @@ def test_udev_finds_nothing_wrong_with_the_installed_rule(installed, suite):
 
 
 def test_man_shows_every_page_without_a_warning(installed):
-    pages = installed.run("ls /usr/share/man/man*/amd-*").split()
+    pages = installed.run("ls /usr/share/man/man*/amd*").split()
 
     assert [page.rpartition("/")[2] for page in pages] == [
         "amd-ctk.1.gz",
+        "amd-gpu-images.1.gz",
+        "amd-gpu-sharing.1.gz",
         "amd-gpu-tracker.1.gz",
+        "amdgpu-simulator.1.gz",
         "amd-container-toolkit-config.toml.5.gz",
         "amd-container-runtime.8.gz",
     ]
