@@ -55,6 +55,17 @@ def test_an_endless_command_line_of_a_process_is_not_read(start):
     assert Processes().variables(pid, ("HOME", "PATH")) == {"HOME": "", "PATH": ""}
 
 
+@pytest.mark.parametrize("name", ["x\\rUid:\\t0\\t0", "\\rGroups:\\t27", "\\rNSpid:\\t1"])
+def test_a_process_whose_name_looks_like_a_line_of_its_status_has_its_own_ids(start, name):
+    pr_set_name = 15
+    pid, _ = start(f"import ctypes; ctypes.CDLL(None).prctl({pr_set_name}, b'{name}'); print(flush=True); input()")
+
+    processes = Processes()
+    assert processes.uids(pid) == [os.getuid(), os.geteuid(), os.geteuid(), os.geteuid()]
+    assert processes.gids(pid) == os.getgroups()
+    assert processes.ids_inside(pid)[0] == pid
+
+
 def test_variables_are_found_by_their_whole_name(start):
     pid, _ = start("print(flush=True); input()", HOMES="no", HOME="/root", EMPTY="", OTHER="HOME=no")
 

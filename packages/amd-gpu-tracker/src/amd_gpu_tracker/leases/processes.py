@@ -177,7 +177,7 @@ class Processes:
 
         Root may, except in a container without --privileged.
         """
-        lines = read_file(f"{self._proc}/self/status").splitlines()
+        lines = read_file(f"{self._proc}/self/status").split(b"\n")
         effective = next(int(line.split()[1], 16) for line in lines if line.startswith(b"CapEff:"))
         return bool(effective >> CAP_SYS_PTRACE & 1)
 
@@ -232,10 +232,10 @@ class Processes:
 
     def _ids(self, pid: int, field: bytes) -> list[int]:
         try:
-            lines = read_file(f"{self._proc}/{pid}/status").splitlines()
+            lines = read_file(f"{self._proc}/{pid}/status").split(b"\n")
         except OSError:
             return []
-        # The name above contains no line end: the kernel escapes it.
+        # In the name above, which the process chooses, the kernel escapes newlines, but no carriage return.
         return next(([int(each) for each in line.split()[1:]] for line in lines if line.startswith(field)), [])
 
     def _has_threads(self, pid: int) -> bool:

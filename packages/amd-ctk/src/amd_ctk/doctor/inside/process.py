@@ -74,7 +74,8 @@ def read_process(identity: ProcessId) -> ContainerProcess:
 
 def parse_status(text: str) -> dict[str, str]:
     """Return the fields of /proc/PID/status."""
-    pairs = (line.partition(":") for line in text.splitlines())
+    # Only newlines end lines here: a process may have other line ends in its name, and in names of its cgroups.
+    pairs = (line.partition(":") for line in text.split("\n"))
     return {name: value.strip() for name, _, value in pairs}
 
 
@@ -98,7 +99,7 @@ def find_cgroup_mounts(mounts: Iterable[Mount]) -> dict[str, tuple[str, str]]:
 
 def find_cgroups(text: str, mounts: dict[str, tuple[str, str]]) -> list[str]:
     """Return the directories of a process's cgroups that control devices, from /proc/PID/cgroup."""
-    entries = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    entries = [line.split(":", 2) for line in text.split("\n") if line.count(":") >= 2]
     # Version 1 has a controller for devices. If it is mounted, no program of version 2 is used.
     if DEVICES in mounts:
         paths = [path for _, controllers, path in entries if DEVICES in controllers.split(",")]
