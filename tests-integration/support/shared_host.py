@@ -75,6 +75,8 @@ class Broker:
         self.has_private_names = False
         # Whether processes that a job has left are ended.
         self.cleans = False
+        # Whether jobs share exclusive GPUs by parts.
+        self.shares_by_vram = False
         self.set_terms("fifo", "everyone")
 
     def set_terms(self, order: str, *permissions: str, idle: int = 0) -> None:
@@ -85,7 +87,8 @@ class Broker:
                 "private" if self.has_private_names else "public",
             )
             cleans = "auto" if self.cleans else "no"
-            file.write("\n".join((order, access, names, str(idle), cleans, *permissions)))
+            shares = "yes" if self.shares_by_vram else "no"
+            file.write("\n".join((order, access, names, str(idle), cleans, shares, *permissions)))
         os.replace(f"{self._terms_path}.new", self._terms_path)
 
     def start(self) -> Broker:
@@ -160,9 +163,9 @@ class Broker:
     def _terms(self, host: Host) -> Terms:
         expiries, now = read_expiries(host), time.time()
         with open(self._terms_path, encoding="utf-8") as file:
-            order, access, names, idle, cleans, *permissions = file.read().splitlines()
+            order, access, names, idle, cleans, shares, *permissions = file.read().splitlines()
         return Terms(
-            rules=ChoiceRules(groups=GROUPS),
+            rules=ChoiceRules(groups=GROUPS, shares_by_vram=shares == "yes"),
             permissions=tuple(without_ended(map(parse_permission, permissions), now)),
             order=order,
             is_reserved=access == "reserved",

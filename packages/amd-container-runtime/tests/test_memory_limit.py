@@ -416,3 +416,36 @@ def test_a_second_create_of_the_same_bundle_has_one_line(limited):
     limited.create()
 
     assert limit_in(limited) == {"dmem.max": "drm/0000:03:00.0/vram 8589934592"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "mib"),
+    [([], 8192), (["AMD_VRAM=60GiB"], 8192), (["AMD_VRAM="], 8192), (["AMD_VRAM=2GiB"], 2048)],
+)
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_the_container_of_a_job_with_a_part_has_no_more_whatever_it_asks_for(limited, asked, mib, exclusive):
+    limited.configure(vram_limit="required")
+    Tracker(limited.host).enable()
+    Tracker(limited.host).set_accessibility("all", exclusive=exclusive)
+    with Tracker(limited.host).reserve("0", name="job", vram_mb=8192) as job:
+        limited.write_config(*(f"{name}={value}" for name, value in job.environment.items()), *asked)
+
+        answer = limited.create()
+
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert limit_in(limited) == {"dmem.max": f"{FIRST} {mib << 20}"}
+        assert told(limited)[0] == f"AMD_VRAM_LIMIT_MB={mib}"
+
+
+def test_where_limits_are_required_a_part_that_cannot_be_enforced_is_refused(limited):
+    give_cgroup(limited, controllers="cpu memory")
+    limited.configure(vram_limit="required")
+    Tracker(limited.host).enable()
+    with Tracker(limited.host).reserve("0", name="job", vram_mb=8192) as job:
+        limited.write_config(*(f"{name}={value}" for name, value in job.environment.items()))
+
+        answer = limited.create()
+
+    assert answer.returncode == 4
+    assert f"its job's part of 8192 MiB cannot be enforced: {NO_CONTROLLER}" in limited.reported[-1]["msg"]
+    assert limited.runc_words is None

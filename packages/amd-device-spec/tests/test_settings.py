@@ -55,6 +55,7 @@ def test_a_host_without_a_config_has_the_defaults(host: Host) -> None:
         "swarm_vram_headroom": 0,
         "vram_limit": "asked",
         "vram_maximum": 0,
+        "share_by_vram": "no",
         "visible_devices_env": "always",
         "privileged_claims": "requested",
         "slurm_filters": "remove",

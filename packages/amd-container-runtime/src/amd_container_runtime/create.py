@@ -141,6 +141,7 @@ def _edit(start: Start, plan: StartPlan, claim: ContainerClaim | None) -> Edited
         bind=lambda closed: _open_sources(start, closed),
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
+        part_mb=claim.read_part() if claim else 0,
         runtime=start.program,
         by_systemd=start.call.systemd_cgroup,
         is_alone=lambda: claim is not None and claim.is_alone(),

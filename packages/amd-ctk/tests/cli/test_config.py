@@ -26,6 +26,7 @@ swarm-vram-resources = []  # default
 swarm-vram-headroom = 0  # default
 vram-limit = "asked"  # default
 vram-maximum = 0  # default
+share-by-vram = "no"  # default
 visible-devices-env = "always"  # default
 privileged-claims = "requested"  # default
 slurm-filters = "remove"  # default
@@ -150,6 +151,7 @@ def test_a_setting_that_was_set_is_shown_in_every_form(served: Host, amd_ctk) ->
             "swarm-vram-headroom": 0,
             "vram-limit": "asked",
             "vram-maximum": 0,
+            "share-by-vram": "no",
             "visible-devices-env": "always",
             "privileged-claims": "requested",
             "slurm-filters": "remove",

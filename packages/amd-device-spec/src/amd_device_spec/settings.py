@@ -111,6 +111,8 @@ class Settings(Value):
     """Whether the kernel enforces limits on GPU memory: if a container asks for one, never, or in every case."""
     vram_maximum: int = setting(AMOUNT, 0, unit="MiB", example=16384)
     """The most memory of each GPU for any container; 0 for no limit."""
+    share_by_vram: str = setting(WORD, "no", choices=("no", "yes"))
+    """Whether jobs with `--vram` share exclusive GPUs among themselves."""
     visible_devices_env: str = setting(WORD, "always", choices=("always", "privileged", "never"))
     """Which containers may request GPUs in their environment."""
     privileged_claims: str = setting(WORD, "requested", choices=("requested", "all"))
@@ -176,6 +178,7 @@ class Settings(Value):
             skips_drained=self.drained_in_all == "skip",
             gives_sick=self.allow_sick_gpus == "yes",
             gives_dirty=self.allow_dirty_gpus == "yes",
+            shares_by_vram=self.share_by_vram == "yes",
             limits=HealthLimits(bad_pages=self.bad_page_limit, temperature=self.temperature_limit),
         )
 

@@ -15,6 +15,7 @@ from amd_gpu_sharing.node_access.nodes import RULE, close_nodes, find_nodes, giv
 from amd_gpu_tracker.book.state import RULE_FILE
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.face.tracker import Tracker
+from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.errors import FileError
 from amdgpu_discovery.numbering import locate_gpus
 from support.other_user import become
@@ -122,6 +123,19 @@ def test_a_container_that_has_a_gpu_alone_shares_it_with_no_user_whose_job_ended
     assert [who_opens(unclosed, number)[1] for number in (0, 1)] == [[], ["alice"]]
 
 
+@pytest.mark.parametrize("gpus", ["1", "auto:1"])
+def test_a_new_part_of_a_gpu_leaves_its_node_open_to_who_has_another_while_the_service_is_stopped(unclosed, gpus):
+    sharing = Tracker(unclosed, rules=ChoiceRules(groups={}, shares_by_vram=True))
+    Tracker(unclosed).drain("0,2-7")
+    sharing.reserve("1", name="first", vram_mb=1000)
+    assert who_opens(unclosed, 1)[1] == []
+    set_users(unclosed.path(locate_gpus(unclosed)[1].render_path), [ALICE])
+
+    assert sharing.reserve(gpus, name="second", vram_mb=1000).numbers == (1,)
+
+    assert who_opens(unclosed, 1)[1] == ["alice"]
+
+
 def test_a_container_whose_gpu_cannot_be_closed_to_a_user_is_refused(unclosed):
     node = locate_gpus(unclosed)[0].render_path
     # Its list cannot be written.
@@ -148,6 +162,21 @@ def test_a_container_in_a_job_leaves_the_gpu_open_to_its_user(host, broker, pers
     assert start(host, 0, environment=[f"AMD_CTK_RESERVATION={token}"])
 
     assert who_opens(host, 0)[1] == ["alice"]
+
+
+def test_a_new_part_of_a_gpu_leaves_its_node_open_to_who_has_another(host, broker, person):
+    broker.shares_by_vram = True
+    broker.set_terms("fifo", "everyone")
+    alice = person(ALICE, run("a", "0", vram_mb=1000))
+    assert alice.line() == "got (0,)"
+    assert person(BOB, run("b", "auto:1", vram_mb=1000)).line() == "got (0,)"
+    assert person(BOB, run("c", "0", vram_mb=1000)).line() == "got (0,)"
+    render = host.path(locate_gpus(host)[0].render_path)
+    assert read_users(render) == {ALICE, BOB}
+
+    alice.end()
+
+    wait_until(lambda: read_users(render) == {BOB})
 
 
 def test_kfd_stays_open_as_long_as_a_user_has_any_gpu(host, person):

@@ -66,7 +66,10 @@ def run(
         str | None, typer.Option(WAIT, metavar="[=DURATION]", help="Wait in line; =30s, =10m or =2h limits the wait.")
     ] = None,
     vram: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="Limit the memory of each GPU for a container, as in 8GiB.")
+        str,
+        typer.Option(
+            metavar="AMOUNT", help="Take a part of the memory of each GPU, as in 8GiB; a container cannot exceed it."
+        ),
     ] = "",
     name: Annotated[
         str,

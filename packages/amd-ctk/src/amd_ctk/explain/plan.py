@@ -102,6 +102,7 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
         bind=lambda closed: {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed},
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
+        part_mb=claim.read_part() if claim else 0,
         runtime=_maker_for(decided, settings),
         is_alone=lambda: claim is not None and claim.is_alone(),
     )

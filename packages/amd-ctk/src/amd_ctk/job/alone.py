@@ -25,8 +25,9 @@ def reserve(host: Host, job: PlannedJob, *, notify: Callable[[str], None]) -> Re
         require_name(job.name)
         tracker = Tracker(host, rules=rules, lock=CommandLock)
         if job.wait is None:
-            return tracker.reserve(job.request, name=job.name)
-        return tracker.wait(job.request, name=job.name, timeout=parse_duration(job.wait), tell=notify)
+            return tracker.reserve(job.request, name=job.name, vram_mb=job.part_mib)
+        timeout = parse_duration(job.wait)
+        return tracker.wait(job.request, name=job.name, timeout=timeout, tell=notify, vram_mb=job.part_mib)
 
 
 def preview(host: Host, job: PlannedJob) -> GivenGpus:
@@ -37,7 +38,7 @@ def preview(host: Host, job: PlannedJob) -> GivenGpus:
         if job.wait is not None:
             _require_possible(tracker, job.request)
         try:
-            gpus, environment = tracker.preview(job.request, name=job.name)
+            gpus, environment = tracker.preview(job.request, name=job.name, vram_mb=job.part_mib)
         except GpusRefused as error:
             if job.wait is None:
                 raise

@@ -47,7 +47,7 @@ def explain_job(host: Host, job: PlannedJob, environment: Mapping[str, str] = os
         limit = find_limit(job, host, find_engine_options(job, host, environment) if is_asked else None)
         require_name(job.name)
         parse_duration(job.wait or "")
-        foreseen = preview(host, job)
+        foreseen = preview(host, job.replace(part_mib=limit.part_mib if limit else 0))
         if limit:
             variables = limit.variables_for(host, foreseen.numbers)
             foreseen = foreseen.replace(environment={**foreseen.environment, **variables})

@@ -30,9 +30,13 @@ ROOTLESS = "the container is rootless, and root owns the cgroups that have limit
 
 
 class JobLimit(Value):
-    """What `--vram` does: `words` are for the `run` of an engine; a program is told the limit if `is_told`."""
+    """What `--vram` does: `words` are for the `run` of an engine; a program is told the limit if `is_told`.
+
+    `part_mib` is what the tracker promises the job of each GPU; 0 for whole GPUs.
+    """
 
     vram: str
+    part_mib: int = 0
     words: tuple[str, ...] = ()
     is_told: bool = False
 
@@ -52,9 +56,9 @@ class JobLimit(Value):
         return {MEMORY: self.vram, **dict(variable.split("=", 1) for variable in told)}
 
 
-def require_amount(host: Host, vram: str) -> None:
-    """Raise RequestError if the value of `--vram` is no amount of memory, or more than each GPU of the host has."""
-    parse_amount(vram, sorted(find_gpus(host), key=lambda gpu: gpu.vram_bytes or 0)[-1:], OPTION)
+def require_amount(host: Host, vram: str) -> int:
+    """Return the value of `--vram` in MiB; RequestError if it is no amount, or more than each GPU of the host has."""
+    return parse_amount(vram, sorted(find_gpus(host), key=lambda gpu: gpu.vram_bytes or 0)[-1:], OPTION)
 
 
 def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -> JobLimit:
@@ -62,9 +66,10 @@ def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -
 
     RequestError if it is no amount, or if limits are required and this one cannot be enforced.
     """
-    require_amount(host, job.vram)
-    said = f"{OPTION}={job.vram}"
+    mib = require_amount(host, job.vram)
     settings = read_settings(host)
+    said = f"{OPTION}={job.vram}"
+    part = min(mib, settings.vram_maximum or mib)
     if settings.vram_limit == OFF:
         print_note(f'{said} is ignored because vram-limit is "{OFF}"')
         return JobLimit(vram=job.vram)
@@ -73,8 +78,8 @@ def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -
             raise RequestError(f"{said} cannot be enforced: {obstacle}", hint=LET_START)
         print_note(f"{said} is not enforced: {obstacle}")
     if find_run(job.argv) is None:
-        return JobLimit(vram=job.vram, is_told=True)
-    return JobLimit(vram=job.vram, words=("-e", f"{MEMORY}={job.vram}"))
+        return JobLimit(vram=job.vram, part_mib=part, is_told=True)
+    return JobLimit(vram=job.vram, part_mib=part, words=("-e", f"{MEMORY}={job.vram}"))
 
 
 def _find_obstacle(job: PlannedJob, host: Host, options: EngineOptions | None) -> str:

@@ -92,6 +92,7 @@ def run_job(host: Host, job: PlannedJob) -> None:
     """Reserve the GPUs of a job and become its command."""
     options = find_engine_options(job, host, os.environ)
     limit = find_limit(job, host, options)
+    job = job.replace(part_mib=limit.part_mib if limit else 0)
     try:
         held = _reserve(host, job)
     except KeyboardInterrupt:

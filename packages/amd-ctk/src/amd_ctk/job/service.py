@@ -85,4 +85,5 @@ def _request_for(host: Host, job: PlannedJob) -> JobRequest:
         reservation=job.reservation,
         numbers=numbers_of_job(host, job.request),
         spare=job.is_spare or None,
+        vram_mb=job.part_mib or None,
     )

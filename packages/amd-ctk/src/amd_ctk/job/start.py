@@ -99,6 +99,8 @@ class PlannedJob(Value):
     is_unit: bool
     # The memory of each GPU, as in 8GiB; "" for all.
     vram: str = ""
+    # The part of each GPU that it gets by this, in MiB; 0 for whole GPUs.
+    part_mib: int = 0
 
 
 def through_sudo(argv: Sequence[str]) -> list[str]:

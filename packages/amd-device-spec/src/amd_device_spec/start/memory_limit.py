@@ -68,15 +68,16 @@ def limit_memory(
     host: Host,
     settings: Settings,
     *,
+    part_mb: int,
     runtime: str,
     by_systemd: bool | None,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Put the limit of a container into its spec, as the setting vram-limit says. Raises RequestError and SpecError.
 
-    `asked` is the container's variable, `runtime` the program that creates the container, and `by_systemd` whether
-    systemd makes its cgroup; None for a preview, which changes nothing outside the spec. `is_alone` returns whether no
-    other container can have its GPUs.
+    `asked` is the container's variable, `part_mb` what its job has of each GPU (0 for all), `runtime` the program that
+    creates the container, and `by_systemd` whether systemd makes its cgroup; None for a preview, which changes nothing
+    outside the spec. `is_alone` returns whether no other container can have its GPUs.
     """
     if asked and not grant.gpus:
         note = f"{MEMORY}={shown(asked)} limits nothing, because {VISIBLE_DEVICES} gives this container no GPU"
@@ -86,7 +87,7 @@ def limit_memory(
         return LimitedMemory(notes=(note,) if asked else ())
     numbers = {gpu.number for gpu in grant.gpus}
     gpus = [gpu for gpu in find_gpus(host) if gpu.number in numbers]
-    limit = find_limit(asked, grant, settings, gpus)
+    limit = find_limit(asked, grant, settings, gpus, part_mb)
     if limit is None:
         if settings.requires_limit and not is_alone():
             raise _needs_limit(gpus)
@@ -103,16 +104,21 @@ def limit_memory(
     return limited
 
 
-def find_limit(asked: str | None, grant: Grant, settings: Settings, gpus: Sequence[Gpu]) -> MemoryLimit | None:
-    """Return the smallest limit among that of the container, its share and the administrator's; None without any.
+def find_limit(
+    asked: str | None, grant: Grant, settings: Settings, gpus: Sequence[Gpu], part_mb: int = 0
+) -> MemoryLimit | None:
+    """Return the smallest limit among that of the container, its share, its job's and the administrator's.
 
-    `asked` is the container's variable. RequestError if it is not an amount that each of these GPUs has.
+    None without any. `asked` is the container's variable, `part_mb` what its job has of each GPU; 0 for all.
+    RequestError if it is not an amount that each of these GPUs has.
     """
     limits = []
     if asked:
         limits.append(MemoryLimit(mib=parse_amount(asked, gpus), source=f"{MEMORY}={shown(asked)}", is_asked=True))
     if grant.vram:
         limits.append(MemoryLimit(mib=grant.vram.mib, source=f"{SWARM_PREFIX}{grant.vram.kind}={grant.vram.mib}"))
+    if part_mb:
+        limits.append(MemoryLimit(mib=part_mb, source=f"its job's part of {part_mb} MiB"))
     if settings.vram_maximum:
         limits.append(MemoryLimit(mib=settings.vram_maximum, source=f"vram-maximum = {settings.vram_maximum}"))
     return min(limits, key=lambda limit: limit.mib, default=None)

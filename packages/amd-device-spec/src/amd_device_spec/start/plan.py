@@ -133,17 +133,21 @@ def edit_spec(
     bind: Bind,
     poststop: Sequence[dict[str, Any]] = (),
     vram_total_mb: int = 0,
+    part_mb: int = 0,
     runtime: str = "runc",
     by_systemd: bool | None = None,
     is_alone: Callable[[], bool] = lambda: False,
 ) -> EditedSpec:
     """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError.
 
-    `runtime` is the usual program; a container can need another one. `by_systemd` is whether systemd makes its cgroup,
+    `part_mb` is how much memory of each GPU its job has, in MiB; 0 for all. `runtime` is the usual program; a container
+    can need another one. `by_systemd` is whether systemd makes its cgroup,
     None for a preview. `is_alone` returns whether no other container can have its GPUs.
     """
     grant = plan.grant
-    memory = _limit_memory(spec, plan, host, settings, runtime=runtime, by_systemd=by_systemd, is_alone=is_alone)
+    memory = _limit_memory(
+        spec, plan, host, settings, part_mb=part_mb, runtime=runtime, by_systemd=by_systemd, is_alone=is_alone
+    )
     if grant.vram or memory.mib:
         _drop_limits_of_others(spec)
     nodes = find_device_nodes(host, grant.gpus)
@@ -192,13 +196,14 @@ def _limit_memory(
     host: Host,
     settings: Settings,
     *,
+    part_mb: int,
     runtime: str,
     by_systemd: bool | None,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Limit the memory of the container's GPUs, if somebody set a limit. Raises RequestError and SpecError."""
     asked = plan.request.memory if plan.request else None
-    is_wanted = asked is not None or (plan.grant.gpus and (plan.grant.vram or settings.limits_memory))
+    is_wanted = asked is not None or (plan.grant.gpus and (plan.grant.vram or part_mb or settings.limits_memory))
     if not is_wanted:
         return NOT_LIMITED
     # Few containers have a limit.
@@ -206,7 +211,11 @@ def _limit_memory(
 
     maker = maker_for(spec) or runtime
     return limit_memory(
-        spec, asked, plan.grant, host, settings, runtime=maker, by_systemd=by_systemd, is_alone=is_alone
+        *(spec, asked, plan.grant, host, settings),
+        part_mb=part_mb,
+        runtime=maker,
+        by_systemd=by_systemd,
+        is_alone=is_alone,
     )
 
 

@@ -63,6 +63,7 @@ def wait_in_line(
     timeout: float | None,
     notify: Callable[[str], None],
     release: Callable[[str], object],
+    vram_mb: int = 0,
 ) -> Reservation:
     """Reserve GPUs when it is this job's turn, at once if no job waits; `release` gives them back.
 
@@ -70,17 +71,28 @@ def wait_in_line(
     """
     state, processes = book.state, book.processes
     require_name(name)
-    choice, wanted = require_possible(state, request, rules)
+    # A user's own queue promises no parts of GPUs.
+    vram_mb = 0 if state.is_rootless else vram_mb
+    choice, wanted = require_possible(state, request, rules, vram_mb)
     state.prepare()
     tickets = Tickets(state, processes)
     _require_free_name(state, name, processes, tickets)
-    if not is_contested(state.read_policy(), choice, wanted) or not tickets.stems():
+    if not is_contested(state.read_policy(), choice, wanted, vram_mb) or not tickets.stems():
         # If the GPUs are in use or another process keeps the lock, the job waits in line.
         with suppress(GpusRefused, LockTimeout):
-            return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True)
+            return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True, vram_mb=vram_mb)
     fields = format_rules(rules, choice)
     behind = behind_sudo(os.environ)
-    run = Request(verb=RUN, name=name, gpus=request, wait=True, numbers=rules.numbers, rules=fields, behind=behind)
+    run = Request(
+        verb=RUN,
+        name=name,
+        gpus=request,
+        wait=True,
+        numbers=rules.numbers,
+        rules=fields,
+        behind=behind,
+        vram_mb=vram_mb or None,
+    )
     try:
         answer = _send_request(state, processes, run, timeout, notify)
     except BaseException:
@@ -115,12 +127,14 @@ def _send_request(
     return answer
 
 
-def require_possible(state: State, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+def require_possible(
+    state: State, request: str, rules: ChoiceRules, vram_mb: int = 0
+) -> tuple[Choice | None, Sequence[Any]]:
     """Return the choice and the fitting GPUs as `find_wanted` does; raise errors that waiting cannot change."""
     policy = state.read_policy()
     if not policy.enabled:
         raise TrackerDisabled
-    choice, wanted = find_wanted(state.host, request, rules)
+    choice, wanted = find_wanted(state.host, request, rules, vram_mb)
     if not wanted:
         raise RequestError("the request names no GPU to wait for", hint="name GPUs, or say how many")
     exclusive: list[Any] = list(policy.exclusive_among(wanted)) if state.is_rootless else []

@@ -120,7 +120,7 @@ class Lease(Holder):
     namespace: str
     # The generic resources by which Docker Swarm promised the GPUs, () if it did not.
     kinds: tuple[str, ...] = ()
-    # How much memory of its one GPU was promised, in units of 2^20 bytes; 0 if it has whole GPUs.
+    # How much memory of each of its GPUs it was promised, in units of 2^20 bytes; 0 if it has whole GPUs.
     vram_mb: int = 0
     # The container is root on the host and can reach every GPU, but has claimed only those in `gpus`.
     is_privileged: bool = False
@@ -198,6 +198,11 @@ class Lease(Holder):
     def is_spare(self) -> bool:
         """Return whether it was started with `--preempt=now`: preemptible from the start, not because it is idle."""
         return self.spare_from > 0
+
+    @property
+    def is_part(self) -> bool:
+        """Return whether a job has only a part of the memory of its GPUs; Swarm's promises are another matter."""
+        return self.vram_mb > 0 and not self.kinds
 
     @property
     def will_restart(self) -> bool:

@@ -64,15 +64,18 @@ def reserve_by_name(
     if creator is None:
         raise ContainerRunning(f"process {pid} does not exist, so nothing can be reserved for it")
     choice, wanted, claim = _find_claim(
-        book, Holder(container_id=name, creator=creator), request, rules, find_wants=find_wants, among=among
+        *(book, Holder(container_id=name, creator=creator), request, rules),
+        find_wants=find_wants,
+        among=among,
+        vram_mb=terms.vram_mb,
     )
-    claim = claim.replace(**terms.as_dict(), is_waiting=is_waiting)
+    claim = claim.replace(**terms.as_dict() | {"vram_mb": claim.vram_mb}, is_waiting=is_waiting)
     if choice:
         # Imported here, because most requests name GPUs.
         from amd_gpu_tracker.claims.choice import GpuChooser
         from amd_gpu_tracker.claims.chosen import reserve_chosen
 
-        chosen = reserve_chosen(book, claim, GpuChooser(choice, wanted, rules.limits))
+        chosen = reserve_chosen(book, claim, GpuChooser(choice, wanted, rules.limits, claim))
         if chosen is None:
             raise _has_gpus(name)
         return chosen
@@ -92,15 +95,18 @@ def preview_by_name(
     rules: ChoiceRules,
     find_wants: FindWants = nobody_waits,
     among: Collection[int] | None = None,
+    vram_mb: int = 0,
 ) -> Sequence[GpuLocation]:
     """Return the GPUs that `reserve_by_name` would reserve now, or raise its error; write nothing."""
     holder = Holder(container_id=name, creator=book.processes.myself())
-    choice, wanted, claim = _find_claim(book, holder, request, rules, find_wants=find_wants, among=among)
+    choice, wanted, claim = _find_claim(
+        book, holder, request, rules, find_wants=find_wants, among=among, vram_mb=vram_mb
+    )
     if choice:
         from amd_gpu_tracker.claims.choice import GpuChooser
         from amd_gpu_tracker.claims.chosen import preview_chosen
 
-        return preview_chosen(book, claim, GpuChooser(choice, wanted, rules.limits))
+        return preview_chosen(book, claim, GpuChooser(choice, wanted, rules.limits, claim))
     preview(book, claim)
     return wanted
 
@@ -115,6 +121,7 @@ def hold_by_name(
     release: Callable[[str], object],
     is_waiting: bool = False,
     find_wants: FindWants = nobody_waits,
+    vram_mb: int = 0,
 ) -> Reservation:
     """Reserve as `reserve_by_name` does; return a reservation that can be handed on.
 
@@ -127,25 +134,35 @@ def hold_by_name(
         request,
         pid=pid,
         rules=rules,
-        terms=LeaseTerms(token_digest=digest_of(token), person=find_person(book.processes)),
+        terms=LeaseTerms(token_digest=digest_of(token), person=find_person(book.processes), vram_mb=vram_mb),
         is_waiting=is_waiting,
         find_wants=find_wants,
     )
     return Reservation(name, gpus, build_environment(gpus, locate_gpus(book.state.host), token), release=release)
 
 
-def find_wanted(host: Host, request: str, rules: ChoiceRules) -> tuple[Choice | None, Sequence[Any]]:
+def find_wanted(host: Host, request: str, rules: ChoiceRules, vram_mb: int = 0) -> tuple[Choice | None, Sequence[Any]]:
     """Return the GPUs that a request names; for a choice that depends on usage, the choice and the GPUs that fit.
 
-    RequestError if the host can never meet it; NumbersChanged if it could before a GPU was lost.
+    With `vram_mb`, a part of each is wanted, in MiB. RequestError if the host can never meet it; NumbersChanged if it
+    could before a GPU was lost.
     """
     choice = _parse_choice(request)
     if choice is None:
-        named = _find_named(host, request, rules)
-        return None, _skip_drained(host, request, named, rules)
+        named = _skip_drained(host, request, _find_named(host, request, rules), rules)
+        if not vram_mb:
+            return None, named
+        from amd_gpu_tracker.claims.parts import with_memory
+
+        return None, with_memory(host, named, vram_mb)
     from amdgpu_discovery.choices.candidates import find_candidates
     from amdgpu_discovery.discover import find_gpus
 
+    if vram_mb:
+        from amdgpu_discovery.choices.grammar import VRAM, Condition
+
+        has_memory = Condition(kind=VRAM, text=f"vram:{vram_mb}MiB", amount=vram_mb)
+        choice = choice.replace(conditions=(*choice.conditions, has_memory))
     fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
     return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
 
@@ -163,12 +180,12 @@ def jobs_wait(jobs: int, users: Sequence[tuple[Lease, Sequence[int]]]) -> GpusRe
     return GpusRefused(message_about(text, (lease for lease, _ in users)), hint="'amd-ctk run --wait' waits in line")
 
 
-def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any]) -> bool:
-    """Return whether another job may hold these GPUs alone: exclusive ones, or those of a choice.
+def is_contested(policy: Policy, choice: Choice | None, wanted: Sequence[Any], vram_mb: int = 0) -> bool:
+    """Return whether other jobs may keep it from these GPUs: exclusive ones, those of a choice, or parts of GPUs.
 
     A request that names shared GPUs gets them even if others have them.
     """
-    return choice is not None or bool(policy.exclusive_among(wanted))
+    return choice is not None or vram_mb > 0 or bool(policy.exclusive_among(wanted))
 
 
 def _find_claim(
@@ -179,20 +196,28 @@ def _find_claim(
     *,
     find_wants: FindWants,
     among: Collection[int] | None,
+    vram_mb: int,
 ) -> tuple[Choice | None, Sequence[Any], Claim]:
     """Return the choice and GPUs of `find_wanted`, and the claim.
 
     GpusRefused if jobs wait before it, or if kubelet has given a pod one of the exclusive GPUs that it names.
     """
-    choice, wanted = find_wanted(book.state.host, request, rules)
+    # Root does not count what users write.
+    vram_mb = 0 if book.state.is_rootless else max(0, vram_mb)
+    choice, wanted = find_wanted(book.state.host, request, rules, vram_mb)
     if choice is None:
         _require_no_pod(book, wanted)
     if choice and among is not None:
         wanted = [gpu for gpu in wanted if gpu.number in among]
-    if find_wants is not nobody_waits and is_contested(book.state.read_policy(), choice, wanted):
+    if find_wants is not nobody_waits and is_contested(book.state.read_policy(), choice, wanted, vram_mb):
         wanted = _left_by_queue(book, find_wants(), wanted, choice.count if choice else len(wanted))
     requests = rules.expand_request(request, choice)
-    return choice, wanted, Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
+    claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
+    if vram_mb:
+        from amd_gpu_tracker.claims.parts import totals_of
+
+        claim = claim.replace(vram_mb=vram_mb, totals=totals_of(wanted), shares_by_vram=rules.shares_by_vram)
+    return choice, wanted, claim
 
 
 def _parse_choice(request: str) -> Choice | None:

@@ -10,10 +10,12 @@ from amd_gpu_tracker.claims.choosing import (
     IN_USE,
     Candidate,
     choose,
+    describe_lack,
     find_apart,
     find_blocking_user,
     find_doubts,
     format_shortage,
+    with_room,
 )
 from amd_gpu_tracker.claims.decision import FOR_ROOT_ONLY, LET_USERS, find_unreadable, message_about
 from amd_gpu_tracker.claims.gpu_health import Verdict, name_programs, read_verdicts, with_verdicts
@@ -21,6 +23,7 @@ from amd_gpu_tracker.errors import GpusRefused, TrackerNeeded, placeholder
 from amd_gpu_tracker.leases.container_names import find_container_name
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, count_once, scan_leases
 from amd_gpu_tracker.leases.user_leases import UserLease, read_user_leases
+from amdgpu_discovery.choices.grammar import FREE
 from amdgpu_discovery.choices.unknown_gpus import format_numbers, shown
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from amd_gpu_tracker.book.lease import Lease
     from amd_gpu_tracker.book.policy import Policy
-    from amd_gpu_tracker.claims.claim import Book
+    from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.leases.pod_device import PodDevice
     from amd_gpu_tracker.leases.processes import Processes
@@ -50,11 +53,17 @@ class OtherLeases(Value):
 
 
 class GpuChooser:
-    """Chooses among the `gpus` that fit a `choice`; `limits` decide which GPUs are healthy, None for the driver's."""
+    """Chooses among the `gpus` that fit a `choice`, whole ones, or parts of them for such a `claim`.
 
-    def __init__(self, choice: Choice, gpus: Sequence[Gpu], limits: HealthLimits | None) -> None:
+    `limits` decide which GPUs are healthy, None for the driver's.
+    """
+
+    def __init__(
+        self, choice: Choice, gpus: Sequence[Gpu], limits: HealthLimits | None, claim: Claim | None = None
+    ) -> None:
         self.gpus = gpus
         self._choice = choice
+        self._part = claim if claim and claim.vram_mb else None
         self._limits = limits
 
     def require_enabled(self, policy: Policy) -> None:
@@ -71,7 +80,13 @@ class GpuChooser:
     def decide(self, state: State, policy: Policy, scan: LeaseScan) -> list[Gpu] | Refused:
         """Return the GPUs of the choice, or the reason why there are not enough."""
         others, verdicts, pods = self._others, self._verdicts, self._pods
-        return decide_choice(state, self._choice, self.gpus, policy, scan, others=others, verdicts=verdicts, pods=pods)
+        return decide_choice(
+            *(state, self._choice, self.gpus, policy, scan),
+            others=others,
+            verdicts=verdicts,
+            pods=pods,
+            part=self._part,
+        )
 
 
 def decide_choice(
@@ -84,25 +99,35 @@ def decide_choice(
     others: OtherLeases,
     verdicts: Mapping[int, Verdict],
     pods: Mapping[str, PodDevice] = {},
+    part: Claim | None = None,
 ) -> list[Gpu] | Refused:
     """Return the GPUs of a choice by all leases and drains, or the reason why there are not enough.
 
-    The `others`, `verdicts` and `pods` (by the key of their GPU) were read before the caller took the lock.
+    The `others`, `verdicts` and `pods` (by the key of their GPU) were read before the caller took the lock. `part` is a
+    claim on parts of GPUs.
     """
     if error := find_unreadable(scan.unreadable):
         return error
     users = find_users(gpus, policy, scan, others, is_rootless=state.is_rootless)
+    lack = ""
+    if part and choice.word != FREE:
+        # Few jobs have parts of GPUs.
+        from amd_gpu_tracker.claims.parts import find_room, totals_of
+
+        room = find_room(totals_of(gpus), scan, policy, shares_exclusive=part.shares_by_vram)
+        users = with_room(users, room, part.vram_mb)
+        lack = describe_lack(users, part.vram_mb)
     users = [_with_pod(each, pods.get(each.gpu.key)) for each in users]
     candidates = with_verdicts(users, verdicts, read_drains(state.host))
     chosen = choose(candidates, choice)
     if chosen is not None:
         return chosen
     candidates = name_programs(state.host, candidates, verdicts)
-    text = _describe_refusal(state, candidates, choice, scan.living)
+    text = _describe_refusal(state, candidates, choice, scan.living, part.vram_mb if part else 0)
     return GpusRefused(
         message_about(text, (lease for candidate in candidates for lease in candidate.users)),
         hint=_hint(candidates, choice),
-        obstacle=find_apart(candidates, choice),
+        obstacle=find_apart(candidates, choice) or lack,
         doubts=find_doubts(candidates),
     )
 
@@ -170,7 +195,9 @@ def _never(candidates: Sequence[Candidate], choice: Choice) -> str:
     return only_for_root(choice, [each.gpu for each in candidates], for_root)
 
 
-def _describe_refusal(state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease]) -> str:
+def _describe_refusal(
+    state: State, candidates: Sequence[Candidate], choice: Choice, own: Sequence[Lease], vram_mb: int
+) -> str:
     if never := _never(candidates, choice):
         return never
 
@@ -179,4 +206,4 @@ def _describe_refusal(state: State, candidates: Sequence[Candidate], choice: Cho
         name = (find_container_name(lease) if lease in own else "") or lease.container_id.rpartition("/")[2]
         return f"{name} of {placeholder(lease.person)}" if lease.person else name
 
-    return format_shortage(candidates, choice, title_of, usable=len(locate_gpus(state.host)))
+    return format_shortage(candidates, choice, title_of, usable=len(locate_gpus(state.host)), vram_mb=vram_mb)

@@ -11,13 +11,15 @@ from amdgpu_discovery.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from amd_gpu_tracker.book.lease import Lease
     from amd_gpu_tracker.leases.user_leases import UserLease
     from amdgpu_discovery.gpu import Gpu
 
 IN_USE = "exclusive and in use"
+# For a claim on a part of it.
+USED_WHOLE = "in use without a limit"
 
 
 class Candidate(Value):
@@ -32,11 +34,18 @@ class Candidate(Value):
     doubt: str = ""
     is_used_unreserved: bool = False
     has_leaked: bool = False
+    # For a claim on a part of it: how much of its memory is left, in MiB; enough if there is no obstacle.
+    room: int | None = None
 
     @property
     def is_free(self) -> bool:
-        """Return whether it is free: nobody uses it, and nothing else speaks against it."""
-        return not (self.users or self.shares or self.obstacle or self.doubt)
+        """Return whether it is free: nobody uses it, or only parts of it, and nothing else speaks against it."""
+        return not (self.rivals or self.shares or self.obstacle or self.doubt)
+
+    @property
+    def rivals(self) -> tuple[Lease, ...]:
+        """Return the users with whom it would be shared; none if each has a part."""
+        return self.users if self.room is None else ()
 
 
 def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
@@ -51,23 +60,40 @@ def choose(candidates: Sequence[Candidate], choice: Choice) -> list[Gpu] | None:
     return None if best is None else sorted((candidate.gpu for candidate in best), key=lambda gpu: gpu.number)
 
 
+def with_room(candidates: Sequence[Candidate], room: Mapping[str, int], vram_mb: int) -> list[Candidate]:
+    """Return candidates for a part of this size; `room` is the memory that each has left, in MiB by key."""
+    return [_with_room(each, room[each.gpu.key], vram_mb) for each in candidates]
+
+
+def describe_lack(candidates: Sequence[Candidate], vram_mb: int) -> str:
+    """Return what a job that waits for a part of this size lacks, "" if room is not what it lacks."""
+    lacking = [each for each in candidates if each.room is not None and each.room < vram_mb]
+    if not lacking:
+        return ""
+    most = max(lacking, key=lambda each: each.room or 0)
+    return f"it needs {vram_mb} MiB, and GPU {most.gpu.number} has the most left, {most.room} MiB"
+
+
 def format_shortage(
-    candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int
+    candidates: Sequence[Candidate], choice: Choice, name_of: Callable[[Lease], str], *, usable: int, vram_mb: int = 0
 ) -> str:
     """Return the refusal of a choice for which there are not enough GPUs now.
 
     `usable` GPUs are open to this process, perhaps more than the candidates. `name_of` returns a container's name.
+    `vram_mb` is the size of the part that is claimed of each, in MiB; 0 for whole GPUs.
     """
     free = [candidate.gpu for candidate in candidates if candidate.is_free]
     gpus = _counted(candidates, usable)
-    said = f"{shown(choice.text)}: {len(free)} of {gpus} {'is' if len(free) == 1 else 'are'} free"
+    are_free = f"{'is' if len(free) == 1 else 'are'} free"
+    if vram_mb and choice.word == AUTO:
+        are_free = f"{'has' if len(free) == 1 else 'have'} {vram_mb} MiB left"
+    said = f"{shown(choice.text)}: {len(free)} of {gpus} {are_free}"
     if apart := find_apart(candidates, choice):
         said += f", {apart}"
     taken = "; ".join(_taken(candidates, name_of))
     missing = choice.count - _reachable(free, choice)
-    waits = (
-        f"'amd-ctk run --gpus={shown(choice.text)} --wait -- COMMAND' waits for {'one' if missing == 1 else missing}"
-    )
+    options = f"--gpus={shown(choice.text)}{f' --vram={vram_mb}MiB' if vram_mb else ''}"
+    waits = f"'amd-ctk run {options} --wait -- COMMAND' waits for {'one' if missing == 1 else missing}"
     return f"{said}{f' ({taken})' if taken else ''}; {waits}"
 
 
@@ -97,13 +123,23 @@ def find_blocking_user(candidates: Sequence[Candidate], choice: Choice) -> int |
     return next(kept, None)
 
 
+def _with_room(candidate: Candidate, left: int, vram_mb: int) -> Candidate:
+    if candidate.obstacle and not (candidate.obstacle == IN_USE and left):
+        return candidate
+    if left >= vram_mb:
+        return candidate.replace(obstacle="", room=left)
+    if any(not each.vram_mb for each in candidate.users):
+        return candidate.replace(obstacle=USED_WHOLE)
+    return candidate.replace(obstacle=f"with {left} MiB left", room=left)
+
+
 def _pool(candidates: Sequence[Candidate], choice: Choice) -> list[Candidate]:
     """Return the GPUs among which a choice is made."""
     free = [candidate for candidate in candidates if candidate.is_free]
     if choice.word != AUTO:
         return free
     usable = [candidate for candidate in candidates if not candidate.obstacle]
-    return [candidate for candidate in usable if not (candidate.users or candidate.doubt)] if free else usable
+    return [candidate for candidate in usable if not (candidate.rivals or candidate.doubt)] if free else usable
 
 
 def _picks(pool: Sequence[Candidate], choice: Choice) -> Iterator[list[Candidate]]:
@@ -139,9 +175,13 @@ def _rank(pick: Sequence[Candidate]) -> tuple[list[int], bool, bool, list[int]]:
     )
 
 
-def _cost(candidate: Candidate) -> tuple[bool, bool, int]:
-    """Return what speaks against a GPU, the worst first."""
-    return candidate.is_used_unreserved, bool(candidate.doubt), len(candidate.users) + len(candidate.shares)
+def _cost(candidate: Candidate) -> tuple[bool, bool, int, int]:
+    """Return what speaks against a GPU, the worst first.
+
+    For a part, it is memory to spare: free memory elsewhere stays in one piece.
+    """
+    users = len(candidate.rivals) + len(candidate.shares)
+    return candidate.is_used_unreserved, bool(candidate.doubt), users, candidate.room or 0
 
 
 def _is_one(values: Sequence[int | None]) -> bool:
@@ -171,8 +211,9 @@ def _taken(candidates: Sequence[Candidate], name_of: Callable[[Lease], str]) -> 
 
 def _reason(candidate: Candidate, name_of: Callable[[Lease], str]) -> str:
     by = f"by {_names(candidate, name_of)}" if candidate.users or candidate.shares else ""
-    if candidate.obstacle == IN_USE and any(lease.person for lease in candidate.users):
-        return f"{IN_USE} {by}"
+    is_named = candidate.obstacle == IN_USE and any(lease.person for lease in candidate.users)
+    if is_named or candidate.obstacle == USED_WHOLE:
+        return f"{candidate.obstacle} {by}"
     return candidate.obstacle or (f"in use {by}" if by else candidate.doubt)
 
 

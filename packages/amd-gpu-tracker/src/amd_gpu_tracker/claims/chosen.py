@@ -12,6 +12,7 @@ from amd_gpu_tracker.claims.reservation import (
     read_current_policy,
     recorded,
     withdraw_if_exclusive,
+    without_users,
 )
 from amd_gpu_tracker.leases.lease_scan import LeaseScan, preview_leases
 from amdgpu_discovery.choices.oci_spec import gpus_in_spec
@@ -96,11 +97,12 @@ def reserve_chosen(book: Book, claim: Claim, chooser: Chooser) -> list[Gpu] | No
         policy = require_tracked_gpus(state, policy, stamp, chooser.gpus, requests=claim.requests)
         if read_own_lease(book, claim) is not None:
             return None
-        chosen = chooser.decide(state, policy, prune_others(book, find_other_leases(state, claim, locked=True)))
+        scan = prune_others(book, find_other_leases(state, claim, locked=True))
+        chosen = chooser.decide(state, policy, scan)
         if isinstance(chosen, ToolkitError):
             raise recorded(state, claim, chosen)
         met = in_pod(state, policy, claim).replace(wanted=chosen)
-        close_to_users(state, policy, chosen)
+        close_to_users(state, policy, without_users(chosen, scan.living))
         state.write_lease(new_lease(met, book.processes))
         state.count(STARTS)
         if state.is_rootless:

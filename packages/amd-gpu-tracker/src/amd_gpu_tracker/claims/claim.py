@@ -65,6 +65,8 @@ class LeaseTerms(Value):
     until: float = 0.0
     limit: float = 0.0
     preemptible: float = 0.0
+    # How much memory of each GPU it gets, in MiB; 0 for whole GPUs.
+    vram_mb: int = 0
 
 
 class Claim(LeaseTerms):
@@ -81,9 +83,11 @@ class Claim(LeaseTerms):
     # The numbers of the wanted GPUs as the request names them; those that it does not name come last.
     order: Sequence[int] = ()
     creators: Collection[ProcessId] = ()
-    # The generic resources by which Docker Swarm promised this, and the MiB if it promised memory, not whole GPUs.
+    # The generic resources by which Docker Swarm promised this.
     kinds: tuple[str, ...] = ()
-    vram_mb: int = 0
+    # For a part of the wanted GPUs: the memory that they have, in MiB by key, and whether exclusive ones are shared.
+    totals: Mapping[str, int] = {}
+    shares_by_vram: bool = False
     # Whether the container can reach every GPU, whatever it requests.
     is_privileged: bool = False
     # The path of the IPC namespace that it joins; and the pod in the lease, if pods share exclusive GPUs.
@@ -159,6 +163,7 @@ def extended_lease(own: Lease, claim: Claim) -> Lease:
         gpus=(*own.gpus, *more),
         ways=(*own.ways, *(way for way in claim.ways if way not in own.ways)),
         init=claim.holder.init or own.init,
+        vram_mb=min(own.vram_mb, claim.vram_mb) if more else own.vram_mb,
     )
 
 

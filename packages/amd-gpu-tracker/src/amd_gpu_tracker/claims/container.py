@@ -10,7 +10,7 @@ from amd_gpu_tracker.book.lock import KernelLock
 from amd_gpu_tracker.book.state import State, open_state
 from amd_gpu_tracker.claims.claim import Book, Claim
 from amd_gpu_tracker.claims.hook_entries import is_claim_hook, release_hook
-from amd_gpu_tracker.claims.reservation import note_privileged, preview, reserve, withdraw
+from amd_gpu_tracker.claims.reservation import note_privileged, preview, read_handed_on, reserve, withdraw
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.choices.oci_spec import gpus_in_spec, is_privileged, joined_ipc, names_gpus, shared_cgroup
 from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
@@ -111,9 +111,15 @@ class ContainerClaim:
         self._take(preview_chosen(self._book, self._claim, self._chooser))
 
     def is_alone(self) -> bool:
-        """Return whether all its GPUs are exclusive, so that no other container can have them."""
+        """Return whether all its GPUs are exclusive and it has the whole of them, so that nobody else can have them."""
         policy = self._book.state.read_policy()
-        return policy.enabled and all(gpu.key in policy.exclusive_keys for gpu in self.gpus)
+        is_exclusive = policy.enabled and all(gpu.key in policy.exclusive_keys for gpu in self.gpus)
+        return is_exclusive and not self.read_part()
+
+    def read_part(self) -> int:
+        """Return how much memory of each GPU the job has whose token the container carries, in MiB; 0 for all."""
+        handed_on = read_handed_on(self._book, self._claim)
+        return handed_on.vram_mb if handed_on else 0
 
     def find_unreserved_use(self) -> list[str]:
         """Return a sentence about each of its GPUs that is used without a reservation, judged by GPU memory."""

@@ -51,6 +51,7 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
     if claim.reservation and handed_on is None:
         return GpusRefused(f"the reservation {claim.reservation} has ended")
     exclusive = situation.policy.exclusive_among(claim.wanted)
+    met = claim if handed_on is None else with_reservation(claim, handed_on)
     return (
         # What no other GPU and no later moment changes comes first: the user has to start the container otherwise.
         refuse_unreserved(situation.policy, claim, handed_on)
@@ -63,8 +64,9 @@ def decide(situation: Situation, claim: Claim) -> Claim | Refused:
         # Before exclusive use, which Swarm's task would wait out: two of its resources are one GPU, which stays so.
         or _refuse_promised(claim, situation.others.living)
         # Last, because it ends by itself.
-        or _refuse_used(claim, exclusive, situation)
-        or (claim if handed_on is None else with_reservation(claim, handed_on))
+        or _refuse_used(met, exclusive, situation)
+        or (_refuse_without_room(claim, situation) if claim.totals else None)
+        or met
     )
 
 
@@ -79,6 +81,8 @@ def with_reservation(claim: Claim, handed_on: Lease) -> Claim:
         # A container may outlive the job that started it, so it gets the job's time limit and is as spare as the job.
         limit=claim.limit if BY_API in claim.ways else handed_on.limit,
         preemptible=handed_on.spare_from or claim.preemptible,
+        # What has other GPUs, too, has no limit on these.
+        vram_mb=handed_on.vram_mb if _are_handed_on(claim, handed_on) else 0,
     )
 
 
@@ -150,7 +154,7 @@ def rootless_refusal(exclusive: Sequence[int]) -> GpusRefused:
 def _refuse_unreadable(
     claim: Claim, exclusive: Sequence[GpuLocation], unreadable: Sequence[StateError]
 ) -> StateError | None:
-    contested = claim.wanted if claim.kinds else exclusive
+    contested = claim.wanted if claim.kinds or claim.totals else exclusive
     return find_unreadable(unreadable, contested) if contested else None
 
 
@@ -176,6 +180,8 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
     living: Sequence[Lease] = situation.others.living if exclusive else ()
     if situation.handed_on:
         living = situation.handed_on.rivals(living)
+    if claim.vram_mb and (claim.shares_by_vram or situation.handed_on):
+        living = [lease for lease in living if not lease.is_part]
     if claim.pod:
         living = [lease for lease in living if lease.pod != claim.pod]
     users = find_users(living, {gpu.key: gpu.number for gpu in exclusive})
@@ -191,6 +197,13 @@ def _refuse_used(claim: Claim, exclusive: Sequence[GpuLocation], situation: Situ
         [(kind_of(lease).title_in_refusal(situation.name_of(lease)), numbers) for lease, numbers in users],
     )
     return GpusRefused(message_about(text, (lease for lease, _ in users)))
+
+
+def _refuse_without_room(claim: Claim, situation: Situation) -> GpusRefused | None:
+    # Few jobs have parts of GPUs.
+    from amd_gpu_tracker.claims.parts import refuse_without_room
+
+    return refuse_without_room(claim, situation.others, situation.policy)
 
 
 def _in_request_order(claim: Claim) -> list[int]:

@@ -159,7 +159,7 @@ def read_situation(
     from amd_gpu_tracker.claims.decision import Situation
 
     keys = [gpu.key.encode() for gpu in claim.wanted]
-    is_contested = claim.kinds or policy.exclusive_among(claim.wanted)
+    is_contested = claim.kinds or claim.totals or policy.exclusive_among(claim.wanted)
     return Situation(
         policy=policy,
         others=scan([path for path in paths if is_contested and state.may_name(path, keys)]),
@@ -199,12 +199,13 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
         def scan(rivals: Iterable[str]) -> LeaseScan:
             return prune_others(book, dict.fromkeys([*rivals, *swept]))
 
-        met = decide(read_situation(state, claim, policy, handed_on, paths=others, scan=scan), claim)
+        situation = read_situation(state, claim, policy, handed_on, paths=others, scan=scan)
+        met = decide(situation, claim)
         if isinstance(met, ToolkitError):
             raise recorded(state, claim, met)
         claim = met
         if handed_on is None:
-            close_to_users(state, policy, claim.wanted)
+            close_to_users(state, policy, without_users(claim.wanted, situation.others.living))
     elif swept:
         # Imported here, because most claims do not sweep.
         from amd_gpu_tracker.leases.lease_scan import prune_leases
@@ -219,8 +220,13 @@ def _reserve(book: Book, claim: Claim, policy: Policy, handed_on: Lease | None) 
 
 
 def _may_be_refused(state: State, claim: Claim, policy: Policy) -> bool:
-    is_contested = claim.kinds or claim.reservation or policy.exclusive_among(claim.wanted)
+    is_contested = claim.kinds or claim.totals or claim.reservation or policy.exclusive_among(claim.wanted)
     return bool(is_contested or policy.require_reservation or state.has_drains)
+
+
+def without_users(gpus: Sequence[GpuLocation], leases: Sequence[Lease]) -> list[GpuLocation]:
+    """Return the GPUs that no lease names."""
+    return [gpu for gpu in gpus if not any(gpu.key in each.gpus for each in leases)]
 
 
 def close_to_users(state: State, policy: Policy, gpus: Sequence[GpuLocation]) -> None:

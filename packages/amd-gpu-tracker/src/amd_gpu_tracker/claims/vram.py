@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amd_gpu_tracker.claims.decision import HINT, find_unreadable
 from amd_gpu_tracker.claims.draining import without_drained
+from amd_gpu_tracker.claims.parts import find_room, totals_of
 from amd_gpu_tracker.errors import GpusRefused
-from amdgpu_discovery.gpu import MEBIBYTE, Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.claims.claim import Book, Claim
     from amd_gpu_tracker.claims.decision import Refused
     from amd_gpu_tracker.leases.lease_scan import LeaseScan
+    from amdgpu_discovery.gpu import Gpu
 
 
 class MemoryChooser:
@@ -48,24 +49,13 @@ class MemoryChooser:
         if error := find_unreadable(scan.unreadable):
             return error
         given_out = without_drained(state.host, self.gpus) if state.has_drains else self.gpus
-        return choose_gpu(self._claim, self.gpus, free_vram(given_out, scan, policy))
-
-
-def free_vram(gpus: Sequence[Gpu], scan: LeaseScan, policy: Policy) -> dict[int, int]:
-    """Return by number how much memory of each GPU may still be promised, in MiB."""
-    free = {}
-    for gpu in gpus:
-        leases = [lease for lease in scan.living if gpu.key in lease.gpus]
-        is_whole = any(not lease.vram_mb for lease in leases) or (leases and gpu.key in policy.exclusive_keys)
-        is_whole = is_whole or scan.is_named(gpu.key)
-        promised = sum(lease.vram_mb for lease in leases)
-        free[gpu.number] = 0 if is_whole else max(0, _vram_mb(gpu) - promised)
-    return free
+        room = find_room(totals_of(given_out), scan, policy)
+        return choose_gpu(self._claim, self.gpus, {gpu.number: room[gpu.key] for gpu in given_out})
 
 
 def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, int]) -> list[Gpu] | GpusRefused:
     """Return the GPU with enough free memory and the least to spare, or the reason why none of the `gpus` has it."""
-    largest = max(map(_vram_mb, gpus), default=0)
+    largest = max(totals_of(gpus).values(), default=0)
     if claim.vram_mb > largest:
         return GpusRefused(
             f"{format_resource(claim)} is more than any GPU of this node has, the largest has {largest} MiB",
@@ -80,10 +70,6 @@ def choose_gpu(claim: Claim, gpus: Sequence[Gpu], free_mb_by_gpu: Mapping[int, i
 def format_resource(claim: Claim) -> str:
     """Return the memory that a claim requests, in the form of the environment variable."""
     return f"DOCKER_RESOURCE_{claim.kinds[0]}={claim.vram_mb}"
-
-
-def _vram_mb(gpu: Gpu) -> int:
-    return (gpu.vram_bytes or 0) // MEBIBYTE
 
 
 def _no_room(free_mb_by_gpu: Mapping[int, int]) -> str:

@@ -278,11 +278,12 @@ class Tracker:
         found = [refusal for each in states.values() for refusal in read_refusals(each)]
         return sorted(found, key=lambda refusal: refusal.time)
 
-    def reserve(self, request: str, *, name: str = "", pid: int | None = None) -> Reservation:
+    def reserve(self, request: str, *, name: str = "", pid: int | None = None, vram_mb: int = 0) -> Reservation:
         """Reserve the GPUs of a `request`, such as `0,2` or `auto:1`, until the process `pid` ends.
 
         `name` is any name that no other reservation has, by default a generated one; `pid` is by default the calling
-        process. In a `with` statement, the GPUs are released at the end of the block.
+        process. In a `with` statement, the GPUs are released at the end of the block. With `vram_mb`, it is a part of
+        each GPU, in MiB: the parts of a GPU are together at most its memory.
 
         GpusRefused if a GPU is exclusive and in use, if a choice such as `auto:2` finds too few GPUs now, or if other
         jobs wait for these GPUs; nothing is reserved then. RequestError if the host can never meet the request,
@@ -298,27 +299,44 @@ class Tracker:
             rules=self._rules,
             release=self.release,
             find_wants=self._find_wants,
+            vram_mb=vram_mb,
         )
 
-    def preview(self, request: str, *, name: str = "") -> tuple[Sequence[GpuLocation], dict[str, str]]:
-        """Return the GPUs and variables that `reserve` of this `request` and `name` would give now; errors as there."""
+    def preview(
+        self, request: str, *, name: str = "", vram_mb: int = 0
+    ) -> tuple[Sequence[GpuLocation], dict[str, str]]:
+        """Return the GPUs and variables that `reserve` with the same words would give now; errors as there."""
         from amd_gpu_tracker.claims.by_name import preview_by_name
         from amd_gpu_tracker.claims.handover import build_environment
 
         wants = self._find_wants
-        gpus = preview_by_name(self._book, name or _new_name(), request, rules=self._rules, find_wants=wants)
+        gpus = preview_by_name(
+            self._book, name or _new_name(), request, rules=self._rules, find_wants=wants, vram_mb=vram_mb
+        )
         return gpus, build_environment(gpus, locate_gpus(self._host), "")
 
-    def wait(self, request: str, *, name: str = "", timeout: float | None = None, tell: Notify = ignore) -> Reservation:
+    def wait(
+        self,
+        request: str,
+        *,
+        name: str = "",
+        timeout: float | None = None,
+        tell: Notify = ignore,
+        vram_mb: int = 0,
+    ) -> Reservation:
         """Wait in line, then reserve GPUs as `reserve` does; jobs are served in the order in which they came.
 
-        `request` and `name` are as for `reserve`. WaitOver after `timeout` seconds, and when `cancel` is called;
-        RequestError at once if the host can never meet the request. `tell` is called with a message about the wait.
-        SharingMissing if amd-gpu-sharing is not installed.
+        `request`, `name` and `vram_mb` are as for `reserve`. WaitOver after `timeout` seconds, and when `cancel` is
+        called; RequestError at once if the host can never meet the request. `tell` is called with a message about the
+        wait. SharingMissing if amd-gpu-sharing is not installed.
         """
         line = require_sharing()
         reservation: Reservation = line.wait_in_line(
-            self._book, name or _new_name(), request, self._rules, timeout=timeout, notify=tell, release=self.release
+            *(self._book, name or _new_name(), request, self._rules),
+            timeout=timeout,
+            notify=tell,
+            release=self.release,
+            vram_mb=vram_mb,
         )
         return reservation
 

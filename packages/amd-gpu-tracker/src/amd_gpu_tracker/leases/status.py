@@ -40,7 +40,7 @@ class ContainerUse(Value):
         since: When it got its GPUs, in seconds since 1970 (UTC).
         ways: How it asked for GPUs: `env`, `swarm`, `cdi`, `device` or `api`.
         kinds: Generic resources by which Docker Swarm chose.
-        vram_mb: How much memory of a shared GPU Swarm promised, in MiB; 0 for none.
+        vram_mb: How much of the GPU's memory it was promised, in MiB; 0 for none.
         user: Uid of a rootless container's user; None for containers of root and for the caller's own.
         person: Uid of the job's owner; None if unknown.
         job: Name of the job or reservation that it is, or whose GPUs it was given, without the number of its owner;

@@ -25,6 +25,7 @@ class ChoiceRules(Value):
         skips_drained: Whether `all` leaves out drained GPUs; otherwise it is refused.
         gives_sick: Whether requests that name sick GPUs get them.
         gives_dirty: Whether GPUs are given out on which an ended job has left something.
+        shares_by_vram: Whether jobs may have parts of an exclusive GPU's memory, and share it by these.
         limits: Limits from which a GPU is sick or suspect.
         numbers: The GPUs that any request may mean, such as those of a batch job; None for all of the host.
     """
@@ -34,6 +35,7 @@ class ChoiceRules(Value):
     skips_drained: bool = True
     gives_sick: bool = False
     gives_dirty: bool = False
+    shares_by_vram: bool = False
     limits: HealthLimits = NO_LIMITS
     numbers: tuple[int, ...] | None = None
 

@@ -17,6 +17,7 @@ from amd_gpu_tracker.book.lease import BY_API, RESERVATION, Holder, Lease, Proce
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
+from amd_gpu_tracker.claims.parts import has_room
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.errors import ContainerRunning, Message, NotDone, placeholder
@@ -55,7 +56,9 @@ class Grants:
     def preview(self, demand: Demand, among: int) -> Answer:
         """Return what `give` would return now, or raise its error."""
         numbers = numbers_in(among)
-        gpus = preview_by_name(self._book, demand.job, demand.request, rules=demand.rules, among=numbers)
+        gpus = preview_by_name(
+            *(self._book, demand.job, demand.request), rules=demand.rules, among=numbers, vram_mb=demand.vram_mb
+        )
         return self._granted(gpus, "", self._limit_of(demand))
 
     def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
@@ -102,8 +105,9 @@ class Grants:
         with self._book.locked():
             found = self._state.read_lease(path)
             living = scan_leases(self._state, self._processes, self._state.lease_paths(locked=True)).living
-            others = {key for each in job.rivals(living) if each.key != job.key for key in each.gpus}
-            if others.intersection(job.gpus) or (found is not None and found.creator != job.creator):
+            others = [each for each in job.rivals(living) if each.key != job.key]
+            is_left = has_room(self._state.host, self._state.read_policy(), job, others)
+            if not is_left or (found is not None and found.creator != job.creator):
                 return False
             self._state.write_lease((found or job).replace(init=container))
         return True
@@ -147,13 +151,14 @@ class Grants:
     ) -> Sequence[GpuLocation]:
         """Reserve GPUs as `reserve_by_name` does; add the token, the person and the group to the terms."""
         person, group = demand.person_known, demand.permission.group
+        terms = terms.replace(token_digest=digest_of(token), person=person, group=group, vram_mb=demand.vram_mb)
         gpus = reserve_by_name(
             self._book,
             demand.job,
             demand.request,
             pid=pid,
             rules=demand.rules,
-            terms=terms.replace(token_digest=digest_of(token), person=person, group=group),
+            terms=terms,
             is_waiting=is_waiting,
             among=numbers_in(among),
         )

@@ -96,8 +96,11 @@ class HeldUp:
     def _start_of(self, waiter: Demand, outlook: Outlook) -> float:
         """Return the earliest start of a job in the order; `now` if it is unknown.
 
-        It gets a GPU no earlier than the first job before it that waits for the same GPU.
+        It gets a GPU no earlier than the first job before it that waits for the same GPU. When enough memory of a GPU
+        is free for a part is unknown.
         """
+        if waiter.vram_mb:
+            return outlook.now
         numbers = numbers_in(waiter.fitting)
         free_at = sorted(max(outlook.free_at(number), self._starts.get(number, 0.0)) for number in numbers)
         return free_at[waiter.count - 1] if waiter.count <= len(free_at) else outlook.now

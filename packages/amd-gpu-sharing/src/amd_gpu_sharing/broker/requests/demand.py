@@ -41,6 +41,7 @@ class Demand(Value):
         permission: The permission of its person.
         rules: The rules for choices.
         may_be_taken: Whether another job may hold its GPUs exclusively.
+        vram_mb: How much memory of each GPU it wants, in MiB; 0 for whole GPUs.
         person_known: The person for its lease; None if unknown.
     """
 
@@ -58,6 +59,7 @@ class Demand(Value):
     permission: Permission = ROOT
     rules: ChoiceRules = NO_RULES
     may_be_taken: bool = True
+    vram_mb: int = 0
     person_known: int | None = 0
 
     @classmethod
@@ -100,7 +102,8 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
         rules = parse_rules(request.rules, request.numbers)
     if not policy.enabled:
         raise TrackerDisabled
-    choice, wanted = _find_wanted_within(host, request.gpus, rules, permission)
+    vram_mb = request.vram_mb or 0
+    choice, wanted = _find_wanted_within(host, request.gpus, rules, permission, vram_mb)
     if not wanted:
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
@@ -117,7 +120,8 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
         is_spare=bool(request.spare),
         is_particular=choice is not None and choice.in_one_hive,
         rules=rules,
-        may_be_taken=is_contested(policy, choice, wanted),
+        may_be_taken=is_contested(policy, choice, wanted, vram_mb),
+        vram_mb=vram_mb,
         # Without the service, an unknown person stays unknown, as for jobs that did not wait.
         person_known=person if terms.accepts_rules else person or 0,
     )
@@ -154,11 +158,11 @@ def _rules_for(host: Host, terms: Terms, permission: Permission, numbers: tuple[
 
 
 def _find_wanted_within(
-    host: Host, request: str, rules: ChoiceRules, permission: Permission
+    host: Host, request: str, rules: ChoiceRules, permission: Permission, vram_mb: int
 ) -> tuple[Choice | None, Any]:
     """Call `find_wanted`; if a GPU exists but is not allowed, say so in the error."""
     try:
-        return find_wanted(host, request, rules)
+        return find_wanted(host, request, rules, vram_mb)
     except RequestError as error:
         if not error.names_hidden or rules.numbers is None:
             raise

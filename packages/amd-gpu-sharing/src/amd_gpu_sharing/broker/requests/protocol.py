@@ -78,6 +78,7 @@ class Request(Value):
         rules: A program's own rules for choices, from `format_rules`; only the service's stand-in reads them.
         spare: Whether it wants GPUs only until another job waits for them; None for no, which older services accept.
         start: When a reservation begins, in seconds since 1970 (UTC); None for now.
+        vram_mb: How much memory of each GPU it wants, in MiB; None for whole GPUs.
     """
 
     verb: str = ""
@@ -92,6 +93,7 @@ class Request(Value):
     rules: dict[str, Any] | None = None
     spare: bool | None = None
     start: float | None = None
+    vram_mb: int | None = None
 
 
 class Answer(Value):
@@ -216,7 +218,7 @@ def _is_sound(request: Request) -> bool:
         and max(len(request.name), len(request.reservation)) <= LONGEST_JOB_NAME
     )
     # Clients need neither this nor what it loads.
-    from amd_gpu_tracker.book.lease import NEVER
+    from amd_gpu_tracker.book.lease import LARGEST_ID, NEVER
 
     is_timed = 0 <= request.seconds <= LONGEST_RESERVATION and 0 <= (request.start or 0) < NEVER
-    return is_short and is_timed and request.verb in VERBS
+    return is_short and is_timed and 0 <= (request.vram_mb or 0) <= LARGEST_ID and request.verb in VERBS

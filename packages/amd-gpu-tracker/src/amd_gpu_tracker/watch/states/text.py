@@ -180,4 +180,6 @@ def _bar(share: float, blocks: str) -> str:
 def _what(gpu: GpuState) -> str:
     more = len(gpu.containers) or len(gpu.processes)
     asleep = ASLEEP if gpu.health.is_asleep else NOTHING
-    return f"{gpu.what} +{more - 1}" if gpu.what and more > 1 else gpu.what or asleep
+    part = gpu.containers[0].vram_mb if gpu.containers else 0
+    what = f"{gpu.what} ({part} MiB)" if gpu.what and part else gpu.what
+    return f"{what} +{more - 1}" if what and more > 1 else what or asleep
