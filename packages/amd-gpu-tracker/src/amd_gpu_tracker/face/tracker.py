@@ -305,7 +305,7 @@ class Tracker:
     def preview(
         self, request: str, *, name: str = "", vram_mb: int = 0
     ) -> tuple[Sequence[GpuLocation], dict[str, str]]:
-        """Return the GPUs and variables that `reserve` with the same words would give now; errors as there."""
+        """Return what `reserve` of this `request`, `name` and `vram_mb` would give now; errors as there."""
         from amd_gpu_tracker.claims.by_name import preview_by_name
         from amd_gpu_tracker.claims.handover import build_environment
 

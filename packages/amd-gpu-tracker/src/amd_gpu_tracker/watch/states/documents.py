@@ -68,7 +68,7 @@ def format_states_json(states: Sequence[GpuState], waiting_since: Sequence[float
 
 def _gpu_fields(gpu: GpuState) -> dict[str, object]:
     fields = gpu.as_dict()
-    for name in ("key", "health", "has_unreadable", "has_leaked", "pod", "drained", "sick", "dirty"):
+    for name in ("key", "host_total", "health", "has_unreadable", "has_leaked", "pod", "drained", "sick", "dirty"):
         del fields[name]
     texts = {name: fields[name] or None for name in ("model", "reason", "accessibility", "person", "what")}
     return {
