@@ -42,9 +42,10 @@ class EngineAnswers:
         self._versions, self._answers = self._versions | asked, kept | answers
 
     def format(self) -> str:
-        """Return the table, with a row for each question."""
+        """Return the table, with a row for each question that has an answer: a test that passes now has none."""
         head = [f"{engine}<br>{version}" for engine, version in self._versions.items()]
-        questions = dict.fromkeys(question for question, _ in self._answers)
+        answered = {question for (question, _), answer in self._answers.items() if answer != NOT_ASKED}
+        questions = [question for question in dict.fromkeys(each for each, _ in self._answers) if question in answered]
         rows = [["", *head], ["---"] * (len(head) + 1), *(self._row(question) for question in questions)]
         return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 

@@ -42,3 +42,16 @@ def test_tests_that_passed_are_counted_and_the_others_named(tmp_path, monkeypatc
     matrix.write_if_asked("RESULTS")
 
     assert page.read_text() == WRITTEN
+
+
+def test_a_test_that_passes_again_has_no_row(tmp_path, monkeypatch):
+    page = tmp_path / "results.md"
+    page.write_text(WRITTEN.replace("not asked", "**no**"))
+    monkeypatch.setenv("RESULTS", str(page))
+    matrix = Matrix("kernel", {"bookworm": ("Debian 12", "Linux 6.1"), "trixie": ("Debian 13", "Linux 6.12")})
+
+    ran(matrix, "test_a_gpu_opens", "bookworm", "passed")
+    ran(matrix, "test_docker_gives_a_gpu", "bookworm", "passed")
+    matrix.write_if_asked("RESULTS")
+
+    assert page.read_text() == WRITTEN.replace("| 1 | 2 |\n| docker gives a gpu | not asked | - |", "| 2 | 2 |")
