@@ -205,8 +205,7 @@ READ_ONLY = "crun does not enable the dmem cgroup, and the top cgroup cannot be 
 @pytest.fixture
 def busy_slice(machine, podman):
     """Let a process be in a slice itself, so that the kernel lets the slice pass on no controller of memory."""
-    enter = f"sleep 1000000 >/dev/null 2>&1 & echo $! >/tmp/sleeping && echo $! >{OWNED}/cgroup.procs"
-    machine.run(f"mkdir {OWNED} && {enter}")
+    machine.run(f"mkdir {OWNED}\nsleep 1000000 >/dev/null 2>&1 &\necho $! | tee /tmp/sleeping >{OWNED}/cgroup.procs")
     yield "--cgroup-parent=owned.slice"
     machine.run("kill $(cat /tmp/sleeping); podman rm --all --force --time 0; systemctl stop owned.slice")
     machine.run(f"for i in $(seq 100); do rmdir {OWNED}; [ -e {OWNED} ] || exit 0; sleep 0.1; done; exit 1")
