@@ -374,7 +374,7 @@ COLOURS = "cd /run/shared/host; jq .colour run/*/leases/*.json var/lib/amd-conta
 
 def test_an_upgrade_back_and_forth_keeps_a_running_container_its_exclusive_gpu(machine):
     install(machine)
-    earlier = machine.run("dpkg-query -W -f '${Package}=${Version} ' 'amd-*' amdgpu-discovery")
+    earlier = machine.run("dpkg-query -W -f '${Package}=${Version} ' 'amd-*' 'amdgpu-*'")
     make_bundle(machine, "sleep 1000")
     machine.run(f"{ON_HOST} amd-gpu-tracker enable; {ON_HOST} amd-gpu-tracker 0 exclusive")
     start = f"cd bundle && {ON_HOST} amd-container-runtime run --detach"
