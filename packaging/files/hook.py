@@ -15,9 +15,13 @@ if __name__ == "__main__":
     modules = f"{library}/{posix.readlink(f'{library}/current')}/python"
     sys.path.insert(0, modules)
 
-    from amdgpu_discovery.command_line.module_file import use_module_file
-
-    use_module_file(modules)
+    # This file is new as soon as its package is unpacked, but the former version serves until all parts have come.
+    try:
+        from amdgpu_discovery.command_line.module_file import use_module_file
+    except ImportError:
+        pass
+    else:
+        use_module_file(modules)
 
     from amd_gpu_tracker.hook_program import main
 

@@ -153,6 +153,22 @@ def test_a_toolkit_gets_one_file_with_all_its_modules(tmp_path):
     assert marshal.loads(joined.read_bytes()[8:]).keys() == table.keys()
 
 
+def test_the_hook_of_a_new_version_runs_the_former_one_until_it_is_assembled(tmp_path):
+    library = tmp_path / "lib"
+    program = library / "generations/former/python/amd_gpu_tracker/hook_program.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("def main(words):\n    print('former', *words, flush=True)\n    return 3\n")
+    (library / "current").symlink_to("generations/former")
+    hook = tmp_path / "hook.py"
+    hook.write_text(ASSEMBLE.with_name("hook.py").read_text().replace(f"/{LIBRARY}", str(library)))
+
+    answer = subprocess.run(
+        [sys.executable, "-ISB", hook, "claim"], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (3, "former claim\n", "")
+
+
 def modules_in(start_file):
     """Return the modules in the file of a start, each with the path that its code has."""
     _, modules, _, _ = marshal.loads(start_file.read_bytes()[12:])

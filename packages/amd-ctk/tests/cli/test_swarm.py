@@ -634,6 +634,13 @@ def test_status_names_tasks_and_their_services(busy: Node) -> None:
     ]
 
 
+def test_a_variable_of_a_task_may_have_any_character(busy: Node) -> None:
+    words = f'["DOCKER_RESOURCE_AMD_GPU={GPUS[0]}","A=x\u0085y"]'
+    busy.answer(f"inspect --format {{{{.Id}}}} {{{{json .Config.Env}}}} {CONTAINER}", f"{CONTAINER} {words}\n")
+
+    assert "AMD_GPU=0xEA35F57CC80DEB35          training.1 whole\n" in busy("status").stdout
+
+
 def test_a_task_of_each_node_is_called_by_its_service(busy: Node) -> None:
     busy.answer(NAMES, f"{CONTAINER} monitoring monitoring.gpu1s2x3y4z5a6b7c8d9e0f1g2.x8f3k2j5l6m7n8o9p0q1r2s3t\n")
 

@@ -485,13 +485,19 @@ def test_limits_on_memory_are_enforced_by_the_kernel_or_noted(machine, controlle
 
 def test_gpus_without_a_region_are_named(machine):
     limited = limited_machine(machine, regions=3)
-    of_one = "limits on GPU memory are not enforced for every container: the kernel has no memory region of GPU 3"
+    of_gpu = "the kernel has no memory region of GPU 3"
     refused = "containers are refused, because no limit on GPU memory can be enforced"
 
-    assert find_limit(limited) == ("note", of_one, "")
+    assert find_limit(limited) == ("note", f"limits on GPU memory are not enforced for every container: {of_gpu}", "")
+
+    set_setting(limited.host, "vram-limit", "required")
+    assert find_limit(limited) == (
+        "bad",
+        f"some containers are refused, because they would have no limit on GPU memory: {of_gpu}",
+        "sudo amd-ctk config set vram-limit asked",
+    )
 
     limited.write("/sys/fs/cgroup/dmem.capacity", "")
-    set_setting(limited.host, "vram-limit", "required")
     assert find_limit(limited) == (
         "bad",
         f"{refused}: the kernel has no memory region of GPUs 0-3",
@@ -565,6 +571,30 @@ def test_an_engine_that_makes_cgroups_without_systemd_gets_no_limit_from_crun(ma
 
     set_setting(limited.host, "low-level-runtime", "runc")
     assert find_limit(limited)[0] == "ok"
+
+
+def test_limits_depend_on_the_cgroups_of_roots_podman_alone(machine):
+    limited = limited_machine(machine)
+    set_setting(limited.host, "low-level-runtime", limited.add_program("crun", "echo crun version 1.28"))
+    limited.user = User(name="u1", uid=1000, groups=(), home="/home/u1", runtime_directory="/run/user/1000")
+    limited.write("/home/u1/.local/share/containers/storage/libpod/bolt_state.db", "")
+    limited.write("/home/u1/.config/containers/containers.conf", '[engine]\ncgroup_manager = "cgroupfs"\n')
+
+    podman_with(limited, "systemd")
+    assert find_limit(limited)[0] == "ok"
+
+    limited.write("/home/u1/.config/containers/containers.conf", '[engine]\ncgroup_manager = "systemd"\n')
+    podman_with(limited, "cgroupfs")
+    assert find_limit(limited)[0] == "note"
+
+
+def test_each_amd_runtime_of_containerd_counts(machine):
+    limited = limited_machine(machine)
+    set_setting(limited.host, "low-level-runtime", limited.add_program("crun", "echo crun version 1.28"))
+    other = CONTAINERDS.format("false").replace("runtimes.amd.options", "runtimes.other.options")
+    limited.write("/etc/containerd/config.toml", CONTAINERDS.format("true") + other.removeprefix("version = 2\n"))
+
+    assert find_limit(limited)[0] == "note"
 
 
 def test_where_no_container_needs_a_limit_memory_is_not_checked(machine):

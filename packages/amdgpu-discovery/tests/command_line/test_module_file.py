@@ -106,6 +106,14 @@ def test_a_program_goes_on_while_a_repair_writes_the_file_again(library):
     )
 
 
+def test_a_program_that_goes_on_after_the_removal_of_its_package_lacks_a_module(library):
+    lines = ("try:", "    import amdgpu_discovery.gpu", "except ImportError as error:", "    print(repr(error))")
+
+    answer = run(library, "import shutil", f"shutil.rmtree({str(library)!r})", *lines)
+
+    assert answer == "ModuleNotFoundError(\"No module named 'amdgpu_discovery.gpu'\")\n"
+
+
 def test_a_service_that_closes_all_its_files_can_still_import(library):
     take_away(library, "amdgpu_discovery.gpu")
 

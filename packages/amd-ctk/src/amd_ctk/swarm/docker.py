@@ -86,7 +86,9 @@ def _inspect(ids: list[str], template: str) -> list[str]:
     """Return a line for each of these containers, except those that end in the meantime; SwarmError."""
     while ids:
         try:
-            return docker("inspect", "--format", template, *ids).splitlines()
+            # Docker escapes ends of lines in values, but not the others that splitlines() knows.
+            lines = docker("inspect", "--format", template, *ids).split("\n")
+            return [line for line in lines if line]
         except SwarmError:
             running = _read_task_ids()
             left = [container_id for container_id in ids if container_id in running]

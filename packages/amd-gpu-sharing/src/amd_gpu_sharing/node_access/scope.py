@@ -135,7 +135,8 @@ def _session_of(path: str) -> str:
 
 def _read_cgroups(path: str) -> list[list[str]]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        # A user may name a cgroup with a carriage return in it.
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             return [line.rstrip("\n").split("/") for line in file]
     except OSError:
         return []

@@ -293,7 +293,7 @@ def _read_cgroups(path: str) -> list[str]:
         content = read_file(path).decode("utf-8", "surrogateescape")
     except OSError:
         return []
-    names = [name for line in content.splitlines() for name in line.split(":", 2)[-1].split("/")]
+    names = [name for line in content.split("\n") for name in line.split(":", 2)[-1].split("/")]
     # systemd's unit of a container that the lease names by its id alone.
     units = [name.removesuffix(".scope").partition("-")[2] for name in names if name.endswith(".scope")]
     return [*names, *units]

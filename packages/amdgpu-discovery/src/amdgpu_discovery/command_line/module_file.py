@@ -2,7 +2,7 @@
 
 The packages' `assemble` writes it beside the modules, which it has just compiled. If it is missing, cut or of another
 Python, Python imports the modules themselves. Python needs eight system calls to find, check and read a module where it
-lies, and three in this file.
+lies, and four in this file.
 
 The file: Python's magic number, the size of the table (4 bytes, big-endian), the table, and the modules, as `marshal`
 writes them. The table has for each module whether it is a package, where it begins in the rest, and its size.
@@ -87,7 +87,11 @@ class _Loader(SourceFileLoader):
                 return code
         except (OSError, EOFError, TypeError, ValueError):
             pass
-        return super().get_code(fullname)
+        try:
+            return super().get_code(fullname)
+        except FileNotFoundError as error:
+            # Its package was removed while this program runs, which is told from other errors by this one.
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname) from error
 
 
 def _read(library: str, size: int, begin: int) -> tuple[bytes, Identity]:

@@ -76,6 +76,9 @@ def _find_gap(facts: Facts) -> Finding | None:
         if toolkit.requires_memory_limit:
             return bad(f"containers are refused: {because}", fix=toolkit.step_to_runc)
         return note(f"limits are not enforced for every container: {because}", fix=toolkit.step_to_runc)
+    if toolkit.memory_gap and toolkit.requires_memory_limit:
+        words = f"some containers are refused, because they would have no limit on GPU memory: {toolkit.memory_gap}"
+        return bad(words, fix="sudo amd-ctk config set vram-limit asked")
     if toolkit.memory_gap:
         return note(f"limits on GPU memory are not enforced for every container: {toolkit.memory_gap}")
     return None

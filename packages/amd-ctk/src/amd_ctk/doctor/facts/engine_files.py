@@ -56,9 +56,12 @@ def read_containerd(host: Host) -> EngineFileFacts:
 def _facts_of_containerd(host: Host, path: str) -> EngineFileFacts:
     files = EngineFiles(host, CONTAINERD, [path])
     found = _facts_of(files)
-    tables = (("plugins", cri, "containerd", "runtimes", name) for cri in CRI_PLUGINS for name in found.runtimes)
-    by_systemd = [files.last((*table, "options", "SystemdCgroup")) is True for table in tables]
-    return found.replace(uses_cgroupfs=bool(found.runtimes) and not any(by_systemd))
+
+    def is_by_systemd(name: str) -> bool:
+        tables = (("plugins", cri, "containerd", "runtimes", name) for cri in CRI_PLUGINS)
+        return any(files.last((*table, "options", "SystemdCgroup")) is True for table in tables)
+
+    return found.replace(uses_cgroupfs=not all(map(is_by_systemd, found.runtimes)))
 
 
 def _facts_of(files: EngineFiles) -> EngineFileFacts:
@@ -110,13 +113,11 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
     paths = podman_files(host, user.settings if user else "")
     read = EngineFiles(host, PODMAN, paths)
     files = _facts_of(read)
-    manager = read.last(("engine", "cgroup_manager"))
-    uses_cgroupfs = manager == CGROUPFS or (manager is ABSENT and not runs_systemd(host))
     return PodmanFacts(
         is_installed=True,
         # This call does not make Podman set itself up.
         version=parse_version(ask(["podman", "--version"]).output),
-        files=files.replace(uses_cgroupfs=bool(files.runtimes) and uses_cgroupfs),
+        files=files.replace(uses_cgroupfs=_uses_cgroupfs(host)),
         cdi_elsewhere=without_gpus(host, find_directories(host, PODMAN, paths)),
         gone_device=_find_gone_device(read, host),
         refuses_runtime=_refuses(read, files.runtimes),
@@ -125,6 +126,14 @@ def read_podman(host: Host, user: User | None, *, is_chosen: bool = False) -> Po
         without_ranges=find_without_ranges(host, user.name, str(user.uid)) if user else (),
         has_runtime_directory=user is None or host.stat(user.runtime_directory) is not None,
     )
+
+
+def _uses_cgroupfs(host: Host) -> bool:
+    """Return whether root's Podman makes the cgroups of its AMD runtime itself: only root's containers have limits."""
+    of_root = EngineFiles(host, PODMAN, podman_files(host, ""))
+    manager = of_root.last(("engine", "cgroup_manager"))
+    is_own = manager == CGROUPFS or (manager is ABSENT and not runs_systemd(host))
+    return is_own and bool(_facts_of(of_root).runtimes)
 
 
 def _find_gone_device(files: EngineFiles, host: Host) -> str:

@@ -97,7 +97,7 @@ class _States:
         self._limits: LeaseLimits | None = None
         if containers := [use for tracked in status.tracked for use in tracked.containers]:
             self._find_names(host, containers)
-            if any(use.containers and not self._processes[use.number] for use in status.gpus):
+            if any(use.containers and not self._processes.get(use.number) for use in status.gpus):
                 # Imported here for the same reason.
                 from amd_gpu_tracker.leases.limits import LeaseLimits
 
