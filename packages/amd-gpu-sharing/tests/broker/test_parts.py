@@ -48,6 +48,20 @@ def test_people_share_a_gpu_and_who_does_not_fit_waits_for_the_first_to_end(host
     assert parts(host, int(gpu)) == {"40002/eval": 20000, "40003/late": 10000}
 
 
+def test_a_spare_job_has_whole_gpus_which_others_get_when_it_ends(host, person):
+    worker = person(ALICE, part("worker", "0", 1000, spare=True), command=("sleep", "600"))
+    assert worker.line() == "got (0,)"
+    assert parts(host, 0) == {"40001/worker": 0}
+
+    assert person(BOB, run("train", "0")).answer() == "got (0,)"
+
+
+def test_a_reservation_has_whole_gpus(person):
+    request = Request(verb=RESERVE, name="debug", gpus="0", seconds=600, vram_mb=1000)
+
+    assert person(ALICE, request).line() == "2: a reservation has whole GPUs (leave the amount of memory out)"
+
+
 def test_a_part_that_fits_nowhere_says_what_is_left(person):
     person(ALICE, part("wide", "0-7", 60000)).line()
 

@@ -43,6 +43,15 @@ def parts(machine):
     }
 
 
+def test_an_exclusive_gpu_with_two_parts_is_exclusive_already(sharing):
+    for name in ("a", "b"):
+        sharing.reserve("0", name=name, vram_mb=1000)
+
+    change = sharing.set_accessibility("0-2", exclusive=True)
+
+    assert (change.already, change.in_use) == ((0, 1, 2), ())
+
+
 def test_parts_fill_the_gpu_that_has_least_to_spare(machine):
     sizes = {"a": 40000, "b": 30000, "c": 20000, "d": 30000, "e": 5520}
 

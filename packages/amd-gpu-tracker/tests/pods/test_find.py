@@ -70,6 +70,31 @@ def test_an_exclusive_gpu_of_a_pod_is_refused_by_its_number_and_a_shared_one_is_
     assert refused.value.message == "GPU 2 is exclusive and given to pod team-a/train-0 by kubelet"
 
 
+def test_a_pod_has_all_of_a_gpu_and_nobody_a_part_beside_it(host, kubelet):
+    kubelet.devices = (str(locate_gpus(host)[2].pci_address),)
+    tracker = Tracker(host)
+    tracker.reserve("2", name="whole")
+    tracker.release("whole")
+    for number in (0, 1, 3):
+        tracker.reserve(str(number), name=f"whole{number}")
+
+    for request, said in (
+        ("2", "GPU 2 is given to pod team-a/train-0 by kubelet"),
+        ("auto:1", "2 given to pod team-a/train-0 by kubelet"),
+    ):
+        with pytest.raises(GpusRefused) as refused:
+            Tracker(host).reserve(request, name="part", vram_mb=1000)
+        assert said in refused.value.message
+
+
+def test_a_pod_that_comes_to_the_gpu_of_a_part_takes_what_is_left(host, kubelet):
+    tracker = Tracker(host)
+    tracker.reserve("2", name="first", vram_mb=1000)
+    kubelet.devices = (str(locate_gpus(host)[2].pci_address),)
+
+    assert Tracker(host).reserve("auto:1", name="part", vram_mb=1000).numbers == (0,)
+
+
 def test_a_device_that_is_none_of_this_host_takes_no_gpu_away_and_is_shown(host, kubelet):
     kubelet.devices = ("0000:ff:00.0", "\x1b[31mred")
     tracker = Tracker(host)

@@ -132,7 +132,9 @@ def _plan(
     if parsed.choice and parsed.choice.needs_tracker:
         chosen = _choose(book.state, parsed.choice, fitting, parsed, policy=match.policy, scan=scan)
         resolution = Resolution(gpus=chosen)
-    in_use = [gpu for gpu in resolution.gpus if parsed.exclusive and scan.count_users(gpu.key) > 1]
+    # Jobs with parts of an exclusive GPU are several, too.
+    shared = [gpu for gpu in resolution.gpus if gpu.key not in match.policy.exclusive_keys]
+    in_use = [gpu for gpu in shared if parsed.exclusive and scan.count_users(gpu.key) > 1]
     free = [gpu for gpu in resolution.gpus if gpu not in in_use]
     changed = parsed.users.without_used(free) if parsed.exclusive else free
     unknown = tuple(item for problem in resolution.unknown for item in problem.items)

@@ -206,7 +206,7 @@ def _find_claim(
     vram_mb = 0 if book.state.is_rootless else max(0, vram_mb)
     choice, wanted = find_wanted(book.state.host, request, rules, vram_mb)
     if choice is None:
-        _require_no_pod(book, wanted)
+        _require_no_pod(book, wanted, is_part=bool(vram_mb))
     if choice and among is not None:
         wanted = [gpu for gpu in wanted if gpu.number in among]
     if find_wants is not nobody_waits and is_contested(book.state.read_policy(), choice, wanted, vram_mb):
@@ -251,13 +251,15 @@ def _skip_drained(host: Host, request: str, gpus: Sequence[Any], rules: ChoiceRu
     return skip_drained(host, request, gpus)
 
 
-def _require_no_pod(book: Book, wanted: Sequence[GpuLocation]) -> None:
+def _require_no_pod(book: Book, wanted: Sequence[GpuLocation], *, is_part: bool) -> None:
     exclusive = book.state.read_policy().exclusive_among(wanted)
-    pods = book.pods() if exclusive else {}
-    for gpu in exclusive:
+    # A pod has no part of a GPU, but all of it.
+    guarded = wanted if is_part else exclusive
+    pods = book.pods() if guarded else {}
+    for gpu in guarded:
         if gpu.key in pods:
-            pod = pods[gpu.key].title
-            raise GpusRefused(f"GPU {gpu.number} is exclusive and given to pod {pod} by kubelet")
+            is_given = "is exclusive and given" if gpu in exclusive else "is given"
+            raise GpusRefused(f"GPU {gpu.number} {is_given} to pod {pods[gpu.key].title} by kubelet")
 
 
 def _left_by_queue(

@@ -134,7 +134,7 @@ def decide_choice(
 
 def _with_pod(candidate: Candidate, pod: PodDevice | None) -> Candidate:
     """Return a candidate that is taken if kubelet has given it to a pod whose container has not started yet."""
-    if pod is None or candidate.users or candidate.obstacle:
+    if pod is None or candidate.rivals or candidate.obstacle:
         return candidate
     return candidate.replace(obstacle=f"given to pod {pod.title} by kubelet")
 

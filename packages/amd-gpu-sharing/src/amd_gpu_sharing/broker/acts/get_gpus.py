@@ -64,6 +64,8 @@ def reserve(parts: BrokerParts, terms: Terms, client: Connection, request: Reque
     permission = permission_of(terms, client.peer, request)
     if request.seconds <= 0:
         raise WaitRefused("a reservation needs an end", hint="give its length, as in --for=4h")
+    if request.vram_mb:
+        raise WaitRefused("a reservation has whole GPUs", hint="leave the amount of memory out")
     demand = resolve_demand(parts.book, terms, permission, client.peer, request)
     require_in_time(permission, request.seconds, start=request.start)
     if request.start is not None:
