@@ -128,9 +128,20 @@ def crun_without_systemd(machine):
     """Let crun make containers in cgroups of Docker, on a kernel that limits the memory of GPUs."""
     machine.add_program("crun", "echo crun version 1.28")
     machine.docker |= {"CgroupDriver": "cgroupfs", "Runtimes": {"runc": {}, "amd": {}}}
+    give_regions(machine, find_gpus(machine.host))
+
+
+def give_regions(machine, gpus_with_regions):
+    """Let the kernel limit the memory of these GPUs."""
     machine.write("/sys/fs/cgroup/cgroup.controllers", "cpu dmem\n")
-    known = [f"drm/{gpu.pci_address}/vram 68702699520\n" for gpu in find_gpus(machine.host)]
+    known = [f"drm/{gpu.pci_address}/vram 68702699520\n" for gpu in gpus_with_regions]
     machine.write("/sys/fs/cgroup/dmem.capacity", "".join(known))
+
+
+def region_is_missing(machine):
+    """Have a GPU whose memory the kernel cannot limit, beside others."""
+    give_regions(machine, find_gpus(machine.host)[:-1])
+    machine.write(CONFIG, 'vram-limit = "required"\nvram-maximum = 8192\n')
 
 
 def only_holders(machine):
@@ -483,6 +494,7 @@ ROWS = [
     ),
     Row("gpu-access", HOSTS["gpu-access"], becomes=""),
     Row("memory-limit", HOSTS["memory-limit"], becomes=""),
+    Row("memory-limit", region_is_missing, becomes="note", profile="mi210-4"),
     Row("memory-limit", both(crun_without_systemd, write(CONFIG, CRUN_LIMITS))),
     Row("memory-limit", both(crun_without_systemd, write(CONFIG, f'{CRUN_LIMITS}vram-limit = "required"\n'))),
     *[
